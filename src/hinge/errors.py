@@ -1,0 +1,268 @@
+"""Every error of Hinge, and the one map from an exception to an error object on the wire.
+
+    HingeError
+    ├── DefinitionError          the author's: a signature, a name, an option that can't work; raised at registration
+    ├── StartError               the operator's: a port in use, a file that isn't there; raised before serving
+    ├── ToolError                a tool failed and says why, in words meant for the model
+    ├── ProtocolError            an error object {code, message, data}; raise one in a handler to answer with it
+    │   ├── ParseError               -32700  not JSON
+    │   ├── InvalidRequest           -32600  JSON, but not a request
+    │   ├── MethodNotFound           -32601
+    │   ├── InvalidParams            -32602
+    │   │   ├── InvalidEnvelope          a modern request without its required `_meta`
+    │   │   ├── InvalidArguments         a tool's arguments don't fit its schema
+    │   │   └── ResourceNotFound         -32002 in the handshake revisions
+    │   ├── InternalError            -32603
+    │   ├── HeaderMismatch           -32020
+    │   ├── MissingClientCapability  -32021
+    │   └── UnsupportedVersion       -32022
+    ├── ChannelClosed            a transport can't carry the message: it never left
+    └── CallError                our request to the peer didn't end in a result; `outcome` says how far it got
+        ├── NotSent                  it never left: safe to repeat
+        ├── PeerError                the peer answered with an error object
+        ├── InvalidResponse          the peer answered with something that is no answer
+        ├── ToolFailed               the tool answered `isError` and the caller asked for an exception
+        ├── ConnectionLost           it left and no answer will come: the outcome is unknown
+        ├── CallTimeout              no answer in time: the outcome is unknown
+        └── ConnectFailed            no conversation could be opened
+
+Errors made here, on our side, never carry a code that a peer could have sent (ERR-14): only ProtocolError and PeerError have codes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, ClassVar
+
+import msgspec
+
+logger = logging.getLogger("hinge")
+
+#: No more than this many characters of a caller's own text stand in an error message.
+ECHO_LIMIT = 200
+
+
+def shorten(text: str, limit: int = ECHO_LIMIT) -> str:
+    """The text, cut to `limit` characters: callers' text is echoed only in part."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+class HingeError(Exception):
+    """The root: everything that Hinge raises on purpose."""
+
+
+class DefinitionError(HingeError):
+    """The author of a server wrote something that can't work; the message names it and says what to do."""
+
+
+class StartError(HingeError):
+    """A server or a command can't start: a port in use, a missing file, an unknown option."""
+
+
+class ToolError(HingeError):
+    """Raise it in a tool to fail with words meant for the model: the caller gets `isError` and this text (TOOL-19)."""
+
+
+class ErrorObject(msgspec.Struct, omit_defaults=True):
+    """The `error` member of a JSON-RPC response (BASE-08)."""
+
+    code: int
+    message: str
+    data: Any = msgspec.UNSET
+
+
+class ProtocolError(HingeError):
+    """An error that goes to the peer as it is: `code`, `message` and optional JSON `data`.
+
+    Raise one of the subclasses in a handler; a custom code must lie outside -32768..-32000 (ERR-14).
+    """
+
+    code: ClassVar[int] = -32603
+    #: The HTTP status of a modern answer that carries this error (MHTTP-14, MHTTP-15, ERR-16).
+    http_status: ClassVar[int] = 200
+
+    def __init__(self, message: str, data: Any = msgspec.UNSET, *, code: int | None = None) -> None:
+        super().__init__(message)
+        self.error = ErrorObject(self.code if code is None else code, message, data)
+
+
+class ParseError(ProtocolError):
+    """The text is not JSON (ERR-01)."""
+
+    code = -32700
+    http_status = 400
+
+
+class InvalidRequest(ProtocolError):
+    """JSON, but not one JSON-RPC message (ERR-02)."""
+
+    code = -32600
+    http_status = 400
+
+
+class MethodNotFound(ProtocolError):
+    """The method is unknown, removed, or behind a capability that isn't offered (ERR-03). `data` names the method."""
+
+    code = -32601
+    http_status = 404
+
+    def __init__(self, method: str) -> None:
+        super().__init__("Method not found", shorten(method))
+
+
+class InvalidParams(ProtocolError):
+    """The params don't fit the method (ERR-04)."""
+
+    code = -32602
+
+
+class InvalidEnvelope(InvalidParams):
+    """A modern request lacks a required `_meta` field (REQM-04)."""
+
+    http_status = 400
+
+
+class InvalidArguments(InvalidParams):
+    """A tool's arguments don't fit its schema; one line for each problem, written for the model."""
+
+    def __init__(self, problems: Sequence[str], tool: str = "") -> None:
+        self.problems = list(problems)
+        where = f" for tool {shorten(tool)!r}" if tool else ""
+        super().__init__(f"Invalid arguments{where}: " + "; ".join(self.problems))
+
+
+class ResourceNotFound(InvalidParams):
+    """No such resource. -32602 in the stateless era, -32002 before (RES-05, RES-06)."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__("Resource not found", {"uri": shorten(uri, 2048)})
+
+
+class InternalError(ProtocolError):
+    """Our own fault; the text never tells internals (ERR-05)."""
+
+    def __init__(self, message: str = "Internal server error", data: Any = msgspec.UNSET) -> None:
+        super().__init__(message, data)
+
+
+class HeaderMismatch(ProtocolError):
+    """A mirrored header disagrees with the body, is missing, or can't be read (ERR-06)."""
+
+    code = -32020
+    http_status = 400
+
+
+class MissingClientCapability(ProtocolError):
+    """The work needs something that the client didn't declare; `required` has the shape of ClientCapabilities (ERR-07)."""
+
+    code = -32021
+    http_status = 400
+
+    def __init__(self, required: dict[str, Any]) -> None:
+        names = ", ".join(sorted(required))
+        super().__init__(f"Missing required client capability: {names}", {"requiredCapabilities": required})
+        self.required = required
+
+
+class UnsupportedVersion(ProtocolError):
+    """The request names a revision that isn't offered here (ERR-08)."""
+
+    code = -32022
+    http_status = 400
+
+    def __init__(self, requested: str, supported: Sequence[str]) -> None:
+        data = {"supported": list(supported), "requested": shorten(requested)}
+        super().__init__("Unsupported protocol version", data)
+
+
+class ChannelClosed(HingeError):
+    """The channel is closed; the message that was to be sent never left."""
+
+
+class Outcome(Enum):
+    """How far a request to the peer got: what a caller must know before repeating it."""
+
+    NOT_SENT = "not sent"
+    ANSWERED = "answered"
+    UNKNOWN = "unknown"
+
+
+class CallError(HingeError):
+    """A request to the peer didn't end in a result. `outcome` tells whether it may have run."""
+
+    outcome: ClassVar[Outcome] = Outcome.UNKNOWN
+
+
+class NotSent(CallError):
+    """The request never left this side: repeating it is safe."""
+
+    outcome = Outcome.NOT_SENT
+
+
+class PeerError(CallError):
+    """The peer answered with an error object: `code`, `message`, `data` (None when absent)."""
+
+    outcome = Outcome.ANSWERED
+
+    def __init__(self, error: ErrorObject) -> None:
+        super().__init__(f"{error.message} ({error.code})")
+        self.error = error
+
+    @property
+    def code(self) -> int:
+        """The JSON-RPC error code."""
+        return self.error.code
+
+    @property
+    def message(self) -> str:
+        """The peer's words."""
+        return self.error.message
+
+    @property
+    def data(self) -> Any:
+        """The error's `data`, or None."""
+        return None if self.error.data is msgspec.UNSET else self.error.data
+
+
+class InvalidResponse(CallError):
+    """The peer answered, but not with a valid answer to this request."""
+
+    outcome = Outcome.ANSWERED
+
+
+class ToolFailed(CallError):
+    """The tool ran and reported an error; `result` is its whole answer."""
+
+    outcome = Outcome.ANSWERED
+
+    def __init__(self, message: str, result: Any) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class ConnectionLost(CallError):
+    """The connection ended with the request on its way: it may have run or not."""
+
+
+class CallTimeout(CallError, TimeoutError):
+    """No answer within the limit; the request was cancelled, but may have run."""
+
+
+class ConnectFailed(CallError):
+    """No conversation could be opened with the target."""
+
+    outcome = Outcome.NOT_SENT
+
+
+def wire_error(exc: BaseException, about: str = "") -> ProtocolError:
+    """The one ladder from an exception to what the peer is told, the same on every route (A-090…A-095, C-051…C-057).
+
+    A ProtocolError goes out as it is. Anything else is our fault: the peer learns nothing but that; the text and the
+    traceback go to the log of `hinge`, with `about` (the method) in front.
+    """
+    if isinstance(exc, ProtocolError):
+        return exc
+    logger.error("%s failed: %s", about or "A request", exc, exc_info=exc)
+    return InternalError()

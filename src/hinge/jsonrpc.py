@@ -1,0 +1,206 @@
+"""JSON-RPC messages: from bytes to typed values and back. Knows nothing of MCP, channels or time.
+
+Invariant: any bytes become messages or a ProtocolError, nothing else (BASE-01…BASE-10).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from hinge.errors import ErrorObject, InvalidRequest, ParseError
+
+#: A request id: a string or an integer, given back in the same JSON type (BASE-03, BASE-06).
+RequestId: TypeAlias = str | int
+
+ABSENT = Raw(b"")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A request: it is owed exactly one answer. `params` is the untouched JSON text, empty when absent."""
+
+    id: RequestId
+    method: str
+    params: Raw = ABSENT
+
+
+class Notification(msgspec.Struct, frozen=True):
+    """A message that is never answered."""
+
+    method: str
+    params: Raw = ABSENT
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A successful answer."""
+
+    id: RequestId
+    result: Raw
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An error answer; `id` is None when the sender could not read the request's id (BASE-09)."""
+
+    id: RequestId | None
+    error: ErrorObject
+
+
+Message: TypeAlias = Request | Notification | Response | Failure
+
+
+class _Envelope(msgspec.Struct):
+    jsonrpc: str = ""
+    id: int | str | None | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw = ABSENT
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+class _IdOnly(msgspec.Struct):
+    id: Any = None
+
+
+class Unreadable(InvalidRequest):
+    """JSON that is no message; `request_id` is what could still be read of the id, for the answer."""
+
+    def __init__(self, message: str, request_id: RequestId | None = None) -> None:
+        super().__init__(message)
+        self.request_id = request_id
+
+
+_decoder = msgspec.json.Decoder(_Envelope)
+_id_decoder = msgspec.json.Decoder(_IdOnly)
+_error_decoder = msgspec.json.Decoder(ErrorObject)
+_array_decoder = msgspec.json.Decoder(list[Raw])
+_encoder = msgspec.json.Encoder()
+encode_value = _encoder.encode
+
+
+def is_batch(data: bytes) -> bool:
+    """Whether the text is a JSON array: a batch, which only one revision knows (BASE-11, BASE-13)."""
+    return data[:1] == b"[" or data[:32].lstrip(b" \t\r\n")[:1] == b"["
+
+
+def split_batch(data: bytes, limit: int) -> list[bytes]:
+    """The messages of a batch, each as its own text. An empty one, or one over `limit`, is an InvalidRequest."""
+    try:
+        items = _array_decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
+        raise ParseError("Parse error: not valid JSON") from exc
+    if not 0 < len(items) <= limit:
+        raise InvalidRequest(f"A batch holds 1 to {limit} messages")
+    return [bytes(item) for item in items]
+
+
+def decode(data: bytes) -> Message:
+    """One message from its UTF-8 JSON text.
+
+    Raises ParseError for what is not JSON (or not UTF-8), Unreadable for JSON that is not one JSON-RPC message.
+    """
+    try:
+        if not data.isascii():
+            data.decode()
+        envelope = _decoder.decode(data)
+    except msgspec.ValidationError as exc:
+        raise _unreadable(data, str(exc)) from exc
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as exc:
+        raise ParseError("Parse error: not valid JSON in UTF-8") from exc
+    return _classify(envelope, data)
+
+
+def _classify(envelope: _Envelope, data: bytes) -> Message:
+    request_id = envelope.id
+    if envelope.jsonrpc != "2.0":
+        raise _unreadable(data, 'the member "jsonrpc" must be "2.0"')
+    method = envelope.method
+    if method is not UNSET:
+        if bytes(envelope.result) or bytes(envelope.error):
+            raise _unreadable(data, "a request has no result and no error")
+        params = _object(envelope.params, data)
+        if request_id is UNSET:
+            return Notification(method, params)
+        if request_id is None:
+            raise _unreadable(data, "the id of a request must be a string or an integer")
+        return Request(request_id, method, params)
+    return _answer(envelope, data)
+
+
+def _object(params: Raw, data: bytes) -> Raw:
+    text = memoryview(params)
+    if len(text) == 0 or text[0] == 0x7B:  # absent, or "{"
+        return params
+    raise _unreadable(data, "params must be an object")
+
+
+def _answer(envelope: _Envelope, data: bytes) -> Message:
+    has_result, has_error = bool(bytes(envelope.result)), bool(bytes(envelope.error))
+    request_id = None if envelope.id is UNSET else envelope.id
+    if has_result == has_error:
+        raise _unreadable(data, "a response has exactly one of result and error")
+    if has_error:
+        try:
+            return Failure(request_id, _error_decoder.decode(envelope.error))
+        except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
+            raise _unreadable(data, "error must have an integer code and a string message") from exc
+    if request_id is None:
+        raise _unreadable(data, "a result needs the id of its request")
+    return Response(request_id, envelope.result)
+
+
+def _unreadable(data: bytes, why: str) -> Unreadable | ParseError:
+    try:
+        found = _id_decoder.decode(data).id
+    except msgspec.ValidationError:
+        found = None
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return ParseError("Parse error: not valid JSON")
+    usable = isinstance(found, (str, int)) and not isinstance(found, bool)
+    return Unreadable(f"Invalid request: {why}", found if usable else None)
+
+
+class _Request(msgspec.Struct, omit_defaults=True):
+    id: RequestId
+    method: str
+    params: Any = UNSET
+    jsonrpc: str = msgspec.field(default_factory=lambda: "2.0")
+
+
+class _Notification(msgspec.Struct, omit_defaults=True):
+    method: str
+    params: Any = UNSET
+    jsonrpc: str = msgspec.field(default_factory=lambda: "2.0")
+
+
+class _Response(msgspec.Struct):
+    id: RequestId
+    result: Any
+    jsonrpc: str = "2.0"
+
+
+class _Failure(msgspec.Struct):
+    error: ErrorObject
+    id: RequestId | UnsetType = UNSET
+    jsonrpc: str = "2.0"
+
+
+def encode_request(request_id: RequestId, method: str, params: Any = UNSET) -> bytes:
+    """The text of a request; `params` is any JSON-encodable object, or UNSET."""
+    return _encoder.encode(_Request(request_id, method, params))
+
+
+def encode_notification(method: str, params: Any = UNSET) -> bytes:
+    """The text of a notification."""
+    return _encoder.encode(_Notification(method, params))
+
+
+def encode_response(request_id: RequestId, result: Any) -> bytes:
+    """The text of a successful answer. Raises TypeError (or another of msgspec's errors) for what JSON can't say."""
+    return _encoder.encode(_Response(request_id, result))
+
+
+def encode_failure(request_id: RequestId | None, error: ErrorObject) -> bytes:
+    """The text of an error answer, without an id when the request's could not be read (T-04)."""
+    return _encoder.encode(_Failure(error, UNSET if request_id is None else request_id))

@@ -1,0 +1,96 @@
+"""What all features share: implementation, icons, annotations, `_meta`, pages and the bare result."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+#: The prefix of every `_meta` key that the specification reserves (META-05).
+RESERVED = "io.modelcontextprotocol/"
+PROTOCOL_VERSION = RESERVED + "protocolVersion"
+CLIENT_CAPABILITIES = RESERVED + "clientCapabilities"
+CLIENT_INFO = RESERVED + "clientInfo"
+LOG_LEVEL = RESERVED + "logLevel"
+SUBSCRIPTION_ID = RESERVED + "subscriptionId"
+SERVER_INFO = RESERVED + "serverInfo"
+
+ProgressToken = str | int
+
+
+class Model(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """The root of all wire types: camelCase on the wire, absent when default, unknown members ignored (BASE-20)."""
+
+
+class Icon(Model):
+    """A picture for a list: `src` is an https or data URI; `sizes` are `WxH` or `any` (ICON-01)."""
+
+    src: str
+    mime_type: str | None = None
+    sizes: list[str] | None = None
+    theme: Literal["light", "dark"] | None = None
+
+
+class Implementation(Model):
+    """Who a peer says it is: display data, never a ground for decisions (REQM-08)."""
+
+    name: str
+    version: str
+    title: str | None = None
+    description: str | None = None
+    website_url: str | None = None
+    icons: list[Icon] | None = None
+
+
+class Annotations(Model):
+    """Hints about a resource or a content block (CONT-05). `priority` 0..1, `last_modified` ISO 8601."""
+
+    audience: list[Literal["user", "assistant"]] | None = None
+    priority: float | None = None
+    last_modified: str | None = None
+
+
+class RequestMeta(Model):
+    """The `_meta` of a request as the kernel needs it. What is the client's own word stays undecoded until asked for."""
+
+    progress_token: ProgressToken | None = None
+    protocol_version: Raw = msgspec.field(name=PROTOCOL_VERSION, default=Raw(b""))
+    client_capabilities: Raw = msgspec.field(name=CLIENT_CAPABILITIES, default=Raw(b""))
+    client_info: Raw = msgspec.field(name=CLIENT_INFO, default=Raw(b""))
+    log_level: Raw = msgspec.field(name=LOG_LEVEL, default=Raw(b""))
+    subscription_id: str | int | None = msgspec.field(name=SUBSCRIPTION_ID, default=None)
+
+
+class Result(Model):
+    """What every result may carry. `result_type` and the reserved `_meta` keys are written by the era, never by a feature."""
+
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+    result_type: str | UnsetType = UNSET
+
+
+class EmptyResult(Result):
+    """A result that says only: done."""
+
+
+class CacheableResult(Result):
+    """A result that may be kept for `ttl_ms` milliseconds, by all (`public`) or by its caller (`private`) (CACHE-02)."""
+
+    ttl_ms: int | UnsetType = UNSET
+    cache_scope: Literal["public", "private"] | UnsetType = UNSET
+
+
+class PageParams(Model):
+    """Which page of a list; "" is a cursor like any other (PAGE-04)."""
+
+    cursor: str | None = None
+
+
+class Page(CacheableResult):
+    """A page of a list; no `next_cursor` means the end (PAGE-03)."""
+
+    next_cursor: str | None = None
+
+
+class EmptyParams(Model):
+    """No parameters of its own."""

@@ -1,0 +1,57 @@
+"""Tools: listing and calling them (TOOL-01…TOOL-25)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from hinge.schema.base import Icon, Model, Page, Result
+from hinge.schema.content import ContentBlock
+
+
+class ToolAnnotations(Model):
+    """Hints about what a tool does; untrusted unless the server is (TOOL-10). Absent means the specification's default."""
+
+    title: str | None = None
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    idempotent_hint: bool | None = None
+    open_world_hint: bool | None = None
+
+
+class Tool(Model):
+    """A tool as it is listed. `output_schema` may have any root in the newest revision."""
+
+    name: str
+    input_schema: dict[str, Any]
+    title: str | None = None
+    description: str | None = None
+    output_schema: dict[str, Any] | bool | None = None
+    annotations: ToolAnnotations | None = None
+    icons: list[Icon] | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class ListToolsResult(Page):
+    """A page of tools."""
+
+    tools: list[Tool]
+
+
+class CallToolParams(Model):
+    """Which tool, with which arguments (an object, kept as JSON text until the tool's own types read it)."""
+
+    name: str
+    arguments: Raw = Raw(b"{}")
+    input_responses: Raw = Raw(b"")
+    request_state: str | UnsetType = UNSET
+
+
+class CallToolResult(Result, omit_defaults=True):
+    """What a tool answers. `structured_content` may be any JSON value, null included; UNSET means absent (T-19)."""
+
+    content: list[ContentBlock]
+    structured_content: Any = UNSET
+    is_error: bool = False
