@@ -23,7 +23,7 @@ class Model(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """The root of all wire types: camelCase on the wire, absent when default, unknown members ignored (BASE-20)."""
 
 
-class Icon(Model):
+class Icon(Model, kw_only=True):
     """A picture for a list: `src` is an https or data URI; `sizes` are `WxH` or `any` (ICON-01)."""
 
     src: str
@@ -32,7 +32,7 @@ class Icon(Model):
     theme: Literal["light", "dark"] | None = None
 
 
-class Implementation(Model):
+class Implementation(Model, kw_only=True):
     """Who a peer says it is: display data, never a ground for decisions (REQM-08)."""
 
     name: str
@@ -43,7 +43,7 @@ class Implementation(Model):
     icons: list[Icon] | None = None
 
 
-class Annotations(Model):
+class Annotations(Model, kw_only=True):
     """Hints about a resource or a content block (CONT-05). `priority` 0..1, `last_modified` ISO 8601."""
 
     audience: list[Literal["user", "assistant"]] | None = None
@@ -51,7 +51,7 @@ class Annotations(Model):
     last_modified: str | None = None
 
 
-class RequestMeta(Model):
+class RequestMeta(Model, kw_only=True):
     """The `_meta` of a request as the kernel needs it. What is the client's own word stays undecoded until asked for."""
 
     progress_token: ProgressToken | None = None
@@ -62,35 +62,35 @@ class RequestMeta(Model):
     subscription_id: str | int | None = msgspec.field(name=SUBSCRIPTION_ID, default=None)
 
 
-class Result(Model):
+class Result(Model, kw_only=True):
     """What every result may carry. `result_type` and the reserved `_meta` keys are written by the era, never by a feature."""
 
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
     result_type: str | UnsetType = UNSET
 
 
-class EmptyResult(Result):
+class EmptyResult(Result, kw_only=True):
     """A result that says only: done."""
 
 
-class CacheableResult(Result):
+class CacheableResult(Result, kw_only=True):
     """A result that may be kept for `ttl_ms` milliseconds, by all (`public`) or by its caller (`private`) (CACHE-02)."""
 
     ttl_ms: int | UnsetType = UNSET
     cache_scope: Literal["public", "private"] | UnsetType = UNSET
 
 
-class PageParams(Model):
+class PageParams(Model, kw_only=True):
     """Which page of a list; "" is a cursor like any other (PAGE-04)."""
 
     cursor: str | None = None
 
 
-class Page(CacheableResult):
+class Page(CacheableResult, kw_only=True):
     """A page of a list; no `next_cursor` means the end (PAGE-03)."""
 
     next_cursor: str | None = None
 
 
-class EmptyParams(Model):
+class EmptyParams(Model, kw_only=True):
     """No parameters of its own."""

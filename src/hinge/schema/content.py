@@ -9,32 +9,32 @@ import msgspec
 from hinge.schema.base import Annotations, Icon, Model
 
 
-class _Block(Model, tag_field="type"):
+class _Block(Model, tag_field="type", kw_only=True):
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 
-class TextContent(_Block, tag="text"):
+class TextContent(_Block, tag="text", kw_only=True):
     """Text."""
 
     text: str
 
 
-class ImageContent(_Block, tag="image"):
+class ImageContent(_Block, tag="image", kw_only=True):
     """A picture: base64 `data` of the given MIME type."""
 
     data: str
     mime_type: str
 
 
-class AudioContent(_Block, tag="audio"):
+class AudioContent(_Block, tag="audio", kw_only=True):
     """Sound: base64 `data` of the given MIME type; unknown to the first revision (CONT-02)."""
 
     data: str
     mime_type: str
 
 
-class ResourceLink(_Block, tag="resource_link"):
+class ResourceLink(_Block, tag="resource_link", kw_only=True):
     """A pointer to a resource, which need not stand in the server's list (CONT-03)."""
 
     uri: str
@@ -46,26 +46,8 @@ class ResourceLink(_Block, tag="resource_link"):
     icons: list[Icon] | None = None
 
 
-class TextResourceContents(Model):
-    """The text of a resource."""
-
-    uri: str
-    text: str
-    mime_type: str | None = None
-    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
-
-
-class BlobResourceContents(Model):
-    """The bytes of a resource, in base64."""
-
-    uri: str
-    blob: str
-    mime_type: str | None = None
-    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
-
-
-class ResourceContents(Model):
-    """Either form, as it is read: exactly one of `text` and `blob` is set (CONT-04)."""
+class ResourceContents(Model, kw_only=True):
+    """What a resource holds: exactly one of `text` and `blob` (base64) is set; an empty text is not an absent one (CONT-04)."""
 
     uri: str
     text: str | None = None
@@ -74,10 +56,10 @@ class ResourceContents(Model):
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 
-class EmbeddedResource(_Block, tag="resource"):
+class EmbeddedResource(_Block, tag="resource", kw_only=True):
     """A resource with its contents."""
 
-    resource: ResourceContents | TextResourceContents | BlobResourceContents
+    resource: ResourceContents
 
 
 ContentBlock = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource

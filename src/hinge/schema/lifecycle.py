@@ -9,20 +9,20 @@ import msgspec
 from hinge.schema.base import CacheableResult, Implementation, Model, Result
 
 
-class ListChanged(Model):
+class ListChanged(Model, kw_only=True):
     """A feature whose list may change under way."""
 
     list_changed: bool | None = None
 
 
-class ResourcesCapability(Model):
+class ResourcesCapability(Model, kw_only=True):
     """Resources: may the list change, may single ones be watched."""
 
     subscribe: bool | None = None
     list_changed: bool | None = None
 
 
-class ServerCapabilities(Model):
+class ServerCapabilities(Model, kw_only=True):
     """What a server offers (LIFE-12, DISC-04). A feature that isn't offered is None."""
 
     tools: ListChanged | None = None
@@ -34,21 +34,21 @@ class ServerCapabilities(Model):
     extensions: dict[str, dict[str, Any]] | None = None
 
 
-class Elicitation(Model):
+class Elicitation(Model, kw_only=True):
     """Which ways of asking the user a client has; neither set means form only (ELIC-01)."""
 
     form: dict[str, Any] | None = None
     url: dict[str, Any] | None = None
 
 
-class Sampling(Model):
+class Sampling(Model, kw_only=True):
     """What a client's model access can do besides plain messages."""
 
     tools: dict[str, Any] | None = None
     context: dict[str, Any] | None = None
 
 
-class ClientCapabilities(Model):
+class ClientCapabilities(Model, kw_only=True):
     """What a client offers (LIFE-11, REQM-09)."""
 
     roots: ListChanged | None = None
@@ -58,7 +58,7 @@ class ClientCapabilities(Model):
     extensions: dict[str, dict[str, Any]] | None = None
 
 
-class InitializeParams(Model):
+class InitializeParams(Model, kw_only=True):
     """What a client says first in a handshake (LIFE-02)."""
 
     protocol_version: str
@@ -66,7 +66,7 @@ class InitializeParams(Model):
     client_info: Implementation
 
 
-class InitializeResult(Result):
+class InitializeResult(Result, kw_only=True):
     """What a server answers to it (LIFE-06)."""
 
     protocol_version: str
@@ -75,7 +75,7 @@ class InitializeResult(Result):
     instructions: str | None = None
 
 
-class DiscoverResult(CacheableResult):
+class DiscoverResult(CacheableResult, kw_only=True):
     """What a server says of itself in the stateless revision (DISC-02); its identity stands in `_meta`."""
 
     supported_versions: list[str]
@@ -84,5 +84,5 @@ class DiscoverResult(CacheableResult):
     server_info: msgspec.UnsetType | Implementation = msgspec.UNSET
 
 
-class InitializedParams(Model):
+class InitializedParams(Model, kw_only=True):
     """`notifications/initialized` says nothing more."""

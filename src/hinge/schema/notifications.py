@@ -14,14 +14,14 @@ LOGGING_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
 SEVERITY = {level: rank for rank, level in enumerate(LOGGING_LEVELS)}
 
 
-class CancelledParams(Model):
+class CancelledParams(Model, kw_only=True):
     """Which request is no longer wanted, and why (CANC-01)."""
 
     request_id: str | int
     reason: str | None = None
 
 
-class ProgressParams(Model):
+class ProgressParams(Model, kw_only=True):
     """How far a request got; `progress` strictly increases, `total` and fractions are free (PROG-04)."""
 
     progress_token: ProgressToken
@@ -30,7 +30,7 @@ class ProgressParams(Model):
     message: str | None = None
 
 
-class LogParams(Model):
+class LogParams(Model, kw_only=True):
     """One log message; `data` is any JSON value (LOG-02)."""
 
     level: LoggingLevel
@@ -39,7 +39,7 @@ class LogParams(Model):
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 
-class SetLevelParams(Model):
+class SetLevelParams(Model, kw_only=True):
     """The least severe level that a handshake session wants (LOG-03)."""
 
     level: LoggingLevel

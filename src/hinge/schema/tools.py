@@ -11,7 +11,7 @@ from hinge.schema.base import Icon, Model, Page, Result
 from hinge.schema.content import ContentBlock
 
 
-class ToolAnnotations(Model):
+class ToolAnnotations(Model, kw_only=True):
     """Hints about what a tool does; untrusted unless the server is (TOOL-10). Absent means the specification's default."""
 
     title: str | None = None
@@ -21,7 +21,7 @@ class ToolAnnotations(Model):
     open_world_hint: bool | None = None
 
 
-class Tool(Model):
+class Tool(Model, kw_only=True):
     """A tool as it is listed. `output_schema` may have any root in the newest revision."""
 
     name: str
@@ -34,13 +34,13 @@ class Tool(Model):
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 
-class ListToolsResult(Page):
+class ListToolsResult(Page, kw_only=True):
     """A page of tools."""
 
     tools: list[Tool]
 
 
-class CallToolParams(Model):
+class CallToolParams(Model, kw_only=True):
     """Which tool, with which arguments (an object, kept as JSON text until the tool's own types read it)."""
 
     name: str
@@ -49,7 +49,7 @@ class CallToolParams(Model):
     request_state: str | UnsetType = UNSET
 
 
-class CallToolResult(Result, omit_defaults=True):
+class CallToolResult(Result, kw_only=True):
     """What a tool answers. `structured_content` may be any JSON value, null included; UNSET means absent (T-19)."""
 
     content: list[ContentBlock]
