@@ -1,0 +1,56 @@
+"""Every limit of the kernel and the transports, with its default, in one place. All are settings."""
+
+from __future__ import annotations
+
+import msgspec
+
+MIB = 1024 * 1024
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds on what a peer can make us hold or wait for. Sizes in bytes, times in seconds."""
+
+    #: One HTTP body; larger ones are refused with 413 while reading.
+    body: int = 4 * MIB
+    #: One line on stdio or a socket; a longer one is discarded and answered with -32700.
+    line: int = 16 * MIB
+    #: Messages in one batch (only one revision knows batches).
+    batch: int = 100
+    #: Inbound requests being served on one connection; the next one is refused.
+    calls: int = 1024
+    #: Our own requests that wait for the peer on one connection.
+    pending: int = 10_000
+    #: Messages parked while `initialize` is being answered.
+    backlog: int = 256
+    #: Handshake sessions of one HTTP endpoint; the next one gets 503.
+    sessions: int = 10_000
+    #: A session without an open stream or running call ends after this long.
+    session_idle: float = 1800.0
+    #: Replay log of one session: events and bytes.
+    replay_events: int = 1000
+    replay_bytes: int = 4 * MIB
+    #: Bytes waiting for one reader that doesn't read, and how long its sender waits before the stream is closed.
+    stream_bytes: int = MIB
+    stream_wait: float = 30.0
+    #: A comment keeps a quiet SSE stream open.
+    keep_alive: float = 15.0
+    #: Running calls may finish for this long when the server stops.
+    drain: float = 5.0
+    #: Clean-up of one connection may take this long; what is left is abandoned with a warning (A-081).
+    teardown: float = 5.0
+    #: Sync functions running in worker threads at once.
+    threads: int = 40
+    #: Client: one decoded HTTP answer or SSE event.
+    reply: int = 64 * MIB
+    #: Client: opening a conversation.
+    connect: float = 30.0
+    #: Client: silence before a call is given up (renewed by progress), and the hard end of a call.
+    call_idle: float = 60.0
+    call_total: float = 600.0
+    #: Client: silence after the era probe before the handshake is tried on the same pipe.
+    probe: float = 5.0
+    #: Client: pages of one list.
+    pages: int = 1000
+
+
+DEFAULT_LIMITS = Limits()

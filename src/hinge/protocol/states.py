@@ -1,0 +1,75 @@
+"""The states of a conversation and of what is in flight, and the moves between them, as tables.
+
+`docs/ARCHITECTURE.md` prints these tables; a test fails when they differ. A move that isn't listed is a bug.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class HandshakeState(Enum):
+    """How far the handshake of a 2025 conversation got. A 2026 message doesn't ask."""
+
+    NEW = "new"
+    NEGOTIATING = "negotiating"
+    NEGOTIATED = "negotiated"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+class CallState(Enum):
+    """A request of the peer that we serve."""
+
+    RUNNING = "running"
+    ANSWERED = "answered"
+    CANCELLED = "cancelled"
+    DROPPED = "dropped"
+
+
+class PendingState(Enum):
+    """A request of ours that the peer owes an answer."""
+
+    WAITING = "waiting"
+    ANSWERED = "answered"
+    GIVEN_UP = "given up"
+    LOST = "lost"
+
+
+HANDSHAKE_MOVES: dict[HandshakeState, dict[str, HandshakeState]] = {
+    HandshakeState.NEW: {
+        "initialize": HandshakeState.NEGOTIATING,
+        "assumed": HandshakeState.READY,
+        "close": HandshakeState.CLOSED,
+    },
+    HandshakeState.NEGOTIATING: {
+        "answered": HandshakeState.NEGOTIATED,
+        "refused": HandshakeState.NEW,
+        "close": HandshakeState.CLOSED,
+    },
+    HandshakeState.NEGOTIATED: {"initialized": HandshakeState.READY, "close": HandshakeState.CLOSED},
+    HandshakeState.READY: {"initialized": HandshakeState.READY, "close": HandshakeState.CLOSED},
+    HandshakeState.CLOSED: {"close": HandshakeState.CLOSED},
+}
+
+CALL_MOVES: dict[CallState, dict[str, CallState]] = {
+    CallState.RUNNING: {
+        "answer": CallState.ANSWERED,
+        "cancel": CallState.CANCELLED,
+        "close": CallState.DROPPED,
+    },
+    CallState.ANSWERED: {},
+    CallState.CANCELLED: {},
+    CallState.DROPPED: {},
+}
+
+PENDING_MOVES: dict[PendingState, dict[str, PendingState]] = {
+    PendingState.WAITING: {
+        "answer": PendingState.ANSWERED,
+        "give up": PendingState.GIVEN_UP,
+        "close": PendingState.LOST,
+    },
+    PendingState.ANSWERED: {},
+    PendingState.GIVEN_UP: {},
+    PendingState.LOST: {},
+}

@@ -1,0 +1,1 @@
+"""What carries messages. A transport is given `serve` and knows neither session nor server."""
