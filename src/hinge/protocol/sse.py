@@ -1,0 +1,218 @@
+"""Server-sent events, both ways: bytes of one event out, chunks of a stream in. Knows the text/event-stream format;
+must not know MCP, HTTP or what stands in `data`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hinge.errors import InvalidResponse
+
+_BOM = b"\xef\xbb\xbf"
+#: What one event may hold when nobody says otherwise; clients pass their own limit.
+DEFAULT_EVENT_BYTES = 64 * 1024 * 1024
+#: Longer `retry` values (more than 31 years in milliseconds) are nonsense, and int() of endless digits is slow.
+_RETRY_DIGITS = 12
+
+
+class Event(NamedTuple):
+    """One event of a stream.
+
+    `data` joins the data lines with LF, and is empty for an event that only carries an id or a retry time (the opening
+    event of LHTTP-08: never parse it as JSON). `id` is None when the event has none of its own. `retry` is in
+    milliseconds.
+    """
+
+    type: str
+    data: bytes
+    id: str | None
+    retry: int | None
+
+
+def encode(data: bytes, *, event: str | None = None, id: str | None = None, retry: int | None = None) -> bytes:
+    """The bytes of one event; line ends in `data` (LF, CRLF, CR) part it into data lines, and arrive as LF.
+
+    Raises ValueError for an `event` or `id` that can't stand in one line, and for a negative `retry` (milliseconds).
+    """
+    if b"\n" in data or b"\r" in data:
+        data = b"\ndata: ".join(data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"))
+    if event is None and id is None and retry is None:
+        return b"data: %b\n\n" % data
+    return b"%bdata: %b\n\n" % (_fields(event, id, retry), data)
+
+
+def _fields(event: str | None, event_id: str | None, retry: int | None) -> bytes:
+    lines: list[str] = []
+    if event is not None:
+        if "\n" in event or "\r" in event:
+            raise ValueError(f"An SSE event type is one line; {event!r} isn't")
+        lines.append(f"event: {event}\n")
+    if event_id is not None:
+        if "\n" in event_id or "\r" in event_id or "\0" in event_id:
+            raise ValueError(f"An SSE event id is one line without NUL; {event_id!r} isn't")
+        lines.append(f"id: {event_id}\n")
+    if retry is not None:
+        if retry < 0:
+            raise ValueError(f"An SSE retry time is a number of milliseconds, 0 or more; {retry} isn't")
+        lines.append(f"retry: {retry}\n")
+    return "".join(lines).encode()
+
+
+def priming(id: str, retry: int | None = None) -> bytes:
+    """The event that opens a resumable stream: an id, empty data, perhaps the time to wait before it is resumed."""
+    return encode(b"", id=id, retry=retry)
+
+
+def comment(text: str = "") -> bytes:
+    """A comment, which readers ignore: keeps a quiet stream open (MHTTP-10). Line ends in `text` make several."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return "".join(f": {line}\n" if line else ":\n" for line in lines).encode() + b"\n"
+
+
+class Decoder:
+    """Events from the chunks of one stream, however they are cut; the work is linear in the bytes, whatever the cuts.
+
+    Lines end in LF, CRLF or CR, comments and unknown fields are skipped, a BOM at the start is dropped. An event may
+    hold `max_event_bytes` bytes (its lines, without comments); memory stays in proportion to that and to one chunk.
+    """
+
+    __slots__ = (
+        *("_after_cr", "_comment", "_failed", "_limit", "_partial", "_start"),
+        *("_data", "_id", "_retry", "_size", "_type"),
+    )
+
+    def __init__(self, max_event_bytes: int = DEFAULT_EVENT_BYTES) -> None:
+        self._limit = max_event_bytes
+        #: The stream's first bytes while they may still become a BOM; None once that is settled.
+        self._start: bytes | None = b""
+        self._partial = bytearray()
+        #: The line being received is a comment, of which nothing is kept.
+        self._comment = False
+        self._after_cr = False
+        self._failed = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self._type = ""
+        self._data: bytes | bytearray | None = None
+        self._id: str | None = None
+        self._retry: int | None = None
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Take the next bytes; the events that they complete.
+
+        Raises InvalidResponse when an event passes the limit; events that came before it are handed out first, and the
+        error follows on the next `feed` or `end`. A decoder that has failed stays failed.
+        """
+        self._check()
+        if self._start is not None:
+            chunk = self._skip_bom(self._start + chunk)
+        if self._after_cr and chunk:
+            self._after_cr = False
+            if chunk[0] == 0x0A:
+                chunk = chunk[1:]
+        if not chunk:
+            return []
+        lines = chunk.splitlines()
+        open_end = chunk[-1] not in b"\r\n"
+        self._after_cr = chunk[-1] == 0x0D
+        rest = lines.pop() if open_end else b""
+        events = self._lines(lines) if lines else []
+        if rest and not self._failed:
+            self._keep(rest)
+        if not events:
+            self._check()
+        return events
+
+    def end(self) -> list[Event]:
+        """The stream has ended in good order: the last event, though its blank line is missing (T-15).
+
+        Don't call it for a stream that broke off: half an event would look like a whole one. Raises InvalidResponse
+        like `feed`.
+        """
+        self._check()
+        head, self._start = self._start, None
+        events = self._lines([head]) if head else []
+        if self._partial or self._comment:
+            events += self._lines([b""])
+        self._check()
+        self._dispatch(events)
+        return events
+
+    def _skip_bom(self, head: bytes) -> bytes:
+        if len(head) < len(_BOM) and _BOM.startswith(head):
+            self._start = head
+            return b""
+        self._start = None
+        return head.removeprefix(_BOM)
+
+    def _keep(self, rest: bytes) -> None:
+        """Hold the start of a line whose end hasn't come; of a comment, only that it is one."""
+        if self._comment or (not self._partial and rest[0] == 0x3A):
+            self._comment = True
+        elif self._size + len(self._partial) + len(rest) > self._limit:
+            self._fail()
+        else:
+            self._partial += rest
+
+    def _lines(self, lines: list[bytes]) -> list[Event]:
+        """Take whole lines; the first one completes what was kept."""
+        events: list[Event] = []
+        if self._comment:
+            self._comment = False
+            lines[0] = b":"
+        elif self._partial:
+            self._partial += lines[0]
+            lines[0] = bytes(self._partial)
+            self._partial.clear()
+        for line in lines:
+            if not line:
+                self._dispatch(events)
+            elif line[0] != 0x3A:
+                self._size += len(line) + 1
+                if self._size > self._limit + 1:
+                    self._fail()
+                    break
+                self._field(line)
+        return events
+
+    def _field(self, line: bytes) -> None:
+        if line.startswith(b"data: "):
+            name, value = b"data", line[6:]
+        else:
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+        if name == b"data":
+            if self._data is None:
+                self._data = value
+            else:
+                if not isinstance(self._data, bytearray):
+                    self._data = bytearray(self._data)
+                self._data += b"\n"
+                self._data += value
+        elif name == b"event":
+            self._type = value.decode("utf-8", "replace")
+        elif name == b"id":
+            if b"\0" not in value:
+                self._id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit() and len(value) <= _RETRY_DIGITS:
+            self._retry = int(value)
+
+    def _dispatch(self, events: list[Event]) -> None:
+        """A blank line: hand out the event if it says anything, and begin the next."""
+        if self._data is not None or self._id is not None or self._retry is not None:
+            events.append(Event(self._type or "message", bytes(self._data or b""), self._id, self._retry))
+        if self._size:
+            self._clear()
+
+    def _fail(self) -> None:
+        self._failed = True
+        self._partial.clear()
+        self._clear()
+
+    def _check(self) -> None:
+        if self._failed:
+            raise InvalidResponse(
+                f"The peer sent a server-sent event of more than {self._limit} bytes; raise the limit if that is meant"
+            )
