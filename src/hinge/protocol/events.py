@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from msgspec import Raw
 
@@ -12,8 +12,8 @@ from hinge.jsonrpc import ABSENT, Message, RequestId
 from hinge.protocol.states import CallState, PendingState
 from hinge.schema.base import RequestMeta
 
-if TYPE_CHECKING:
-    from hinge.protocol.era import Era
+#: `2025`, the handshake revisions, or `2026`, the stateless ones: a value, chosen per message in one place.
+EraName = Literal["2025", "2026"]
 
 
 class Origin:
@@ -38,14 +38,14 @@ UNKNOWN_ORIGIN = Origin()
 
 
 class Inbound:
-    """A decoded message with the parts that decide its era: its `_meta` and the claim, a revision or None."""
+    """A decoded message with what decides its era: its `_meta`, and whether that claims a stateless revision."""
 
-    __slots__ = ("claim", "message", "meta")
+    __slots__ = ("claims", "message", "meta")
 
-    def __init__(self, message: Message, meta: RequestMeta | None, claim: str | None) -> None:
+    def __init__(self, message: Message, meta: RequestMeta | None, claims: bool) -> None:
         self.message = message
         self.meta = meta
-        self.claim = claim
+        self.claims = claims
 
 
 class Call:
@@ -63,7 +63,7 @@ class Call:
         params: Raw,
         *,
         meta: RequestMeta | None,
-        era: Era,
+        era: EraName,
         revision: str,
         origin: Origin = UNKNOWN_ORIGIN,
     ) -> None:

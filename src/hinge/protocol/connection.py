@@ -1,0 +1,344 @@
+"""The pure state of one conversation seen from one end: all that is in flight, changed in one place.
+
+What we owe the peer and what the peer owes us are the two tables here. Answered, cancelled, failed, closed are all
+"the debt is removed", exactly once: so nothing is answered twice, or after its cancellation, and nothing stays open.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hinge import jsonrpc
+from hinge.errors import (
+    ConnectionLost,
+    HingeError,
+    InvalidRequest,
+    InvalidResponse,
+    NotSent,
+    PeerError,
+    ProtocolError,
+    shorten,
+    wire_error,
+)
+from hinge.jsonrpc import Failure, RequestId, Response, Unreadable
+from hinge.protocol import era, era_2025, era_2026
+from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending
+from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.offer import Offer
+from hinge.protocol.states import CALL_MOVES, PENDING_MOVES, HandshakeState
+from hinge.schema.notifications import CancelledParams
+from hinge.schema.revisions import knows
+
+_cancelled = msgspec.json.Decoder(CancelledParams)
+
+
+class _Token(msgspec.Struct, rename="camel"):
+    progress_token: str | int
+
+
+_token = msgspec.json.Decoder(_Token)
+
+
+class Connection:
+    """One conversation. `offer` is what our side serves; None on a client's side.
+
+    `one_shot` is a channel that carries one request and ends, such as an HTTP POST. `shared` is a channel on which ids
+    must tell everything apart; elsewhere each call has a stream of its own and equal ids are no harm.
+    """
+
+    __slots__ = (
+        "_next_id",
+        "closed",
+        "handshake",
+        "incoming",
+        "limits",
+        "offer",
+        "one_shot",
+        "outgoing",
+        "shared",
+        "stateless",
+    )
+
+    def __init__(
+        self,
+        offer: Offer | None,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        one_shot: bool = False,
+        shared: bool = True,
+    ) -> None:
+        self.offer = offer
+        self.limits = limits
+        self.one_shot = one_shot
+        self.shared = shared
+        self.handshake = era_2025.Handshake()
+        #: What we owe the peer: calls being served.
+        self.incoming: dict[object, Call] = {}
+        #: What the peer owes us, by request id.
+        self.outgoing: dict[RequestId, Pending] = {}
+        #: Why the conversation is over; None while it lives.
+        self.closed: str | None = None
+        #: Set by a client that found a stateless server.
+        self.stateless = False
+        self._next_id = 0
+
+    # ---------------------------------------------------------------- in
+
+    def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN) -> Call | Batch | Outgoing | None:
+        """Decide what a message means and change the state accordingly. Never raises."""
+        try:
+            if isinstance(data, bytes):
+                if jsonrpc.is_batch(data):
+                    return self._receive_batch(data, origin)
+                data = era.read(data)
+        except ProtocolError as exc:
+            return self._unreadable(exc)
+        message = data.message
+        if isinstance(message, Response | Failure):
+            if self.one_shot and self.offer is not None and self.offer.eras == ("2026",):
+                return self._unreadable(InvalidRequest("A stateless server sends no requests, so it takes no responses"))
+            self._settle_pending(message)
+            return None
+        return self._receive_call(data, origin)
+
+    def _receive_call(self, inbound: Inbound, origin: Origin) -> Call | Outgoing | None:
+        message = inbound.message
+        request_id = getattr(message, "id", None)
+        if self.closed is not None or (self.stateless and request_id is not None):
+            return None  # D-003: in the stateless era a client is asked nothing and answers nothing
+        name = "2025"
+        try:
+            name, call = self._admit(inbound, origin)
+            if request_id is not None:
+                self._owe(call)
+            elif call.method == "notifications/cancelled":
+                self._peer_cancels(call)
+            elif call.method == "notifications/progress":
+                return None if self._progress(call) else call
+            return call
+        except ProtocolError as exc:
+            if request_id is None:
+                return None
+            rules = era_2026 if name == "2026" or inbound.claims else era_2025
+            exc, status = rules.error(exc)
+            return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, status)
+
+    def _admit(self, inbound: Inbound, origin: Origin) -> tuple[str, Call]:
+        if self.offer is None:
+            return "2025", era_2025.make_call(inbound, origin, self.handshake)
+        version = None if origin.headers is None else origin.headers.get("mcp-protocol-version")
+        if era.route(inbound, version, self.offer.eras) == "2026":
+            return "2026", era_2026.admit(inbound, origin, self.offer)
+        if self.one_shot and self.handshake.state is HandshakeState.NEW:
+            self._assume(inbound, version)
+        return "2025", era_2025.admit(inbound, origin, self.handshake)
+
+    def _assume(self, inbound: Inbound, version: str | None) -> None:
+        if getattr(inbound.message, "method", None) != "initialize":
+            self.handshake.assume(version)
+
+    def _owe(self, call: Call) -> None:
+        if len(self.incoming) >= self.limits.calls:
+            raise InvalidRequest(f"Too many requests in flight: {self.limits.calls} at once is the limit here")
+        if call.key in self.incoming:
+            if self.shared:
+                raise InvalidRequest("A request with this id is still being served")
+            call.key = call
+        self.incoming[call.key] = call
+
+    def _receive_batch(self, data: bytes, origin: Origin) -> Batch | Outgoing | None:
+        allowed = self.offer is not None and "2025" in self.offer.eras and self._batches_allowed(origin)
+        if not allowed:
+            raise InvalidRequest("A batch is no message in this revision: send one message at a time")
+        replies: list[Outgoing] = []
+        calls: list[Call] = []
+        for item in jsonrpc.split_batch(data, self.limits.batch):
+            if jsonrpc.is_batch(item) or b'"initialize"' in item and _method(item) == "initialize":
+                got: Any = self._unreadable(InvalidRequest("This message can't be part of a batch"))
+            else:
+                got = self.receive(item, origin)
+            if isinstance(got, Call):
+                calls.append(got)
+            elif isinstance(got, Outgoing):
+                replies.append(got)
+        return Batch(calls, replies) if calls or replies else None
+
+    def _batches_allowed(self, origin: Origin) -> bool:
+        if self.handshake.open:
+            return knows(self.handshake.revision, "batches")
+        version = None if origin.headers is None else origin.headers.get("mcp-protocol-version")
+        return self.one_shot and (version is None or knows(version, "batches"))
+
+    def _unreadable(self, exc: ProtocolError) -> Outgoing | None:
+        """Not a message. A server answers with an error; a client fails the call that it most likely answers."""
+        request_id = exc.request_id if isinstance(exc, Unreadable) else None
+        if self.offer is None:
+            self._blame(request_id, exc)
+            return None
+        return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, exc.http_status)
+
+    def _blame(self, request_id: RequestId | None, exc: Exception) -> None:
+        known = self.outgoing.get(request_id) if request_id is not None else None
+        for pending in [known] if known is not None else list(self.outgoing.values()):
+            self.fail(pending, InvalidResponse(f"The peer sent something that is no valid answer: {exc}"))
+
+    # ---------------------------------------------------------------- what we owe
+
+    def _peer_cancels(self, call: Call) -> None:
+        try:
+            request_id = _cancelled.decode(call.params or b"{}").request_id
+        except msgspec.MsgspecError:
+            return  # CANC-07
+        known = self.incoming.get(request_id)
+        if known is not None and not known.inline:  # LIFE-13
+            self.cancel(known)
+
+    def cancel(self, call: Call) -> None:
+        """The peer no longer wants the answer: the debt is gone, the handler is told to stop (CANC-06)."""
+        if self._remove(call, "cancel") and call.on_cancel is not None:
+            call.on_cancel()
+
+    def _remove(self, call: Call, event: str) -> bool:
+        """The only way out of `incoming`. False when the debt was gone already."""
+        move = CALL_MOVES[call.state].get(event)
+        if move is None:
+            return False
+        call.state = move
+        if call.id is not None and self.incoming.get(call.key) is call:
+            del self.incoming[call.key]
+        return True
+
+    def answer(self, call: Call, result: Any) -> Outgoing | None:
+        """The reply to a call, encoded; None when nothing is owed. A result that JSON can't say becomes an error."""
+        if call.id is None:
+            self._remove(call, "answer")
+            return None
+        try:
+            if call.inline:
+                era_2025.commit(self.handshake, result)
+            data = jsonrpc.encode_response(call.id, result)
+        except ProtocolError as exc:
+            return self.refuse(call, exc)
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
+            wire_error(exc, f"{call.method}: its result can't be written as JSON, and")
+            return self.refuse(call, ProtocolError("Handler returned an invalid result"))
+        return Outgoing(data, call.id) if self._remove(call, "answer") else None
+
+    def refuse(self, call: Call, exc: BaseException) -> Outgoing | None:
+        """The error reply to a call, by the one ladder; None when nothing is owed or it was a notification."""
+        error = wire_error(exc, call.method)
+        if call.inline and self.handshake.state is HandshakeState.NEGOTIATING:
+            self.handshake.move("refused")
+        if not self._remove(call, "answer") or call.id is None:
+            return None
+        error, status = (era_2026 if call.era == "2026" else era_2025).error(error)
+        try:
+            data = jsonrpc.encode_failure(call.id, error.error)
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+            error = ProtocolError("Internal server error")
+            data = jsonrpc.encode_failure(call.id, error.error)
+        return Outgoing.failure(data, call.id, error, status)
+
+    # ---------------------------------------------------------------- what the peer owes
+
+    def ask(self, method: str) -> Pending:
+        """Enter a request of ours. Raises NotSent when closed or when too many wait."""
+        if self.closed is not None:
+            raise NotSent(f"{method} was not sent: {self.closed}")
+        if len(self.outgoing) >= self.limits.pending:
+            raise NotSent(f"{method} was not sent: {self.limits.pending} requests wait for an answer already")
+        self._next_id += 1
+        pending = Pending(self._next_id, method)
+        self.outgoing[pending.id] = pending
+        return pending
+
+    def _settle_pending(self, message: Response | Failure) -> None:
+        if message.id is None:
+            assert isinstance(message, Failure)
+            self._blame_failure(message)
+            return
+        pending = self.outgoing.get(message.id)
+        if pending is None:
+            return  # late, cancelled or never asked (CANC-08)
+        if isinstance(message, Failure):
+            self.fail(pending, PeerError(message.error))
+        elif memoryview(message.result)[:1] != b"{":
+            self.fail(pending, InvalidResponse(f"The result of {pending.method} is not an object"))
+        else:
+            pending.result = message.result
+            self._over(pending, "answer")
+
+    def _blame_failure(self, message: Failure) -> None:
+        waiting = list(self.outgoing.values())
+        if len(waiting) == 1:
+            self.fail(waiting[0], PeerError(message.error))
+            return
+        text = shorten(message.error.message)
+        for pending in waiting:
+            self.fail(pending, InvalidResponse(f"The peer reported an error that names no request: {text}"))
+
+    def fail(self, pending: Pending, error: Exception) -> None:
+        """End a request of ours with an error."""
+        if pending.error is None and PENDING_MOVES[pending.state]:
+            pending.error = error
+            self._over(pending, "answer")
+
+    def give_up(self, pending: Pending) -> bool:
+        """We no longer wait. False when it was over already."""
+        return self._over(pending, "give up")
+
+    def _over(self, pending: Pending, event: str) -> bool:
+        """The only way out of `outgoing`. False when it was over already."""
+        move = PENDING_MOVES[pending.state].get(event)
+        if move is None:
+            return False
+        pending.state = move
+        del self.outgoing[pending.id]
+        if pending.wake is not None:
+            pending.wake()
+        return True
+
+    def _progress(self, call: Call) -> bool:
+        """Hand progress to the request that it names. True when there is one."""
+        try:
+            token = _token.decode(call.params or b"{}").progress_token
+        except msgspec.MsgspecError:
+            return False
+        pending = self.outgoing.get(token)
+        if pending is None:
+            return self.offer is None
+        if pending.on_progress is not None:
+            pending.on_progress(call.params)
+        return True
+
+    # ---------------------------------------------------------------- the end
+
+    def close(self, reason: str) -> None:
+        """The channel is gone: nothing is owed in either direction any more. Twice is fine."""
+        if self.closed is None:
+            self.closed = reason
+            self.handshake.move("close")
+        for call in list(self.incoming.values()):
+            if self._remove(call, "close") and call.on_cancel is not None:
+                call.on_cancel()
+        for pending in list(self.outgoing.values()):
+            pending.error = ConnectionLost(f"{pending.method} got no answer: {reason}")
+            self._over(pending, "close")
+
+    def check(self) -> None:
+        """The invariant: what is in the tables is running, what isn't is over. Raises HingeError."""
+        if any(call.key != key or not CALL_MOVES[call.state] for key, call in self.incoming.items()):
+            raise HingeError("a call that is over is still owed")
+        if any(p.id != key or not PENDING_MOVES[p.state] for key, p in self.outgoing.items()):
+            raise HingeError("a request that is over is still awaited")
+        if self.closed is not None and (self.incoming or self.outgoing):
+            raise HingeError("something is in flight on a closed connection")
+
+
+def _method(item: bytes) -> str | None:
+    try:
+        return getattr(jsonrpc.decode(item), "method", None)
+    except ProtocolError:
+        return None

@@ -1,0 +1,82 @@
+"""Which era a message belongs to: the one place where that is decided (table of VER-05), per message.
+
+It knows how a claim looks and nothing of what either era does with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hinge import jsonrpc
+from hinge.jsonrpc import Message, Notification, Request
+from hinge.protocol.events import EraName, Inbound
+from hinge.schema.base import Model, RequestMeta
+from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
+
+
+class _WithMeta(Model, kw_only=True):
+    meta: RequestMeta | None = msgspec.field(name="_meta", default=None)
+
+
+class _WithAnyMeta(Model, kw_only=True):
+    meta: Any = msgspec.field(name="_meta", default=None)
+
+
+_meta_decoder = msgspec.json.Decoder(_WithMeta)
+_any_meta_decoder = msgspec.json.Decoder(_WithAnyMeta)
+
+
+def read(data: bytes) -> Inbound:
+    """Decode one message and look at its `_meta`. Raises ParseError or InvalidRequest."""
+    return consider(jsonrpc.decode(data))
+
+
+def consider(message: Message) -> Inbound:
+    """The message with its `_meta`; a malformed `_meta` counts as absent, field by field (C-108)."""
+    if not isinstance(message, Request | Notification) or not memoryview(message.params):
+        return Inbound(message, None, False)
+    try:
+        meta = _meta_decoder.decode(message.params).meta
+    except (msgspec.MsgspecError, RecursionError):
+        meta = _salvage(message.params)
+    return Inbound(message, meta, meta is not None and len(memoryview(meta.protocol_version)) > 0)
+
+
+def _salvage(params: msgspec.Raw) -> RequestMeta | None:
+    try:
+        found = _any_meta_decoder.decode(params).meta
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    meta = RequestMeta()
+    for field in msgspec.structs.fields(RequestMeta):
+        if field.encode_name in found:
+            value = msgspec.Raw(msgspec.json.encode(found[field.encode_name]))
+            try:
+                setattr(meta, field.name, msgspec.json.decode(value, type=field.type))
+            except msgspec.ValidationError:
+                continue
+    return meta
+
+
+def route(inbound: Inbound, version_header: str | None, eras: tuple[EraName, ...]) -> EraName:
+    """The era of a message: its claim decides, never its method; without one the HTTP header may (T-06).
+
+    A server pinned to one era handles everything by that era's rules.
+    """
+    if len(eras) == 1:
+        return eras[0]
+    if inbound.claims:
+        return "2026"
+    if version_header is None or version_header in HANDSHAKE_REVISIONS:
+        return "2025"
+    from_client = isinstance(inbound.message, Request | Notification)
+    return "2026" if from_client and is_stateless(version_header) else "2025"
+
+
+def is_stateless(revision: str) -> bool:
+    """Whether the name is one of a stateless revision that we know."""
+    return revision in STATELESS_REVISIONS

@@ -1,0 +1,1 @@
+"""The server side: a registry of handlers, shared by all connections."""

@@ -1,0 +1,173 @@
+"""What a handler knows and may do: one class for requests and notifications, era-free.
+
+The questions that the eras answer differently (who is the peer, may I log) are asked of the era files here, once.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from hinge.errors import ChannelClosed, ConnectionLost
+from hinge.jsonrpc import RequestId
+from hinge.protocol import era_2026
+from hinge.protocol.events import Call
+from hinge.protocol.shape import shape
+from hinge.protocol.states import CallState
+from hinge.schema.base import Implementation
+from hinge.schema.lifecycle import ClientCapabilities
+from hinge.schema.notifications import SEVERITY, LoggingLevel, LogParams, ProgressParams
+
+if TYPE_CHECKING:
+    from hinge.session import Session
+
+logger = logging.getLogger("hinge")
+StateT = TypeVar("StateT")
+
+_no_headers: Mapping[str, str] = {}
+
+
+class Context(Generic[StateT]):
+    """What a handler knows and may do. Ask for it by annotating a parameter with `Context`.
+
+    `method` and `params` are what arrived (`params` as JSON text); a middleware hands on changed ones with
+    `call_next(ctx.replace(method=…, params=…))`. The type parameter is the type of the server's lifespan state.
+    """
+
+    __slots__ = ("_progress", "call", "method", "params", "session", "state")
+
+    def __init__(self, session: Session, call: Call, state: StateT) -> None:
+        self.session = session
+        self.call = call
+        self.method = call.method
+        self.params = call.params
+        #: What the server's lifespan yielded; None without one.
+        self.state = state
+        self._progress: float | None = None
+
+    def replace(self, *, method: str | None = None, params: Any = UNSET) -> Context[StateT]:
+        """This context with another method or other params (JSON text, or any value to be encoded) (A-028)."""
+        changed = copy.copy(self)
+        if method is not None:
+            changed.method = method
+        if params is not UNSET:
+            changed.params = params if isinstance(params, Raw) else Raw(msgspec.json.encode(params))
+        return changed
+
+    # ---------------------------------------------------------------- who and what
+
+    @property
+    def request_id(self) -> RequestId | None:
+        """The request's id as the client sent it; None for a notification (A-029)."""
+        return self.call.id
+
+    @property
+    def protocol_version(self) -> str:
+        """The revision that governs this call."""
+        return self.call.revision
+
+    @property
+    def client_info(self) -> Implementation | None:
+        """Who the client says it is: display data, never a ground for decisions (REQM-08)."""
+        if self.call.era == "2026":
+            return era_2026.client_info(self.call.meta)
+        return self.session.connection.handshake.client_info
+
+    @property
+    def client_capabilities(self) -> ClientCapabilities:
+        """What the client declared: on this request, or in its handshake."""
+        if self.call.era == "2026":
+            return era_2026.client_capabilities(self.call.meta)
+        return self.session.connection.handshake.capabilities
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The HTTP headers of the request by lower-case name; empty on other transports."""
+        return self.call.origin.headers if self.call.origin.headers is not None else _no_headers
+
+    @property
+    def principal(self) -> str | None:
+        """Who was authenticated for this request, or None."""
+        return self.call.origin.principal
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The request's whole `_meta`, decoded when asked for."""
+        if not len(memoryview(self.call.params)):
+            return {}
+        found = msgspec.json.decode(self.call.params).get("_meta")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client no longer wants the answer; for sync functions, which can't be interrupted."""
+        return self.call.state is not CallState.RUNNING
+
+    # ---------------------------------------------------------------- telling the client
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the client how far this request got; nothing happens when it didn't ask (PROG-01…PROG-06).
+
+        `progress` must grow from call to call: a value that doesn't is left out, with a debug line in the log.
+        """
+        meta = self.call.meta
+        if meta is None or meta.progress_token is None or self.call.state is not CallState.RUNNING:
+            return
+        if self._progress is not None and progress <= self._progress:
+            logger.debug("%s: progress %r is not above %r and is left out", self.method, progress, self._progress)
+            return
+        self._progress = progress
+        params = ProgressParams(progress_token=meta.progress_token, progress=progress, total=total, message=message)
+        await self.notify("notifications/progress", params)
+
+    async def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message, if the client wants that level: per session in the handshake era, per request after it.
+
+        `data` is any JSON value. Never put secrets there (LOG-08).
+        """
+        if not self.logs(level) or self.call.state is not CallState.RUNNING:
+            return
+        await self.notify("notifications/message", LogParams(level=level, data=data, logger=logger))
+
+    def logs(self, level: LoggingLevel) -> bool:
+        """Whether a message of this level would be sent now (LOG-03, LOG-05)."""
+        if self.call.era == "2026":
+            wanted = era_2026.log_level(self.call.meta)
+            return wanted is not None and SEVERITY[level] >= SEVERITY[wanted]
+        connection = self.session.connection
+        wanted = connection.handshake.log_level or (connection.offer and connection.offer.log_level)
+        return wanted is not None and SEVERITY[level] >= SEVERITY[wanted]
+
+    async def debug(self, data: Any) -> None:
+        """`log("debug", …)`."""
+        await self.log("debug", data)
+
+    async def info(self, data: Any) -> None:
+        """`log("info", …)`."""
+        await self.log("info", data)
+
+    async def warning(self, data: Any) -> None:
+        """`log("warning", …)`."""
+        await self.log("warning", data)
+
+    async def error(self, data: Any) -> None:
+        """`log("error", …)`."""
+        await self.log("error", data)
+
+    async def notify(self, method: str, params: Any = UNSET) -> None:
+        """Send a notification that belongs to this request, on its own stream.
+
+        A client that is gone is no error of the handler: the message is left out, with a debug line (B-016).
+        """
+        if self.call.id is not None and self.call.state is not CallState.RUNNING:
+            return
+        shaped = params if params is UNSET else shape(params, self.call.revision)
+        try:
+            await self.session.notify(method, shaped, about=self.call)
+        except (ChannelClosed, ConnectionLost) as exc:
+            logger.debug("%s: %s could not be sent: %s", self.method, method, exc)

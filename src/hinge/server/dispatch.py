@@ -1,0 +1,149 @@
+"""From a method name to a handler and back to a wire result: the inner end of the middleware chain.
+
+The order of checks is fixed (A-103…A-118 and steps 9 to 13 of the modern validation): known method, gate, mirrored name,
+params, handler, result in the shape of the caller's revision.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from hinge.errors import ErrorObject, InvalidParams, MethodNotFound, ProtocolError, shorten
+from hinge.protocol import era_2025, era_2026, http
+from hinge.protocol.offer import Offer
+from hinge.protocol.shape import shape
+from hinge.schema.base import EmptyResult
+from hinge.schema.methods import METHODS, Method, method_in
+from hinge.server.context import Context
+
+logger = logging.getLogger("hinge")
+
+RequestHandler: TypeAlias = Callable[[Context[Any], Any], Awaitable[Any]]
+
+_EMPTY = Raw(b"{}")
+_DONE = EmptyResult()
+
+
+class Served:
+    """A method with its handler. `row` is the protocol's own row, None for a custom method."""
+
+    __slots__ = ("_decoder", "first", "handler", "last", "name", "name_field", "row")
+
+    def __init__(self, name: str, handler: RequestHandler, params: Any = None) -> None:
+        row = METHODS.get(name)
+        self.name = name
+        self.handler = handler
+        self.row = row
+        self.first, self.last = (row.first, row.last) if row is not None else ("", "\uffff")
+        self.name_field = row.name_field if row is not None else None
+        kind = params if params is not None else (row.params if row is not None else dict[str, Any])
+        self._decoder = params_decoder(kind)
+
+    def read(self, params: Raw) -> Any:
+        """The typed params; absent ones are `{}` (A-111). Raises InvalidParams, without echoing what came."""
+        try:
+            return self._decoder(params if len(memoryview(params)) else _EMPTY)
+        except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
+            raise invalid_params(exc) from exc
+
+
+def params_decoder(kind: Any) -> Callable[[Raw], Any]:
+    """A function from JSON text to a value of this type: msgspec's, or pydantic's for its models."""
+    validate = getattr(kind, "model_validate_json", None)
+    if validate is not None:
+        return lambda raw: validate(bytes(raw), strict=True)
+    decode: Callable[[Raw], Any] = msgspec.json.Decoder(kind).decode
+    return decode
+
+
+def invalid_params(exc: Exception) -> InvalidParams:
+    """What the caller learns of params that don't fit: where and what was expected, never the library's own dump."""
+    detail = shorten(str(exc)) if isinstance(exc, msgspec.MsgspecError) else ""
+    return InvalidParams("Invalid request parameters", detail)
+
+
+class Dispatch:
+    """The methods that a server serves, and how a call finds its handler."""
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+        self.requests: dict[str, Served] = {}
+        self.notifications: dict[str, Served] = {}
+
+    async def request(self, ctx: Context[Any]) -> Any:
+        """Serve one request. What it returns goes on the wire as it is; what it raises goes through the one ladder."""
+        call = ctx.call
+        served = self.requests.get(ctx.method)
+        if served is None or not served.first <= call.revision <= served.last:
+            raise _unserved(ctx)
+        if call.era == "2025":
+            era_2025.gate(ctx.method, ctx.session.connection.handshake)
+        params = served.read(call.params if call.inline else ctx.params)  # A-034: the handshake reads the wire
+        if served.name_field is not None and call.era == "2026" and call.origin.headers is not None:
+            http.check_name_header(call.origin.headers, getattr(params, served.name_field))
+        return self._dress(ctx, served, await served.handler(ctx, params))
+
+    def _dress(self, ctx: Context[Any], served: Served, result: Any) -> Any:
+        if result is None:
+            result = _DONE
+        elif isinstance(result, ErrorObject):
+            raise ProtocolError(result.message, result.data, code=result.code)  # A-113
+        elif not isinstance(result, msgspec.Struct):
+            result = _structured(result, served.row, ctx.method)
+        if ctx.call.era == "2026":
+            return era_2026.dress(result, self._offer)
+        return shape(era_2025.dress(result), ctx.call.revision)
+
+    async def notification(self, ctx: Context[Any]) -> None:
+        """Serve one notification; what can't be served is dropped with a word in the log (A-131…A-136)."""
+        method, call = ctx.method, ctx.call
+        if method in METHODS and method_in(method, call.revision) is None:
+            logger.debug("%s is dropped: revision %s doesn't know it", shorten(method), call.revision)
+            return
+        early = call.era == "2025" and not ctx.session.connection.handshake.open
+        if early and method != "notifications/cancelled":
+            logger.debug("%s is dropped: the handshake isn't over", shorten(method))
+            return
+        served = self.notifications.get(method)
+        if served is None:
+            logger.debug("%s is dropped: nobody handles it", shorten(method))
+            return
+        try:
+            params = served.read(ctx.params)
+        except InvalidParams as exc:
+            logger.warning("%s is dropped: %s", shorten(method), exc.error.data or exc)
+            return
+        await served.handler(ctx, params)
+
+
+def _unserved(ctx: Context[Any]) -> ProtocolError:
+    """Unknown, or known but not offered: malformed params of a method of the protocol come first (A-105)."""
+    row = method_in(ctx.method, ctx.call.revision)
+    if row is not None and row.result is not None and ctx.call.era == "2025":
+        try:
+            params_decoder(row.params)(ctx.params if len(memoryview(ctx.params)) else _EMPTY)
+        except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
+            return invalid_params(exc)
+    return MethodNotFound(ctx.method)
+
+
+def _structured(result: Any, row: Method | None, method: str) -> Any:
+    """A result that isn't one of our types: a mapping passes (checked, for the protocol's own methods), models are dumped."""
+    dump = getattr(result, "model_dump", None)
+    if dump is not None:
+        result = dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(result, Mapping):
+        if row is None or row.result is None:
+            return dict(result)
+        try:
+            return msgspec.convert(result, row.result)
+        except msgspec.ValidationError as exc:
+            logger.error("%s: the handler's result doesn't fit the protocol: %s", method, exc)
+            raise ProtocolError("Handler returned an invalid result") from exc
+    logger.error("%s: the handler returned %s: return a result type, a dict, or None", method, type(result).__name__)
+    raise ProtocolError("Handler returned an invalid result")

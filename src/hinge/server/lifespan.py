@@ -1,0 +1,68 @@
+"""The lifespan of a server: entered once per process by whoever serves first, left in the task that entered it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+
+class Lifespan:
+    """Counts who is serving; a keeper task enters and leaves the user's context manager."""
+
+    def __init__(self, manager: Callable[[Any], AbstractAsyncContextManager[Any]] | None, server: Any) -> None:
+        self._manager = manager
+        self._server = server
+        #: What the user's context manager yielded; None without one, or before it is entered.
+        self.state: Any = None
+        self._users = 0
+        self._ready: asyncio.Future[None] | None = None
+        self._leave: asyncio.Event | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def enter(self) -> None:
+        """Be one of those who serve; returns when the state is there. Raises what the context manager raises."""
+        if self._manager is None:
+            return
+        self._users += 1
+        if self._ready is None:
+            self._ready = asyncio.get_running_loop().create_future()
+            self._leave = asyncio.Event()
+            self._keeper = asyncio.create_task(self._keep(self._manager, self._ready, self._leave))
+        try:
+            await asyncio.shield(self._ready)
+        except BaseException:
+            await self.exit()
+            raise
+
+    async def exit(self) -> None:
+        """No longer serve; the last one waits until the context manager is left."""
+        if self._manager is None:
+            return
+        self._users -= 1
+        if self._users == 0 and self._leave is not None and self._keeper is not None:
+            self._leave.set()
+            keeper, self._ready, self._leave, self._keeper = self._keeper, None, None, None
+            await asyncio.wait([keeper])
+            self.state = None
+
+    async def _keep(self, manager: Any, ready: asyncio.Future[None], leave: asyncio.Event) -> None:
+        try:
+            async with manager(self._server) as state:
+                self.state = state
+                ready.set_result(None)
+                await leave.wait()
+        except BaseException as exc:
+            if ready.done():
+                raise
+            ready.set_exception(exc)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """`enter` and `exit` around a block."""
+        await self.enter()
+        try:
+            yield
+        finally:
+            await self.exit()

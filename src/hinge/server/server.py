@@ -1,0 +1,253 @@
+"""The server: a registry of handlers shared by all connections, and the door to every transport. No per-connection state."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+from weakref import WeakSet
+
+from hinge.errors import DefinitionError
+from hinge.protocol import era_2025, era_2026
+from hinge.protocol.connection import Connection
+from hinge.protocol.events import Call, EraName
+from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.offer import Offer
+from hinge.schema.base import Icon, Implementation
+from hinge.schema.lifecycle import InitializeParams, InitializeResult, ListChanged, ServerCapabilities
+from hinge.schema.notifications import LoggingLevel, SetLevelParams
+from hinge.schema.tools import ToolAnnotations
+from hinge.server.context import Context
+from hinge.server.dispatch import Dispatch, RequestHandler, Served
+from hinge.server.lifespan import Lifespan
+from hinge.server.middleware import CallNext, Middleware, compose
+from hinge.server.telemetry import telemetry
+from hinge.server.threads import Threads
+from hinge.server.tools import Tools
+from hinge.session import Session
+from hinge.transports.channel import Channel
+
+if TYPE_CHECKING:
+    from hinge.transports.http_server import HttpApp
+
+StateT = TypeVar("StateT")
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+class Server(Generic[StateT]):
+    """An MCP server: register tools and handlers, then `run()` it, mount `http_app()`, or hand it to a `Client`.
+
+    `eras` says which protocol eras it speaks (both by default). `lifespan` is `async with lifespan(server) as state`,
+    entered once per process; handlers find the state at `ctx.state`. `page_size` splits lists into pages.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0",
+        title: str | None = None,
+        description: str | None = None,
+        website_url: str | None = None,
+        icons: Sequence[Icon] | None = None,
+        instructions: str | None = None,
+        eras: Sequence[EraName] | EraName = ("2025", "2026"),
+        lifespan: Callable[[Server[StateT]], AbstractAsyncContextManager[StateT]] | None = None,
+        middleware: Sequence[Middleware] = (),
+        limits: Limits = DEFAULT_LIMITS,
+        log_level: LoggingLevel | None = "info",
+        page_size: int | None = None,
+    ) -> None:
+        info = Implementation(
+            name=name,
+            version=version,
+            title=title,
+            description=description,
+            website_url=website_url,
+            icons=list(icons) if icons is not None else None,
+        )
+        self.limits = limits
+        self._offer = Offer(
+            info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level
+        )
+        self._dispatch = Dispatch(self._offer)
+        self._middleware: list[Middleware] = list(middleware)
+        self._threads = Threads(limits.threads)
+        self._tools = Tools(self._threads, self._tools_changed, page_size)
+        self._lifespan = Lifespan(cast(Any, lifespan), self)
+        self._sessions: WeakSet[Session] = WeakSet()
+        self._own_methods()
+        self._build()
+
+    @property
+    def name(self) -> str:
+        """The name that clients see."""
+        return self._offer.info.name
+
+    # ---------------------------------------------------------------- tools
+
+    @overload
+    def tool(self, function: FunctionT, /) -> FunctionT: ...
+
+    @overload
+    def tool(
+        self,
+        name: str | None = None,
+        /,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | Mapping[str, Any] | None = None,
+        icons: Sequence[Icon | str] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = ...,
+        blocking: bool = True,
+    ) -> Callable[[FunctionT], FunctionT]: ...
+
+    def tool(self, function: Any = None, /, **options: Any) -> Any:
+        """Offer a function as a tool: `@server.tool`, `@server.tool("name", title=…)`, or `server.tool(obj.method)`.
+
+        Name, description, schemas and argument texts come from the function: its name, its docstring (Google, NumPy or
+        Sphinx style), its annotations. Sync functions run in worker threads unless `blocking=False`. The function itself
+        comes back unchanged. Raises DefinitionError, at once, for what can't work.
+        """
+        if function is None or isinstance(function, str):
+            return lambda found: self._add_tool(found, name=function, **options)
+        return self._add_tool(function, **options)
+
+    def _add_tool(self, function: FunctionT, *, name: str | None = None, **options: Any) -> FunctionT:
+        blocking, description = options.pop("blocking", True), options.pop("description", None)
+        self._tools.add(function, name=name, description=description, blocking=blocking, listing=options)
+        return function
+
+    def remove_tool(self, name: str) -> None:
+        """Take a tool away; connected clients are told. Raises KeyError when there is none of that name."""
+        self._tools.remove(name)
+
+    # ---------------------------------------------------------------- anything else
+
+    def request(self, method: str, *, params: Any = None) -> Callable[[RequestHandler], RequestHandler]:
+        """Serve a method of your own, or take over one of the protocol's: `async def handler(ctx, params) -> result`.
+
+        `params` is the type that they are read into (a msgspec Struct, dataclass, TypedDict or pydantic model); a dict
+        by default, or the protocol's own type. The result is a Struct, a model, a dict, or None for an empty one.
+        """
+
+        def register(handler: RequestHandler) -> RequestHandler:
+            self._dispatch.requests[method] = Served(method, handler, params)
+            return handler
+
+        return register
+
+    def notification(self, method: str, *, params: Any = None) -> Callable[[RequestHandler], RequestHandler]:
+        """Listen to a notification: `async def handler(ctx, params) -> None`; see `request` for `params`."""
+
+        def register(handler: RequestHandler) -> RequestHandler:
+            self._dispatch.notifications[method] = Served(method, handler, params)
+            return handler
+
+        return register
+
+    def add_middleware(self, middleware: Middleware) -> Middleware:
+        """Put `async def middleware(ctx, call_next) -> result` around every request and notification, inside the earlier ones."""
+        self._middleware.append(middleware)
+        self._build()
+        return middleware
+
+    def _build(self) -> None:
+        self._request_chain: CallNext = compose([telemetry, *self._middleware], self._dispatch.request)
+        self._notification_chain: CallNext = compose([telemetry, *self._middleware], self._dispatch.notification)
+
+    # ---------------------------------------------------------------- serving
+
+    def serve(self, channel: Channel) -> Session:
+        """Start a conversation over a channel: the one door for every transport and era."""
+        kind = channel.kind
+        connection = Connection(
+            self._offer, limits=self.limits, one_shot=kind == "post", shared=kind not in ("post", "session")
+        )
+        session = Session(connection, channel, self.handle)
+        if kind != "post":
+            self._sessions.add(session)
+        return session
+
+    def handle(self, session: Session, call: Call) -> Awaitable[Any]:
+        """Serve one call: middleware, look-up, handler."""
+        ctx: Context[Any] = Context(session, call, self._lifespan.state)
+        return self._notification_chain(ctx) if call.id is None else self._request_chain(ctx)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Hold the lifespan open: whoever serves does it inside this block."""
+        return self._lifespan.running()
+
+    def run(self, transport: Literal["stdio", "http"] = "stdio", **options: Any) -> None:
+        """Serve until the end of input or a signal: on stdio, or over HTTP (`host`, `port`, `path`, …).
+
+        Raises StartError, in one line, for what keeps it from starting.
+        """
+        from hinge.server.run import run
+
+        run(self, transport, **options)
+
+    def http_app(self, path: str = "/mcp", **options: Any) -> HttpApp:
+        """This server as an ASGI app, to be mounted anywhere; see `HttpApp` for the options."""
+        from hinge.transports.http_server import HttpApp
+
+        return HttpApp(
+            self.serve,
+            path=path,
+            limits=self.limits,
+            eras=self._offer.eras,
+            on_start=self._lifespan.enter,
+            on_stop=self._lifespan.exit,
+            **options,
+        )
+
+    # ---------------------------------------------------------------- what the protocol itself asks
+
+    def _own_methods(self) -> None:
+        for method, handler in {
+            "initialize": self._initialize,
+            "ping": self._ping,
+            "server/discover": self._discover,
+            "logging/setLevel": self._set_level,
+        }.items():
+            self._dispatch.requests[method] = Served(method, cast(RequestHandler, handler))
+
+    async def _initialize(self, ctx: Context[Any], params: InitializeParams) -> InitializeResult:
+        return era_2025.initialize(params, ctx.session.connection.handshake, self._offer)
+
+    async def _ping(self, ctx: Context[Any], params: Any) -> None:
+        return None
+
+    async def _discover(self, ctx: Context[Any], params: Any) -> Any:
+        return era_2026.discover(self._offer)
+
+    async def _set_level(self, ctx: Context[Any], params: SetLevelParams) -> None:
+        ctx.session.connection.handshake.log_level = params.level
+
+    def _capabilities(self) -> ServerCapabilities:
+        return ServerCapabilities(
+            tools=ListChanged(list_changed=True) if len(self._tools) else None,
+            logging={} if self._offer.log_level is not None else None,
+        )
+
+    def _tools_changed(self) -> None:
+        if len(self._tools) and "tools/list" not in self._dispatch.requests:
+            self._dispatch.requests["tools/list"] = Served("tools/list", self._tools.list)
+            self._dispatch.requests["tools/call"] = Served("tools/call", self._tools.call)
+        self._tell("notifications/tools/list_changed")
+
+    def _tell(self, method: str) -> None:
+        """Tell every handshake client that is past its handshake (SUB-14, B-028)."""
+        for session in list(self._sessions):
+            if session.connection.handshake.open:
+                session.tell(method)
+
+
+def _eras(eras: Sequence[EraName] | EraName) -> tuple[EraName, ...]:
+    found = (eras,) if isinstance(eras, str) else tuple(eras)
+    if not found or any(era not in ("2025", "2026") for era in found):
+        raise DefinitionError(f'eras={eras!r} is not possible: use "2025", "2026", or both')
+    return cast("tuple[EraName, ...]", found)
+

@@ -1,0 +1,73 @@
+"""Sync functions in worker threads: bounded, never on the event loop, and never holding up the exit of the process.
+
+The threads are daemons on purpose: a function that blocks for ever can't be stopped, but it must not keep us alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+_Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
+
+
+class Threads:
+    """Up to `limit` threads, started when needed; what comes on top waits its turn."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._jobs: deque[_Job] = deque()
+        self._ready = threading.Condition()
+        self._threads = 0
+        self._idle = 0
+
+    async def run(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """Call `function(**arguments)` in a thread, with the caller's context variables; a cancelled wait drops the result."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        context = contextvars.copy_context()
+        with self._ready:
+            self._jobs.append((loop, future, lambda: context.run(function, **arguments)))
+            if self._idle:
+                self._idle -= 1
+                self._ready.notify()
+            elif self._threads < self._limit:
+                self._threads += 1
+                threading.Thread(target=self._work, name="hinge-sync", daemon=True).start()
+        return await future
+
+    def _work(self) -> None:
+        while True:
+            with self._ready:
+                while not self._jobs:
+                    self._idle += 1
+                    if not self._ready.wait(timeout=10) and not self._jobs and self._idle:
+                        self._idle -= 1
+                        self._threads -= 1
+                        return
+                loop, future, job = self._jobs.popleft()
+            if future.cancelled():
+                continue
+            try:
+                result, error = job(), None
+            except BaseException as exc:
+                result, error = None, exc
+            try:
+                loop.call_soon_threadsafe(_settle, future, result, error)
+            except RuntimeError:
+                pass  # the loop is closed: nobody waits any more
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    elif isinstance(error, StopIteration | SystemExit | KeyboardInterrupt):
+        future.set_exception(RuntimeError(f"the function raised {type(error).__name__}({error})"))
+    else:
+        future.set_exception(error)

@@ -1,0 +1,305 @@
+"""The async shell that runs a Connection over a Channel: where the conversation meets tasks and time.
+
+It decides nothing about the protocol. Whatever a handler, the peer or the channel does, `answer` yields exactly one
+reply or none, and `exchange` ends with a result or one plain error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from hinge import jsonrpc
+from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, NotSent
+from hinge.protocol.connection import Connection
+from hinge.protocol.events import Batch, Call, Outgoing, Pending
+from hinge.protocol.states import CallState, HandshakeState, PendingState
+from hinge.transports.channel import Channel
+
+logger = logging.getLogger("hinge")
+
+#: What a session does with a call: give back the result as it goes on the wire, or raise.
+Handle = Callable[["Session", Call], Awaitable[Any]]
+
+
+class Session:
+    """One conversation at work. Made by `Server.serve` or a client; fed by a transport."""
+
+    __slots__ = (
+        "__weakref__",
+        "_cleanups",
+        "_finished",
+        "_handle",
+        "_loop",
+        "_notices",
+        "_tasks",
+        "_telling",
+        "channel",
+        "connection",
+        "receive",
+    )
+
+    def __init__(self, connection: Connection, channel: Channel, handle: Handle) -> None:
+        self.connection = connection
+        self.channel = channel
+        self._handle = handle
+        #: The decision is the connection's alone.
+        self.receive: Callable[..., Call | Batch | Outgoing | None] = connection.receive
+        self._tasks: dict[Call, asyncio.Task[Any]] = {}
+        self._notices: set[asyncio.Task[None]] = set()
+        self._telling: set[str] = set()
+        self._loop = asyncio.get_running_loop()
+        self._cleanups: list[Callable[[], Awaitable[None]]] = []
+        self._finished = False
+
+    # ---------------------------------------------------------------- serving
+
+    async def answer(self, call: Call | Batch) -> Outgoing | None:
+        """Serve a call to its end in the caller's task: exactly one reply, or None when nothing is owed."""
+        if isinstance(call, Batch):
+            return await self._answer_batch(call)
+        connection = self.connection
+        if call.state is not CallState.RUNNING:
+            return None
+        task = asyncio.current_task()
+        assert task is not None
+        call.on_cancel = task.cancel
+        self._tasks[call] = task
+        try:
+            reply = connection.answer(call, await self._handle(self, call))
+        except asyncio.CancelledError as exc:
+            reply = self._cancelled(call, task, exc)
+        except Exception as exc:
+            reply = connection.refuse(call, exc)
+        except SystemExit as exc:
+            reply = connection.refuse(call, RuntimeError(f"the handler called sys.exit({exc.code!r})"))
+        finally:
+            call.on_cancel = None
+            del self._tasks[call]
+        if reply is None and call.state is not CallState.ANSWERED:
+            await _absorb_cancellation(task)
+        return reply
+
+    def _cancelled(self, call: Call, task: asyncio.Task[Any], exc: asyncio.CancelledError) -> Outgoing | None:
+        """Whose cancellation was it? The peer's or the end's: no answer. Our task's: go on. The handler's own: a failure."""
+        if call.state is not CallState.RUNNING:
+            return None
+        if task.cancelling():
+            self.connection.cancel(call)
+            raise exc
+        return self.connection.refuse(call, RuntimeError("the handler cancelled itself"))
+
+    async def _answer_batch(self, batch: Batch) -> Outgoing | None:
+        replies = list(batch.replies)
+        answers = await asyncio.gather(*(self.answer(call) for call in batch.calls))
+        replies.extend(reply for reply in answers if reply is not None)
+        if not replies:
+            return None
+        return Outgoing(b"[" + b",".join(reply.data for reply in replies) + b"]")
+
+    def cancel(self, call: Call | Batch, reason: str) -> None:
+        """The caller is gone: stop what serves it, answer nothing."""
+        for one in call.calls if isinstance(call, Batch) else (call,):
+            logger.debug("%s is cancelled: %s", one.method, reason)
+            self.connection.cancel(one)
+
+    # ---------------------------------------------------------------- asking
+
+    async def request(self, method: str, params: Any = UNSET, *, about: Call | None = None, **options: Any) -> Raw:
+        """Ask the peer and wait for the result; see `exchange`."""
+        return await self.exchange(self.ask(method), params, about=about, **options)
+
+    def ask(self, method: str) -> Pending:
+        """Enter a request. Raises NotSent when the conversation is over, HingeError while `initialize` is being answered.
+
+        The peer is then waiting for us and can't answer (A-033).
+        """
+        if self.connection.handshake.state is HandshakeState.NEGOTIATING and self.connection.offer is not None:
+            raise HingeError(f"{method} can't be asked while initialize is being answered: the client would never reply")
+        return self.connection.ask(method)
+
+    async def exchange(
+        self,
+        pending: Pending,
+        params: Any = UNSET,
+        *,
+        about: Call | None = None,
+        headers: Mapping[str, str] | None = None,
+        idle: float | None = None,
+        total: float | None = None,
+        on_progress: Callable[[Raw], None] | None = None,
+    ) -> Raw:
+        """Send an entered request and wait for its result, as JSON text.
+
+        `idle` seconds of silence (progress is no silence) or `total` seconds end it with CallTimeout. Raises NotSent,
+        PeerError, InvalidResponse, ConnectionLost; `outcome` tells them apart. Cancelling the task cancels the request.
+        """
+        try:
+            data = jsonrpc.encode_request(pending.id, pending.method, params)
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
+            self.connection.give_up(pending)
+            raise HingeError(f"The params of {pending.method} can't be written as JSON: {exc}") from exc
+        message = Outgoing(data, pending.id, pending.method, about=about, pending=pending, headers=headers)
+        try:
+            if idle is None and total is None:
+                pending.on_progress = on_progress
+                await self._carry(message, pending)
+            else:
+                await self._carry_in_time(message, pending, idle, total, on_progress)
+        except BaseException as exc:
+            self._abandon(pending, exc)
+            raise
+        if pending.error is not None:
+            raise pending.error
+        return pending.result
+
+    async def _carry(self, message: Outgoing, pending: Pending) -> None:
+        """Send and wait until the request is over."""
+        try:
+            await self.channel.send(message)
+        except ChannelClosed as exc:
+            if pending.state is not PendingState.WAITING:
+                return
+            raise NotSent(f"{pending.method} was not sent: {exc}") from exc
+        except ConnectionLost:
+            if pending.state is not PendingState.WAITING:
+                return
+            raise
+        if pending.state is PendingState.WAITING:
+            over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            pending.wake = lambda: None if over.done() else over.set_result(None)
+            await over
+
+    async def _carry_in_time(
+        self,
+        message: Outgoing,
+        pending: Pending,
+        idle: float | None,
+        total: float | None,
+        on_progress: Callable[[Raw], None] | None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        end = start + total if total is not None else float("inf")
+        first = end if idle is None else min(end, start + idle)
+        try:
+            async with asyncio.timeout_at(first) as clock:
+
+                def progress(params: Raw) -> None:
+                    if idle is not None and not clock.expired():
+                        clock.reschedule(min(end, loop.time() + idle))
+                    if on_progress is not None:
+                        on_progress(params)
+
+                pending.on_progress = progress
+                await self._carry(message, pending)
+        except TimeoutError as exc:
+            if not clock.expired():
+                raise
+            waited = loop.time() - start
+            raise CallTimeout(f"{pending.method} got no answer within {waited:.1f} seconds") from exc
+
+    def _abandon(self, pending: Pending, exc: BaseException) -> None:
+        """We stop waiting: drop the debt and tell the peer where the channel itself doesn't (CANC-03, CANC-10)."""
+        if not self.connection.give_up(pending) or not isinstance(exc, asyncio.CancelledError | CallTimeout):
+            return
+        told_by_channel = self.channel.kind == "post" and not self.connection.handshake.open
+        if pending.method == "initialize" or told_by_channel or self.connection.closed is not None:
+            return
+        reason = "timeout" if isinstance(exc, CallTimeout) else "no longer wanted"
+        self._spawn(self.notify("notifications/cancelled", {"requestId": pending.id, "reason": reason}))
+
+    def _spawn(self, sending: Awaitable[None]) -> None:
+        task = self._loop.create_task(self._bounded(sending))
+        self._notices.add(task)
+        task.add_done_callback(self._notices.discard)
+
+    async def _bounded(self, sending: Awaitable[None]) -> None:
+        try:
+            await asyncio.wait_for(sending, self.connection.limits.teardown)
+        except (HingeError, TimeoutError) as exc:
+            logger.debug("a notification could not be sent: %s", exc)
+
+    async def notify(self, method: str, params: Any = UNSET, *, about: Call | None = None) -> None:
+        """Send a notification. Raises ChannelClosed when it can't leave."""
+        if self.connection.closed is not None:
+            raise ChannelClosed(self.connection.closed)
+        data = jsonrpc.encode_notification(method, params)
+        await self.channel.send(Outgoing(data, None, method, about=about))
+
+    def tell(self, method: str) -> None:
+        """Send a notification without params soon, from any thread; what is said twice before it left is said once."""
+        if method not in self._telling and self.connection.closed is None:
+            self._telling.add(method)
+            self._loop.call_soon_threadsafe(self._tell, method)
+
+    def _tell(self, method: str) -> None:
+        self._telling.discard(method)
+        if self.connection.closed is None:
+            self._spawn(self.notify(method))
+
+    def fail(self, pending: Pending, error: Exception) -> None:
+        """End one of our requests with an error: a transport that knows which one failed says so here."""
+        self.connection.fail(pending, error)
+
+    # ---------------------------------------------------------------- the end
+
+    def on_close(self, cleanup: Callable[[], Awaitable[None]]) -> None:
+        """Run this when the conversation is over; last registered first, bounded in time, failures only logged."""
+        self._cleanups.append(cleanup)
+
+    def close(self, reason: str) -> None:
+        """Nothing is owed any more: waiting requests fail with `reason`, running handlers are cancelled. Twice is fine."""
+        self.connection.close(reason)
+
+    async def finish(self) -> None:
+        """After `close`: wait for handlers and clean-ups, never longer than the limit; runs even while being cancelled."""
+        if self._finished or not (self._tasks or self._notices or self._cleanups):
+            self._finished = True
+            return
+        self._finished = True
+        ending = asyncio.get_running_loop().create_task(self._finish())
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            await asyncio.wait([ending])
+            raise
+
+    async def _finish(self) -> None:
+        limit = self.connection.limits.teardown
+        here = asyncio.current_task()
+        running = {task for task in (*self._tasks.values(), *self._notices) if task is not here}
+        if running:
+            _, late = await asyncio.wait(running, timeout=limit)
+            if late:
+                logger.warning("%d handlers did not stop within %g seconds and are abandoned", len(late), limit)
+        try:
+            async with asyncio.timeout(limit):
+                while self._cleanups:
+                    await self._clean(self._cleanups.pop())
+        except TimeoutError:
+            left = len(self._cleanups)
+            logger.warning("clean-up took longer than %g seconds; %d more callbacks are abandoned", limit, left)
+
+    async def _clean(self, cleanup: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await cleanup()
+        except Exception:
+            logger.exception("a clean-up callback failed")
+
+
+async def _absorb_cancellation(task: asyncio.Task[Any]) -> None:
+    """The cancellation was for the handler, not for the task that goes on: take it off the task."""
+    while task.cancelling():
+        task.uncancel()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            continue
+
+
