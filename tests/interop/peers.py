@@ -1,0 +1,166 @@
+"""Installs the foreign peers named in peers.toml into `.cache/` and knows where their programs lie.
+
+Everything comes by package name through the ordinary npm and pip clients. Knows nothing of the protocol or of Hinge.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache"
+VERSIONS = Path(__file__).with_name("peers.toml")
+FOREIGN = Path(__file__).with_name("foreign")
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Where the installed peers are."""
+
+    node: Path
+    node_modules: Path
+    peers_python: Path
+    fastmcp_python: Path
+
+    @property
+    def conformance(self) -> list[str]:
+        """The command line of the official conformance suite."""
+        return [str(self.node), str(self.node_modules / "@modelcontextprotocol/conformance/dist/index.js")]
+
+    @property
+    def inspector(self) -> list[str]:
+        """The command line of the Inspector's scriptable client."""
+        return [str(self.node), str(self.node_modules / ".bin/mcp-inspector"), "--cli"]
+
+    @property
+    def everything(self) -> list[str]:
+        """The command line of the reference server; a transport name follows."""
+        return [str(self.node), str(self.node_modules / ".bin/mcp-server-everything")]
+
+    @property
+    def time_server(self) -> list[str]:
+        """The command line of the packaged time server (stdio)."""
+        return [str(self.peers_python.with_name("mcp-server-time")), "--local-timezone", "UTC"]
+
+
+def locate() -> Peers:
+    """Where the peers are once `install` has run."""
+    modules = CACHE / "node" / "node_modules"
+    return Peers(
+        node=modules / ".bin" / "node",
+        node_modules=modules,
+        peers_python=CACHE / "peers-venv" / "bin" / "python",
+        fastmcp_python=CACHE / "fastmcp-venv" / "bin" / "python",
+    )
+
+
+def install(only: frozenset[str] = frozenset(("node", "peers", "fastmcp"))) -> Peers:
+    """Install what is missing or has another version than peers.toml says; do nothing otherwise.
+
+    `only` names the groups: node, peers, fastmcp. Raises `SystemExit` with the installer's last words when it fails.
+    """
+    versions = tomllib.loads(VERSIONS.read_text())
+    CACHE.mkdir(exist_ok=True)
+    if "node" in only:
+        directory = CACHE / versions["node"]["directory"]
+        with _one_installer_at_a_time(directory):
+            _install_node(versions["node"]["packages"], directory)
+    for name, group in versions["python"].items():
+        if name in only:
+            directory = CACHE / group["directory"]
+            with _one_installer_at_a_time(directory):
+                _install_python(group["packages"], directory)
+    return locate()
+
+
+@contextmanager
+def _one_installer_at_a_time(directory: Path) -> Iterator[None]:
+    with directory.with_name(directory.name + ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _install_node(packages: Mapping[str, str], directory: Path) -> None:
+    """The packages into one node_modules, node itself (newer than what most systems have) among them."""
+    if _is_current(directory, packages):
+        return
+    npm = shutil.which("npm")
+    if npm is None:
+        raise SystemExit("npm was not found: the Node peers and the conformance suite need it (apt install npm)")
+    directory.mkdir(parents=True, exist_ok=True)
+    if not (directory / "package.json").exists():
+        (directory / "package.json").write_text(json.dumps({"private": True, "type": "module"}))
+    wanted = [f"{name}@{version}" for name, version in packages.items()]
+    _run([npm, "install", "--no-audit", "--no-fund", "--save-exact", *wanted], directory)
+    _let_scripts_import(directory)
+    _mark_current(directory, packages)
+
+
+def _let_scripts_import(directory: Path) -> None:
+    """The .mjs peers stand in the source tree; ES imports look for node_modules beside and above the importing file.
+
+    They are therefore copied next to node_modules before each run (see `script`); this only makes the place.
+    """
+    (directory / "scripts").mkdir(exist_ok=True)
+
+
+def script(name: str) -> Path:
+    """The path from which the foreign script `name` is to be run (an .mjs copy that finds its packages)."""
+    source = FOREIGN / name
+    if source.suffix != ".mjs":
+        return source
+    copy = CACHE / "node" / "scripts" / name
+    if not copy.exists() or copy.read_bytes() != source.read_bytes():
+        fresh = copy.with_suffix(f".{os.getpid()}.tmp")
+        fresh.write_bytes(source.read_bytes())
+        fresh.replace(copy)
+    return copy
+
+
+def _install_python(packages: Mapping[str, str], directory: Path) -> None:
+    """The packages into a virtual environment, bytecode included, so that start-up is quick.
+
+    An environment that is there is added to and never removed: other parts of the project may use it too.
+    """
+    if _is_current(directory, packages):
+        return
+    if not (directory / "bin/python").exists():
+        _run([sys.executable, "-m", "venv", str(directory)], ROOT)
+    wanted = [name if version == "*" else f"{name}=={version}" for name, version in packages.items()]
+    _run([str(directory / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", *wanted], ROOT)
+    _mark_current(directory, packages)
+
+
+def _run(command: list[str], directory: Path) -> None:
+    print(f"installing: {' '.join(command[-8:])}", file=sys.stderr, flush=True)
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{command[0]} failed with {done.returncode} in {directory}:\n{done.stderr[-3000:]}")
+
+
+def _fingerprint(packages: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(packages, sort_keys=True).encode()).hexdigest()
+
+
+def _is_current(directory: Path, packages: Mapping[str, str]) -> bool:
+    mark = directory / "installed.sha256"
+    return mark.exists() and mark.read_text() == _fingerprint(packages)
+
+
+def _mark_current(directory: Path, packages: Mapping[str, str]) -> None:
+    (directory / "installed.sha256").write_text(_fingerprint(packages))
+
+
+if __name__ == "__main__":
+    chosen = frozenset(sys.argv[1:]) or frozenset(("node", "peers", "fastmcp"))
+    found = install(chosen)
+    print(json.dumps({"conformance": found.conformance, "inspector": found.inspector}, indent=1))

@@ -1,0 +1,79 @@
+"""Runs the interop matrix with real processes over loopback and prints a table; exit code 1 when a step went wrong.
+
+python -m tests.interop.run                    foreign clients on Hinge, Hinge's client on foreign servers, faults
+python -m tests.interop.run --proof            foreign clients on foreign servers: is the harness itself right?
+python -m tests.interop.run --client python --server hinge --transport http --era 2026 -v
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.interop import faults
+from tests.interop.cells import Matrix, Outcome
+from tests.interop.judge import Cell
+from tests.interop.peers import install
+
+
+def _wanted(cell: Cell, chosen: argparse.Namespace) -> bool:
+    """With --proof the pairs without Hinge; else the pairs with Hinge on at least one side."""
+    has_hinge = "hinge" in (cell.client, cell.server)
+    if has_hinge == chosen.proof:
+        return False
+    filters = {"client": chosen.client, "server": chosen.server, "transport": chosen.transport, "era": chosen.era}
+    return all(not wanted or getattr(cell, name) in wanted for name, wanted in filters.items())
+
+
+def _show(outcome: Outcome, verbose: bool) -> None:
+    verdict = "ok" if not outcome.wrong else "WRONG: " + ", ".join(outcome.wrong)
+    cell = outcome.cell
+    print(
+        f"{cell.client:<11}{cell.server:<12}{cell.transport:<6}{cell.era:<6}"
+        f"{len(outcome.steps):>3} steps {outcome.seconds:6.1f} s  {verdict}",
+        flush=True,
+    )
+    for step, problem in outcome.wrong.items():
+        print(f"    {step}: {problem}")
+    if verbose:
+        for step, entry in outcome.steps.items():
+            print(f"    . {step}: {json.dumps(entry)[:300]}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--proof", action="store_true", help="only pairs without Hinge")
+    parser.add_argument("--client", action="append")
+    parser.add_argument("--server", action="append")
+    parser.add_argument("--transport", action="append", choices=("stdio", "http"))
+    parser.add_argument("--era", action="append", choices=("2025", "2026"))
+    parser.add_argument("--jobs", type=int, default=1, help="cells at the same time")
+    parser.add_argument("--faults", choices=("yes", "no", "only"), default="yes")
+    parser.add_argument("--keep", type=Path, help="where reports, logs and journals are to stay")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run what the command line asks for; return the exit code."""
+    chosen = _arguments()
+    keep: Path = (chosen.keep or Path(tempfile.mkdtemp(prefix="interop-"))).resolve()
+    matrix = Matrix(install(), keep)
+    cells = [cell for cell in matrix.cells() if _wanted(cell, chosen)]
+    bad = 0
+    if chosen.faults != "only":
+        with ThreadPoolExecutor(chosen.jobs) as pool:
+            for outcome in pool.map(matrix.run, cells):
+                _show(outcome, chosen.verbose)
+                bad += bool(outcome.wrong)
+        print(f"matrix: {len(cells) - bad} of {len(cells)} cells without complaint", flush=True)
+    if chosen.faults != "no":
+        bad += faults.run_all(matrix, cells)
+    print(f"reports, logs and journals: {keep}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
