@@ -26,7 +26,7 @@ class InspectorFailed(Exception):
 
 class Inspector:
     # It looks an unknown tool up in its own list and never sends the call.
-    skips = frozenset(("unknown", "progress", "logging", "cancel", "limit", "concurrent"))
+    skips: frozenset[str] = frozenset(("unknown", "progress", "logging", "cancel", "limit", "concurrent"))
 
     def __init__(self, chosen: Settings) -> None:
         self.logs: list[dict[str, Any]] = []

@@ -1,6 +1,7 @@
 """The plan that every Python client of the interop matrix walks, and the report that it prints.
 
-Knows neither Hinge nor any foreign SDK: a client hands in an `Adapter`. Must run in every environment (standard library only).
+Knows neither Hinge nor any foreign SDK: a client hands in an `Adapter`. It must run in every environment, so it
+imports the standard library only.
 """
 
 import argparse
@@ -15,7 +16,7 @@ STEP_LIMIT = 30.0
 """Seconds that any one step may take; longer is reported as a hang."""
 
 CANCEL_AFTER = 0.7
-"""Seconds after which the call of the cancel step is abandoned."""
+"""Seconds after which the call of the cancel step is abandoned; also the limit of the limit step."""
 
 SKIPPED = {"skipped": True}
 
@@ -145,7 +146,7 @@ async def _walk_plan(adapter: Adapter, report: Report) -> None:
         elif name == "cancel":
             await report.step(name, _cancel(adapter, item))
         elif name == "limit":
-            await report.step(name, adapter.call_with_limit(*item, 0.7))
+            await report.step(name, adapter.call_with_limit(item[0], item[1], CANCEL_AFTER))
         elif name == "concurrent":
             await report.step(name, _concurrent(adapter, item))
         else:
