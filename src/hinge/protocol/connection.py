@@ -23,7 +23,7 @@ from hinge.errors import (
     wire_error,
 )
 from hinge.jsonrpc import Failure, RequestId, Response, Unreadable
-from hinge.protocol import era, era_2025, era_2026
+from hinge.protocol import era, era_2025, era_2026, http
 from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.offer import Offer
@@ -128,7 +128,7 @@ class Connection:
     def _admit(self, inbound: Inbound, origin: Origin) -> tuple[str, Call]:
         if self.offer is None:
             return "2025", era_2025.make_call(inbound, origin, self.handshake)
-        version = None if origin.headers is None else origin.headers.get("mcp-protocol-version")
+        version = None if origin.headers is None else http.protocol_version(origin.headers)
         if era.route(inbound, version, self.offer.eras) == "2026":
             return "2026", era_2026.admit(inbound, origin, self.offer)
         if self.one_shot and self.handshake.state is HandshakeState.NEW:
@@ -168,7 +168,7 @@ class Connection:
     def _batches_allowed(self, origin: Origin) -> bool:
         if self.handshake.open:
             return knows(self.handshake.revision, "batches")
-        version = None if origin.headers is None else origin.headers.get("mcp-protocol-version")
+        version = None if origin.headers is None else http.protocol_version(origin.headers)
         return self.one_shot and (version is None or knows(version, "batches"))
 
     def _unreadable(self, exc: ProtocolError) -> Outgoing | None:

@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from hinge.errors import ErrorObject, ProtocolError
 from hinge.jsonrpc import ABSENT, Message, RequestId
+from hinge.protocol.http import Headers
 from hinge.protocol.states import CallState, PendingState
 from hinge.schema.base import RequestMeta
 
@@ -26,7 +27,7 @@ class Origin:
     __slots__ = ("headers", "principal", "transport")
 
     def __init__(
-        self, headers: Mapping[str, str] | None = None, principal: str | None = None, transport: Any = None
+        self, headers: Headers | None = None, principal: str | None = None, transport: Any = None
     ) -> None:
         self.headers = headers
         self.principal = principal

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hinge.schema.base import Icon, Model, Page, Result
-from hinge.schema.content import ContentBlock
+from hinge.schema.content import ContentBlock, TextContent
 
 
 class ToolAnnotations(Model, kw_only=True):
@@ -55,3 +55,13 @@ class CallToolResult(Result, kw_only=True):
     content: list[ContentBlock]
     structured_content: Any = UNSET
     is_error: bool = False
+
+    @property
+    def text(self) -> str:
+        """All text blocks, one after the other, a line break between them."""
+        return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
+
+    @property
+    def data(self) -> Any:
+        """The structured content, or the text of a tool that has none."""
+        return self.text if self.structured_content is UNSET else self.structured_content

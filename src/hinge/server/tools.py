@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams, ProtocolError, ToolError, shorten
-from hinge.protocol import http
+from hinge.protocol.param_headers import check_param_headers, collect_param_headers
 from hinge.schema.base import Icon
 from hinge.schema.content import ContentBlock, TextContent
 from hinge.schema.revisions import knows
@@ -46,7 +46,7 @@ class RegisteredTool:
         self.signature = signature
         self._injected = tuple(signature.injected)
         self._inline = signature.is_async or not blocking
-        self.header_params = http.collect_param_headers(tool.input_schema)
+        self.header_params = collect_param_headers(tool.input_schema)
 
     async def call(self, ctx: Context[Any], arguments: dict[str, Any], threads: Threads) -> CallToolResult:
         """Run the function with checked arguments and turn what it returns into a result."""
@@ -163,7 +163,7 @@ class Tools:
         if entry is None:
             raise InvalidParams(_unknown(params.name, self._tools))
         if entry.header_params and ctx.call.era == "2026" and ctx.call.origin.headers is not None:
-            http.check_param_headers(entry.header_params, ctx.call.origin.headers, msgspec.json.decode(params.arguments))
+            check_param_headers(entry.header_params, ctx.call.origin.headers, msgspec.json.decode(params.arguments))
         try:
             arguments = entry.signature.arguments(params.arguments)
         except InvalidArguments as exc:

@@ -1,0 +1,67 @@
+"""The command line: which commands there are and what they take. Loads none of them."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module, metadata
+from typing import Any
+
+_ERAS = ("auto", "2025", "2026")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line of `hinge`."""
+    top = argparse.ArgumentParser(prog="hinge", description="The Model Context Protocol: run and call servers.")
+    top.add_argument("--version", action="version", version=f"hinge {metadata.version('hinge')}")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _run(commands)
+    _list(commands)
+    _call(commands)
+    return top
+
+
+def _lazily(module: str) -> Any:
+    def command(options: argparse.Namespace) -> int:
+        code: int = import_module(module).run(options)
+        return code
+
+    return command
+
+
+def _run(commands: Any) -> None:
+    found = commands.add_parser("run", help="run the server that a file defines")
+    found.add_argument("target", metavar="FILE[:NAME]", help="a Python file or module, and the name of the server in it")
+    found.add_argument("--http", action="store_true", help="serve over HTTP instead of stdio")
+    found.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
+    found.add_argument("--port", type=int, default=8000, help="port to bind (default: %(default)s)")
+    found.add_argument("--path", default="/mcp", help="path of the endpoint (default: %(default)s)")
+    found.add_argument("--reload", action="store_true", help="start again when a Python file changes (with --http)")
+    found.set_defaults(command=_lazily("hinge.cli.run"))
+
+
+def _list(commands: Any) -> None:
+    found = commands.add_parser("list", help="show what a server offers")
+    _target(found)
+    found.add_argument("--json", action="store_true", help="print the tools as JSON")
+    found.set_defaults(command=_lazily("hinge.cli.list"))
+
+
+def _call(commands: Any) -> None:
+    found = commands.add_parser("call", help="call a tool")
+    _target(found)
+    found.add_argument("tool", metavar="TOOL")
+    found.add_argument(
+        "arguments",
+        nargs="*",
+        metavar="KEY=VALUE",
+        help="an argument, read by the type that the tool declares; KEY:=JSON for JSON as it stands",
+    )
+    found.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    found.add_argument("--timeout", type=float, default=None, metavar="SECONDS", help="give up after this long")
+    found.set_defaults(command=_lazily("hinge.cli.call"))
+
+
+def _target(found: argparse.ArgumentParser) -> None:
+    found.add_argument("target", metavar="TARGET", help="a URL, a Python file, or a command line in quotes")
+    found.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era (default: found out)")
+    found.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header to send")

@@ -1,0 +1,25 @@
+"""What the client commands share: from their options to a connected client."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from hinge.client.client import Client
+from hinge.errors import StartError
+
+
+def client_for(options: argparse.Namespace, **more: Any) -> Client:
+    """A client for the TARGET of a command line. Raises StartError for an option that doesn't fit."""
+    if options.header:
+        if not options.target.startswith(("http://", "https://")):
+            raise StartError("--header needs a URL as the target")
+        more["headers"] = dict(_header(text) for text in options.header)
+    return Client(options.target, era=options.era, **more)
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise StartError(f"--header {text!r} is no header: write NAME:VALUE")
+    return name.strip(), value.strip()

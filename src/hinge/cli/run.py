@@ -1,0 +1,86 @@
+"""`hinge run`: find the server that a file or module defines, and serve it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hinge.errors import HingeError, StartError
+from hinge.server.run import loading
+from hinge.server.server import Server
+
+#: Where a server is looked for that isn't named.
+_USUAL_NAMES = ("server", "mcp", "app")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until the end of input or a signal."""
+    if options.reload:
+        if not options.http:
+            raise StartError("--reload needs --http: on stdio a restart would lose what the client has sent")
+        from hinge.cli.reload import reload
+
+        return reload([word for word in sys.argv[1:] if word != "--reload"])
+    server = load(options.target)
+    if options.http:
+        server.run("http", host=options.host, port=options.port, path=options.path)
+    else:
+        server.run()
+    return 0
+
+
+def load(target: str) -> Server[Any]:
+    """The server of `FILE[:NAME]` or `module[:NAME]`. Raises StartError, saying what was looked for and found."""
+    place, _, name = target.partition(":") if not target[1:3] == ":\\" else (target, "", "")
+    module = _module(place)
+    if name:
+        found = getattr(module, name, None)
+        if not isinstance(found, Server):
+            raise StartError(f"{place} has no server called {name!r}: {_what_is_there(module)}")
+        return found
+    servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
+    for usual in _USUAL_NAMES:
+        if usual in servers:
+            return servers[usual]
+    if len(set(map(id, servers.values()))) != 1:
+        raise StartError(f"{place}: which server? {_what_is_there(module)}; name it with {place}:NAME")
+    return next(iter(servers.values()))
+
+
+def _what_is_there(module: ModuleType) -> str:
+    names = [key for key, value in vars(module).items() if isinstance(value, Server)]
+    return f"it has {', '.join(names)}" if names else "it has no hinge.Server at the top level"
+
+
+def _module(place: str) -> ModuleType:
+    path = Path(place)
+    with loading():
+        try:
+            if path.suffix == ".py" or path.exists():
+                return _file(path)
+            sys.path.insert(0, "")
+            return importlib.import_module(place)
+        except ModuleNotFoundError as exc:
+            if exc.name == place:
+                raise StartError(f"There is no file and no module {place!r}") from exc
+            raise StartError(f"{place} can't be imported: {exc}") from exc
+        except HingeError as exc:
+            raise StartError(f"{place}: {exc}") from exc
+
+
+def _file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise StartError(f"There is no file {path}")
+    sys.path.insert(0, str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise StartError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,100 @@
+"""Opening a conversation: runs the decisions of `negotiate` over a session, with time limits and no race on a slow server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+from hinge.client.negotiate import MODERN_ERRORS, Answer, Discovery, Handshake, Probe, negotiate
+from hinge.errors import CallError, CallTimeout
+from hinge.protocol import era_2026, http
+from hinge.protocol.events import EraName
+from hinge.schema.base import Implementation
+from hinge.schema.lifecycle import ClientCapabilities
+from hinge.session import Session
+
+
+class Opening:
+    """One attempt to agree with a server over a session that is open already."""
+
+    def __init__(self, session: Session, info: Implementation, capabilities: ClientCapabilities) -> None:
+        self._session = session
+        self._info = info
+        self._capabilities = capabilities
+        #: A probe that got no answer yet: on a pipe it may still come (a slow server).
+        self._probe: asyncio.Task[Answer] | None = None
+
+    async def agree(self, era: EraName | Literal["auto"]) -> Discovery:
+        """Negotiate to the end. Raises ConnectFailed, or the transport's own error when it says nothing about the era."""
+        steps = negotiate(era)
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(await self._take(step))
+        except StopIteration as done:
+            found: Discovery = done.value
+            return found
+        finally:
+            if self._probe is not None:
+                self._probe.cancel()
+                await asyncio.wait([self._probe])
+
+    async def _take(self, step: Probe | Handshake) -> Answer:
+        if isinstance(step, Probe):
+            return await self._discover(step.revision)
+        return await self._initialize(step.revision)
+
+    async def _discover(self, revision: str) -> Answer:
+        meta = era_2026.request_meta(revision, self._info, self._capabilities)
+        on_http = self._session.channel.kind == "post"
+        headers = http.request_headers("server/discover", None, revision) if on_http else None
+        asking = asyncio.create_task(self._ask("server/discover", {"_meta": meta}, headers, "discover"))
+        if on_http:
+            return await _own(asking)
+        await asyncio.wait([asking], timeout=self._session.connection.limits.probe)
+        if asking.done():
+            return asking.result()
+        self._probe = asking
+        return Answer("discover")
+
+    async def _initialize(self, revision: str) -> Answer:
+        params = {"protocolVersion": revision, "capabilities": self._capabilities, "clientInfo": self._info}
+        asking = asyncio.create_task(self._ask("initialize", params, None, "initialize"))
+        if self._probe is None:
+            return await _own(asking)
+        probe = self._probe
+        try:
+            done, _ = await asyncio.wait([asking, probe], return_when=asyncio.FIRST_COMPLETED)
+            if asking in done or not _modern(probe.result()):
+                return await _own(asking)
+        except BaseException:
+            asking.cancel()
+            raise
+        self._probe = None
+        asking.cancel()
+        await asyncio.wait([asking])
+        return probe.result()
+
+    async def _ask(self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"]) -> Answer:
+        try:
+            return Answer(to, result=await self._session.request(method, params, headers=headers))
+        except CallTimeout:
+            return Answer(to)
+        except CallError as exc:
+            return Answer(to, error=exc)
+
+
+async def _own(task: asyncio.Task[Answer]) -> Answer:
+    """Wait for a task that is ours alone: it ends with us."""
+    try:
+        return await task
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+
+
+def _modern(answer: Answer) -> bool:
+    """Whether a late answer to the probe shows a modern server."""
+    if answer.error is not None:
+        return getattr(answer.error, "code", None) in MODERN_ERRORS
+    return answer.result is not None

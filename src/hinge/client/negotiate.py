@@ -1,0 +1,188 @@
+"""Finding out what a server speaks: pure decisions, as a generator that yields what to ask and is sent what came back.
+
+The table that it follows reads each answer once: recognised modern errors mean modern, silence and unknown errors mean a
+handshake server, failures of the transport mean nothing (VER-06…VER-16, T-08).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+from hinge.errors import CallError, ConnectFailed, PeerError, shorten
+from hinge.protocol.events import EraName
+from hinge.schema.base import SERVER_INFO, Implementation
+from hinge.schema.lifecycle import DiscoverResult, InitializeResult, ServerCapabilities
+from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
+
+UNSUPPORTED_VERSION = -32022
+#: Errors that only a modern server sends; they never mean "shake hands" (VER-08, VER-13).
+MODERN_ERRORS = frozenset({-32020, -32021, UNSUPPORTED_VERSION})
+#: HTTP statuses of a server that doesn't know the request and says so without JSON-RPC (VER-14).
+LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
+
+
+class Discovery(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server turned out to be. Save it (`msgspec.json.encode`) to connect later without a round trip."""
+
+    era: EraName
+    revision: str
+    server_info: Implementation | None = None
+    capabilities: ServerCapabilities = msgspec.field(default_factory=ServerCapabilities)
+    instructions: str | None = None
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """Ask `server/discover` in this revision. On a pipe, silence is answered with None and the probe stays open."""
+
+    revision: str
+
+
+class Handshake(msgspec.Struct, frozen=True):
+    """Ask `initialize` with this revision; an open probe may still answer first."""
+
+    revision: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came back to a step: a result, or the error that ended it; neither for silence. `to` names the request."""
+
+    to: Literal["discover", "initialize"]
+    result: Raw | None = None
+    error: Exception | None = None
+
+
+Steps = Generator[Probe | Handshake, Answer, Discovery]
+
+
+def negotiate(era: EraName | Literal["auto"]) -> Steps:
+    """Drive it with the answers to what it yields; its return value is the Discovery. Raises ConnectFailed."""
+    if era == "2025":
+        return (yield from _handshake(None))
+    newest = STATELESS_REVISIONS[-1]
+    return (yield from _judge((yield Probe(newest)), era, may_repeat=True))
+
+
+def _judge(answer: Answer, era: EraName | Literal["auto"], *, may_repeat: bool) -> Steps:
+    """The verdict on an answer to the probe."""
+    if answer.result is not None:
+        return (yield from _discovered(answer.result, era, may_repeat=may_repeat))
+    error = answer.error
+    if isinstance(error, PeerError) and error.code in MODERN_ERRORS:
+        return (yield from _modern_error(error, era, may_repeat=may_repeat))
+    if not _means_legacy(error):
+        assert error is not None
+        raise error
+    if era == "2026":
+        raise ConnectFailed(f"The server does not speak the stateless era: {_words(error)}") from error
+    return (yield from _handshake(error))
+
+
+def _means_legacy(error: Exception | None) -> bool:
+    if error is None or isinstance(error, PeerError):
+        return True
+    return getattr(error, "status", None) in LEGACY_STATUSES
+
+
+def _discovered(result: Raw, era: EraName | Literal["auto"], *, may_repeat: bool) -> Steps:
+    try:
+        found = msgspec.json.decode(result, type=DiscoverResult)
+    except msgspec.MsgspecError as exc:
+        if era == "2026":
+            raise ConnectFailed(f"The server's answer to server/discover can't be read: {exc}") from exc
+        return (yield from _handshake(exc))
+    common = [revision for revision in STATELESS_REVISIONS if revision in found.supported_versions]
+    if common:
+        return Discovery(
+            era="2026",
+            revision=common[-1],
+            server_info=_identity(found.meta),
+            capabilities=found.capabilities,
+            instructions=found.instructions,
+        )
+    return (yield from _only_legacy(found.supported_versions, era))
+
+
+def _modern_error(error: PeerError, era: EraName | Literal["auto"], *, may_repeat: bool) -> Steps:
+    if error.code != UNSUPPORTED_VERSION:
+        raise ConnectFailed(f"The server refused the discovery request: {error}") from error
+    supported = _supported(error)
+    common = [revision for revision in STATELESS_REVISIONS if revision in supported]
+    if common and may_repeat:
+        return (yield from _judge((yield Probe(common[-1])), era, may_repeat=False))
+    return (yield from _only_legacy(supported, era))
+
+
+def _only_legacy(supported: list[str], era: EraName | Literal["auto"]) -> Steps:
+    if era == "auto" and any(revision in HANDSHAKE_REVISIONS for revision in supported):
+        return (yield from _handshake(None))
+    offered = shorten(", ".join(map(str, supported)) or "nothing")
+    raise ConnectFailed(f"No protocol revision in common: the server offers {offered}")
+
+
+def _handshake(because: Exception | None) -> Steps:
+    """`initialize` with our newest; servers that refuse a revision by an error get one they name (LIFE-16)."""
+    answer = yield Handshake(HANDSHAKE_REVISIONS[-1])
+    if answer.to == "discover":
+        return (yield from _late_discovery(answer, because))
+    if isinstance(answer.error, PeerError):
+        answer = yield from _second_try(answer.error)
+    if answer.error is not None:
+        raise answer.error
+    if answer.result is None:
+        raise ConnectFailed("The server did not answer initialize")
+    return _agreed(answer.result)
+
+
+def _late_discovery(answer: Answer, because: Exception | None) -> Steps:
+    """The probe was answered after all, while `initialize` was on its way: a slow modern server."""
+    if answer.result is not None or (isinstance(answer.error, PeerError) and answer.error.code in MODERN_ERRORS):
+        return (yield from _judge(answer, "auto", may_repeat=True))
+    return (yield from _handshake(because))
+
+
+def _second_try(error: PeerError) -> Generator[Probe | Handshake, Answer, Answer]:
+    supported = _supported(error)
+    common = [revision for revision in HANDSHAKE_REVISIONS if revision in supported]
+    if not common:
+        if error.code == UNSUPPORTED_VERSION and any(revision in STATELESS_REVISIONS for revision in supported):
+            raise ConnectFailed(f"The server speaks only the stateless era ({', '.join(supported)}): use era='2026'")
+        raise ConnectFailed(f"The server refused initialize: {error}") from error
+    return (yield Handshake(common[-1]))
+
+
+def _agreed(result: Raw) -> Discovery:
+    try:
+        found = msgspec.json.decode(result, type=InitializeResult)
+    except msgspec.MsgspecError as exc:
+        raise ConnectFailed(f"The server's answer to initialize can't be read: {exc}") from exc
+    if found.protocol_version not in HANDSHAKE_REVISIONS:  # LIFE-05
+        raise ConnectFailed(f"The server wants protocol revision {shorten(found.protocol_version)!r}, unknown here")
+    return Discovery(
+        era="2025",
+        revision=found.protocol_version,
+        server_info=found.server_info,
+        capabilities=found.capabilities,
+        instructions=found.instructions,
+    )
+
+
+def _supported(error: PeerError) -> list[str]:
+    found: Any = error.data.get("supported") if isinstance(error.data, dict) else None
+    return [str(item) for item in found] if isinstance(found, list) else []
+
+
+def _identity(meta: dict[str, Any] | None) -> Implementation | None:
+    try:
+        return msgspec.convert((meta or {}).get(SERVER_INFO), Implementation)
+    except msgspec.ValidationError:
+        return None
+
+
+def _words(error: Exception | None) -> str:
+    if error is None:
+        return "it did not answer server/discover"
+    return shorten(str(error)) if isinstance(error, CallError) else "its answer to server/discover can't be read"

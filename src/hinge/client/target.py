@@ -1,0 +1,77 @@
+"""From what a user calls a server (a URL, a command line, a Server, a transport) to a transport."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hinge.errors import DefinitionError
+from hinge.protocol.limits import Limits
+from hinge.transports.channel import Transport
+
+
+def transport_for(target: Any, *, limits: Limits, **options: Any) -> Transport:
+    """The transport to a target. Options that the transport doesn't know raise DefinitionError.
+
+    - `http://…` or `https://…`: Streamable HTTP (`headers`, `auth`, …)
+    - `unix:/path`, `tcp://host:port`: sockets with one message per line
+    - a Python file, or a command line (a string or a list of words): a child process (`env`, `cwd`)
+    - an object with `serve` (a Server): in memory
+    - an object with `open` (a Transport): itself
+    """
+    if hasattr(target, "open") and not isinstance(target, Path):
+        return _plain(target, options)
+    if hasattr(target, "serve"):
+        from hinge.transports.memory import connect
+
+        return connect(_plain(target, options).serve, limits=limits)
+    if isinstance(target, str) and target.startswith(("http://", "https://")):
+        from hinge.transports.http_client import HttpTransport
+
+        return HttpTransport(target, limits=limits, **options)
+    if isinstance(target, str) and target.startswith(("unix:", "tcp://")):
+        return _socket(target, limits, options)
+    from hinge.transports.child import Stdio
+
+    return Stdio(command_line(target), limits=limits, **options)
+
+
+def _plain(target: Any, options: dict[str, Any]) -> Any:
+    if options:
+        raise DefinitionError(f"{type(target).__name__} takes no {', '.join(options)}: these options belong to a URL or command")
+    return target
+
+
+def _socket(target: str, limits: Limits, options: dict[str, Any]) -> Transport:
+    from hinge.transports.socket_stream import TcpSocket, UnixSocket
+
+    _plain(target, options)
+    if target.startswith("unix:"):
+        return UnixSocket(target.removeprefix("unix:").removeprefix("//"), limits=limits)
+    host, _, port = target.removeprefix("tcp://").rstrip("/").rpartition(":")
+    if not port.isdigit() or not host:
+        raise DefinitionError(f"{target!r} is no socket address: write tcp://host:port")
+    return TcpSocket(host.strip("[]"), int(port), limits=limits)
+
+
+def command_line(target: Any) -> list[str]:
+    """The words of a command; a Python file runs in this interpreter. Raises DefinitionError for anything else."""
+    if isinstance(target, Path) or (isinstance(target, str) and target.endswith(".py") and Path(target).is_file()):
+        return [sys.executable, str(target)]
+    if isinstance(target, str):
+        try:
+            words = shlex.split(target)
+        except ValueError as exc:
+            raise DefinitionError(f"The command line {target!r} can't be split into words: {exc}") from exc
+    elif isinstance(target, Sequence) and all(isinstance(word, str) for word in target):
+        words = list(target)
+    else:
+        raise DefinitionError(
+            f"A client can't connect to {type(target).__name__}: give a URL, a command line, a Server or a Transport"
+        )
+    if not words:
+        raise DefinitionError("The command line is empty: give the program that runs the server")
+    return words
