@@ -1,0 +1,108 @@
+"""The one timer of an HTTP app: it looks after requests that take long, quiet streams, slow bodies and idle sessions.
+
+A request that is answered within a few milliseconds costs two set operations here, and no timer of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+#: After this long (to twice this long) a request is looked after: somebody waits for its client to leave.
+FRESH = 0.005
+
+
+class Watched(Protocol):
+    """A request as the clock sees it."""
+
+    watched: bool
+
+    def watch(self) -> None:
+        """It takes long: notice from now on when the client leaves."""
+
+    def beat(self, now: float) -> None:
+        """Called now and then while it is watched: keep a quiet stream open, give up on a slow body."""
+
+
+class Clock:
+    """Knows every request of one app on one loop. `each_beat(now)` is called at every beat while `wanted()` says so."""
+
+    __slots__ = ("_beat_handle", "_each_beat", "_look_handle", "_loop", "_old", "_period", "_tasks", "_wanted", "_young", "watched")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        period: float,
+        each_beat: Callable[[float], None],
+        wanted: Callable[[], bool],
+    ) -> None:
+        self._loop = loop
+        self._period = period
+        self._each_beat = each_beat
+        self._wanted = wanted
+        self._young: set[Watched] = set()
+        self._old: set[Watched] = set()
+        self.watched: set[Watched] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._look_handle: asyncio.TimerHandle | None = None
+        self._beat_handle: asyncio.TimerHandle | None = None
+
+    def begin(self, request: Watched) -> None:
+        """A request has come."""
+        self._young.add(request)
+        if self._look_handle is None:
+            self._look_handle = self._loop.call_later(FRESH, self._look)
+
+    def end(self, request: Watched) -> None:
+        """It is over. Twice is fine."""
+        if request.watched:
+            self.watched.discard(request)
+        else:
+            self._young.discard(request)
+            self._old.discard(request)
+
+    @property
+    def running(self) -> int:
+        """Requests that are not over."""
+        return len(self._young) + len(self._old) + len(self.watched)
+
+    def everyone(self) -> list[Watched]:
+        """All requests that are not over."""
+        return [*self._young, *self._old, *self.watched]
+
+    def _look(self) -> None:
+        slow, self._old, self._young = self._old, self._young, set()
+        self._look_handle = self._loop.call_later(FRESH, self._look) if self._old else None
+        for request in slow:
+            request.watched = True
+            self.watched.add(request)
+            request.watch()
+        if slow:
+            self.wake()
+
+    def wake(self) -> None:
+        """There is something to beat for."""
+        if self._beat_handle is None:
+            self._beat_handle = self._loop.call_later(self._period, self._beat)
+
+    def _beat(self) -> None:
+        self._beat_handle = None
+        now = self._loop.time()
+        for request in list(self.watched):
+            request.beat(now)
+        self._each_beat(now)
+        if self.watched or self._wanted():
+            self.wake()
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Hold on to a task that nobody waits for: the loop itself forgets it."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def stop(self) -> None:
+        """No more timers."""
+        for handle in (self._look_handle, self._beat_handle):
+            if handle is not None:
+                handle.cancel()
+        self._look_handle = self._beat_handle = None

@@ -1,0 +1,44 @@
+"""The settings of an HTTP endpoint. Data only."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import msgspec
+
+from hinge.protocol.events import EraName
+from hinge.protocol.http import Headers, Refusal
+from hinge.protocol.http_guard import Guard
+from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.transports.asgi import Scope
+
+#: Who is calling: the principal, None for nobody in particular, or a Refusal (401, 403) that is sent as it is.
+Authenticate: TypeAlias = Callable[[Scope, Headers], Awaitable[str | Refusal | None]]
+Hook: TypeAlias = Callable[[], Awaitable[None]]
+
+
+class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How an `HttpApp` serves. Times in seconds."""
+
+    #: The endpoint, when the app isn't mounted below a path by another one.
+    path: str = "/mcp"
+    limits: Limits = DEFAULT_LIMITS
+    eras: tuple[EraName, ...] = ("2025", "2026")
+    #: Whether handshake clients get sessions. Without, each of their POSTs stands alone: nothing can be asked of them.
+    sessions: bool = True
+    #: Which Host and Origin may come in; None for the guard of a server that doesn't know its own name.
+    guard: Guard | None = None
+    authenticate: Authenticate | None = None
+    #: Run before the first request is served; its failure is the server's.
+    on_start: Hook | None = None
+    #: Run as soon as a stop is asked for, while calls still may finish: end here what would never end by itself.
+    on_drain: Hook | None = None
+    #: Run when all calls are over.
+    on_stop: Hook | None = None
+    #: How long a client may take to send a body.
+    body_wait: float = 30.0
+    #: Requests in flight on all connections together; the next one gets 503.
+    requests: int = 20_000
+    #: What handshake clients are told to wait before they resume a stream, in milliseconds (LHTTP-09).
+    retry: int = 1000
