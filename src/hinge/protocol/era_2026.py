@@ -25,6 +25,7 @@ from hinge.schema.base import (
     RequestMeta,
     Result,
 )
+from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, DiscoverResult
 from hinge.schema.notifications import SEVERITY
 from hinge.schema.revisions import STATELESS_REVISIONS, V2026_07
@@ -83,7 +84,7 @@ def dress(result: Any, offer: Offer) -> Any:
     if isinstance(result, Result):
         dressed = copy.copy(result)
         if dressed.result_type is UNSET:
-            dressed.result_type = "complete"
+            dressed.result_type = "input_required" if isinstance(result, InputRequiredResult) else "complete"
         dressed.meta = _signed(dressed.meta, offer)
         if isinstance(dressed, CacheableResult) and dressed.result_type == "complete":
             if dressed.ttl_ms is UNSET:

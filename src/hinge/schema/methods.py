@@ -7,9 +7,23 @@ from typing import Literal
 import msgspec
 
 from hinge.schema.base import EmptyParams, EmptyResult, Model, PageParams, Result
+from hinge.schema.completion import CompleteParams, CompleteResult
+from hinge.schema.elicitation import ElicitationCompleteParams, ElicitFormParams, ElicitResult
 from hinge.schema.lifecycle import DiscoverResult, InitializedParams, InitializeParams, InitializeResult
 from hinge.schema.notifications import CancelledParams, LogParams, ProgressParams, SetLevelParams
-from hinge.schema.revisions import FIRST, V2025_11, V2026_07
+from hinge.schema.prompts import GetPromptParams, GetPromptResult, ListPromptsResult
+from hinge.schema.resources import (
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ReadResourceParams,
+    ReadResourceResult,
+    ResourceUpdatedParams,
+    SubscribeParams,
+)
+from hinge.schema.revisions import FIRST, V2025_06, V2025_11, V2026_07
+from hinge.schema.roots import ListRootsResult
+from hinge.schema.sampling import CreateMessageParams, CreateMessageResult
+from hinge.schema.subscriptions import AcknowledgedParams, ListenParams, ListenResult
 from hinge.schema.tools import CallToolParams, CallToolResult, ListToolsResult
 
 Sender = Literal["client", "server", "both"]
@@ -46,12 +60,61 @@ _ROWS = (
         name_field="name",
         may_ask=True,
     ),
+    Method(name="resources/list", params=PageParams, result=ListResourcesResult, capability="resources"),
+    Method(
+        name="resources/templates/list",
+        params=PageParams,
+        result=ListResourceTemplatesResult,
+        capability="resources",
+    ),
+    Method(
+        name="resources/read",
+        params=ReadResourceParams,
+        result=ReadResourceResult,
+        capability="resources",
+        name_field="uri",
+        may_ask=True,
+    ),
+    Method(
+        name="resources/subscribe", params=SubscribeParams, result=EmptyResult, capability="resources", last=V2025_11
+    ),
+    Method(
+        name="resources/unsubscribe", params=SubscribeParams, result=EmptyResult, capability="resources", last=V2025_11
+    ),
+    Method(name="prompts/list", params=PageParams, result=ListPromptsResult, capability="prompts"),
+    Method(
+        name="prompts/get",
+        params=GetPromptParams,
+        result=GetPromptResult,
+        capability="prompts",
+        name_field="name",
+        may_ask=True,
+    ),
+    Method(name="completion/complete", params=CompleteParams, result=CompleteResult, capability="completions"),
     Method(name="logging/setLevel", params=SetLevelParams, result=EmptyResult, capability="logging", last=V2025_11),
+    Method(name="subscriptions/listen", params=ListenParams, result=ListenResult, first=V2026_07),
+    Method(name="elicitation/create", params=ElicitFormParams, result=ElicitResult, sender="server", first=V2025_06),
+    Method(name="sampling/createMessage", params=CreateMessageParams, result=CreateMessageResult, sender="server"),
+    Method(name="roots/list", params=EmptyParams, result=ListRootsResult, sender="server"),
     Method(name="notifications/initialized", params=InitializedParams, last=V2025_11),
     Method(name="notifications/cancelled", params=CancelledParams, sender="both"),
     Method(name="notifications/progress", params=ProgressParams, sender="both"),
     Method(name="notifications/message", params=LogParams, sender="server"),
     Method(name="notifications/tools/list_changed", params=EmptyParams, sender="server"),
+    Method(name="notifications/prompts/list_changed", params=EmptyParams, sender="server"),
+    Method(name="notifications/resources/list_changed", params=EmptyParams, sender="server"),
+    Method(name="notifications/resources/updated", params=ResourceUpdatedParams, sender="server"),
+    Method(name="notifications/roots/list_changed", params=EmptyParams, last=V2025_11),
+    Method(
+        name="notifications/elicitation/complete",
+        params=ElicitationCompleteParams,
+        sender="server",
+        first=V2025_11,
+        last=V2025_11,
+    ),
+    Method(
+        name="notifications/subscriptions/acknowledged", params=AcknowledgedParams, sender="server", first=V2026_07
+    ),
 )
 
 METHODS: dict[str, Method] = {row.name: row for row in _ROWS}
