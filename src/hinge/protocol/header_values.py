@@ -35,7 +35,7 @@ def encode_value(value: str | int | bool) -> str:
     try:
         return f"{_PREFIX}{b2a_base64(text.encode(), newline=False).decode()}{_SUFFIX}"
     except UnicodeEncodeError as exc:
-        raise NotSent(f"{shorten(ascii(text))} holds half of a surrogate pair and can't be sent in a header") from exc
+        raise NotSent(f"{shorten(text)!a} holds half of a surrogate pair and can't be sent in a header") from exc
 
 
 def read_value(text: str, header: str) -> str:

@@ -168,13 +168,14 @@ def last_event_id(headers: Headers) -> str | None:
 @lru_cache(maxsize=256)
 def _fixed_headers(method: str, version: str) -> dict[str, str]:
     if not method or encode_value(method) != method:
-        raise NotSent(f"{shorten(ascii(method))} can't be the name of a method: {METHOD} must carry it as it is")
+        raise NotSent(f"{shorten(method)!a} can't be the name of a method: {METHOD} must carry it as it is")
     return {PROTOCOL_VERSION: version, METHOD: method}
 
 
 def request_headers(method: str, name: str | None, version: str) -> dict[str, str]:
-    """The headers by which a client mirrors a modern request (HDR-01…HDR-04, HDR-18); `media_types.POST_HEADERS` go along.
+    """The headers by which a client mirrors a modern request (HDR-01…HDR-04, HDR-18).
 
+    They go along with `media_types.POST_HEADERS` and, for a tool, with `param_headers`.
     `name` is `params.name`, `params.uri` or `params.taskId`, whichever the method has; None for a method without one.
     Raises NotSent for a method or name that no header can carry.
     """

@@ -71,7 +71,7 @@ def _judge_type(value: bytes) -> Refusal | None:
     text = value.decode("latin-1")
     parsed = parse_media_type(text)
     if parsed is None or parsed[0] != JSON or parsed[1].get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
-        return _wrong_type(f"not {shorten(ascii(text.strip(' ')))}")
+        return _wrong_type(f"not {shorten(text.strip(' '))!a}")
     return None
 
 
