@@ -1,0 +1,126 @@
+"""The client that the official conformance suite judges: one behaviour per scenario, in the public API of Hinge.
+
+The suite gives the scenario's name in MCP_CONFORMANCE_SCENARIO, its data as JSON in MCP_CONFORMANCE_CONTEXT, and the
+server's URL as the last argument. A scenario that is not named below lists the tools and calls the first one.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from hinge import CallError, Client
+
+Scenario = Callable[[str], Awaitable[None]]
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(*names: str) -> Callable[[Scenario], Scenario]:
+    """Register the behaviour for the scenarios of these names."""
+
+    def register(function: Scenario) -> Scenario:
+        SCENARIOS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def context() -> dict[str, Any]:
+    """What the suite hands to this scenario."""
+    found: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    return found
+
+
+@scenario("initialize", "json-schema-ref-no-deref")
+async def list_only(url: str) -> None:
+    async with Client(url) as client:
+        await client.list_tools()
+
+
+@scenario("tools_call")
+async def add_numbers(url: str) -> None:
+    async with Client(url) as client:
+        names = [tool.name for tool in await client.list_tools()]
+        assert "add_numbers" in names, names
+        await client.call_tool("add_numbers", {"a": 5, "b": 3})
+
+
+@scenario("sse-retry")
+async def reconnect(url: str) -> None:
+    async with Client(url) as client:
+        await client.list_tools()
+        await client.call_tool("test_reconnection")
+
+
+@scenario("request-metadata")
+async def every_request(url: str) -> None:
+    async with Client(url) as client:
+        for tool in await client.list_tools():
+            await client.call_tool(tool.name, raise_on_error=False)
+        await client.ping()
+
+
+@scenario("http-standard-headers")
+async def standard_headers(url: str) -> None:
+    """Each kind of request that carries a method and a name; what the server lacks is passed over."""
+    async with Client(url) as client:
+        for tool in await client.list_tools():
+            await client.call_tool(tool.name, raise_on_error=False)
+        listed = await asked(client, "resources/list")
+        for resource in listed.get("resources", []):
+            await asked(client, "resources/read", {"uri": resource["uri"]})
+        listed = await asked(client, "prompts/list")
+        for prompt in listed.get("prompts", []):
+            await asked(client, "prompts/get", {"name": prompt["name"], "arguments": {}})
+
+
+async def asked(client: Client, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The answer to any request, empty when the server has none."""
+    try:
+        answer: dict[str, Any] = await client.request(method, params)
+    except CallError as error:
+        print(f"{method}: {error}", file=sys.stderr)
+        return {}
+    return answer
+
+
+@scenario("http-custom-headers")
+async def given_calls(url: str) -> None:
+    async with Client(url) as client:
+        await client.list_tools()
+        for call in context()["toolCalls"]:
+            await client.call_tool(call["name"], call.get("arguments") or {}, raise_on_error=False)
+
+
+@scenario("http-invalid-tool-headers")
+async def visible_tools(url: str) -> None:
+    async with Client(url) as client:
+        for tool in await client.list_tools():
+            required = tool.input_schema.get("properties", {})
+            await client.call_tool(tool.name, dict.fromkeys(required, "value"), raise_on_error=False)
+
+
+@scenario("json-schema-2020-12-preservation")
+async def echo_schema(url: str) -> None:
+    async with Client(url) as client:
+        schemas = {tool.name: tool.input_schema for tool in await client.list_tools()}
+        await client.call_tool("json_schema_echo", {"schema": schemas["json_schema_2020_12_tool"]})
+
+
+async def first_tool(url: str) -> None:
+    """The authorization scenarios and all others: list, call the first."""
+    async with Client(url) as client:
+        tools = await client.list_tools()
+        if tools:
+            await client.call_tool(tools[0].name, raise_on_error=False)
+
+
+async def main() -> None:
+    name = os.environ["MCP_CONFORMANCE_SCENARIO"]
+    await SCENARIOS.get(name, first_tool)(sys.argv[-1])
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
