@@ -1,0 +1,204 @@
+"""One request over HTTP and all of its answer: JSON, a stream, a stream that is resumed, or a refusal.
+
+Runs in the task of whoever asks. Knows what a response means for the request; must not know how requests are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from hinge.errors import CallError, ConnectionLost, InvalidResponse, NotSent, PeerError, ProtocolError
+from hinge.jsonrpc import Failure, decode
+from hinge.protocol.events import Outgoing, Pending
+from hinge.protocol.limits import Limits
+from hinge.protocol.media_types import EVENT_STREAM, JSON, media_type
+from hinge.protocol.sse import Event
+from hinge.protocol.states import PendingState
+from hinge.transports.http_client_endpoint import ERROR_BYTES, read_start
+from hinge.transports.http_client_errors import HttpStatus, SessionEnded, excerpt
+from hinge.transports.http_client_inbox import Inbox
+from hinge.transports.http_client_stream import Backoff, Cursor, EventReader
+from hinge.transports.http_wire import WireResponse
+
+#: Statuses that are about access or load, not about the message, whatever error object their body holds.
+_ABOUT_ACCESS = frozenset({401, 403, 407, 429, 502, 503, 504})
+_UNKNOWN_METHOD = -32601
+
+
+class Line(Protocol):
+    """What an exchange needs of its channel."""
+
+    inbox: Inbox
+    limits: Limits
+
+    async def post(self, message: Outgoing, /) -> WireResponse:
+        """POST a message."""
+        ...
+
+    async def get(self, last_event_id: str, /) -> WireResponse:
+        """Open a stream with GET, after an event."""
+        ...
+
+    def session_ended(self, message: Outgoing, /) -> bool:
+        """The server said 404: whether that means that the session of this message is over, which is then forgotten."""
+        ...
+
+    def is_legacy(self, message: Outgoing, /) -> bool:
+        """Whether the message belongs to the handshake era: its streams can be resumed and may carry requests."""
+        ...
+
+
+async def run_exchange(line: Line, message: Outgoing, pending: Pending) -> None:
+    """POST a request and feed its answer until the request is settled.
+
+    Raises a CallError that says what became of the request if it isn't settled then.
+    """
+    response = await line.post(message)
+    try:
+        if response.status >= 300:
+            await _refused(line, message, pending, response)
+        else:
+            kind = media_type(response.headers.get("content-type"))
+            if kind == JSON:
+                body = await read_body(response, line.limits.reply, pending.method)
+                line.inbox.answer(body, pending, legacy=line.is_legacy(message))
+            elif kind == EVENT_STREAM:
+                await _Follower(line, message, pending).follow(response)
+            else:
+                raise await _no_answer(response, pending.method)
+    except CallError:
+        if pending.state is PendingState.WAITING:
+            raise
+    finally:
+        response.release(finish=pending.state is PendingState.ANSWERED)
+    if pending.state is PendingState.WAITING:
+        raise InvalidResponse(f"The server answered {pending.method} with a message that is no answer")
+
+
+async def read_body(response: WireResponse, limit: int, about: str) -> bytes:
+    """The whole content, decoded. Raises InvalidResponse when it is longer than `limit` bytes."""
+    body = await response.read()
+    size = len(body)
+    parts = [body]
+    while size <= limit:
+        piece = await response.read()
+        if not piece:
+            return body if len(parts) == 1 else b"".join(parts)
+        parts.append(piece)
+        size += len(piece)
+    raise InvalidResponse(
+        f"The server's answer to {about} has more than {limit} bytes. Raise `limits.reply` to take it"
+    )
+
+
+async def refusal(line: Line, message: Outgoing, response: WireResponse) -> CallError:
+    """The error for a message that was answered with an HTTP error status.
+
+    A JSON-RPC error that names no request, or this one, becomes a PeerError unless the status is about access or load.
+    """
+    status = response.status
+    is_json = media_type(response.headers.get("content-type")) == JSON
+    body = await read_start(response, line.limits.reply if is_json else ERROR_BYTES)
+    failure = _failure(body) if is_json else None
+    what = f"The server refuses {message.method or 'an answer'}"
+    error = failure.error if failure is not None else None
+    known = error is not None and error.code == _UNKNOWN_METHOD
+    if status == 404 and not known and line.session_ended(message):
+        return SessionEnded(what, status, response.headers, body, error)
+    if failure is not None and status not in _ABOUT_ACCESS:
+        own = failure.id == message.id and type(failure.id) is type(message.id)
+        if failure.id is None or own:
+            return PeerError(failure.error)
+    return HttpStatus(what, status, response.headers, body, error)
+
+
+def _failure(body: bytes) -> Failure | None:
+    try:
+        message = decode(body)
+    except ProtocolError:
+        return None
+    return message if isinstance(message, Failure) else None
+
+
+async def _refused(line: Line, message: Outgoing, pending: Pending, response: WireResponse) -> None:
+    raise await refusal(line, message, response)
+
+
+async def _no_answer(response: WireResponse, about: str) -> InvalidResponse:
+    """The error for a 2xx that holds neither JSON nor events."""
+    kind = response.headers.get("content-type")
+    body = await read_start(response, ERROR_BYTES)
+    if not body:
+        return InvalidResponse(f"The server accepted {about} (HTTP {response.status}) and gave no answer")
+    what = f"content of the type {kind!r}" if kind else "content without a type"
+    return InvalidResponse(f"The server answered {about} with {what}: {excerpt(body)}. Is the URL an MCP endpoint's?")
+
+
+class _Follower:
+    """Follows the stream of one request to its answer, over as many connections as that takes."""
+
+    def __init__(self, line: Line, message: Outgoing, pending: Pending) -> None:
+        self._line = line
+        self._pending = pending
+        self._legacy = line.is_legacy(message)
+        self._cursor = Cursor()
+        self._backoff = Backoff()
+        self._resumed = False
+
+    async def follow(self, response: WireResponse) -> None:
+        """Feed events until the request is settled. Raises ConnectionLost when no answer will come."""
+        while True:
+            reason = await self._feed(response)
+            if self._pending.state is not PendingState.WAITING:
+                response.release(finish=self._pending.state is PendingState.ANSWERED)
+                return
+            response.release()
+            if not self._legacy or not self._cursor.last_id:
+                raise ConnectionLost(f"The answer to {self._pending.method} ended without a result: {reason}")
+            response = await self._resume(reason)
+            self._resumed = True
+
+    async def _feed(self, response: WireResponse) -> str:
+        """Take events until the request is settled or the stream is over; returns how it ended."""
+        reader = EventReader(response, self._line.limits.reply)
+        try:
+            while (events := await reader.read()) is not None:
+                for event in events:
+                    self._take(event)
+                    if self._pending.state is not PendingState.WAITING:
+                        return ""
+                await self._line.inbox.room()
+        except ConnectionLost as exc:
+            return str(exc)
+        except BaseException:
+            response.release()
+            raise
+        return "the server closed the stream"
+
+    def _take(self, event: Event) -> None:
+        self._cursor.note(event)
+        if event.data and event.type == "message":  # LHTTP-08
+            self._backoff.progress()
+            self._line.inbox.answer(event.data, self._pending, legacy=self._legacy, replay=self._resumed)
+
+    async def _resume(self, reason: str) -> WireResponse:
+        """Open the stream again after its last event, in due time (LHTTP-10, LHTTP-18)."""
+        about = self._pending.method
+        while (delay := self._backoff.wait(self._cursor.retry)) is not None:
+            await asyncio.sleep(delay)
+            try:
+                response = await self._line.get(self._cursor.last_id)
+            except (NotSent, ConnectionLost) as exc:
+                reason = str(exc)
+                continue
+            except CallError as exc:
+                raise ConnectionLost(f"The answer to {about} broke off and could not be resumed: {exc}") from exc
+            status = response.status
+            if status == 200 and media_type(response.headers.get("content-type")) == EVENT_STREAM:
+                return response
+            response.release(finish=True)
+            reason = f"HTTP {status}"
+            if status < 500 and status not in (408, 429):
+                break
+        raise ConnectionLost(f"The answer to {about} broke off and could not be resumed: {reason}")

@@ -1,0 +1,57 @@
+"""What the HTTP client asks of whatever moves its bytes: open a request, read its response. Must not know MCP.
+
+The default is `SocketWire` in http_pool.py; anything with these two methods may take its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+#: Headers of a request: names in any case, values as text; sent as UTF-8.
+HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
+
+
+class WireResponse(Protocol):
+    """The response to one request: its head is there, its content comes as it is read."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status, 200 to 599."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Lower-case names to values; one that came several times is joined with a comma and a blank."""
+        ...
+
+    async def read(self) -> bytes:
+        """The next piece of the content as soon as there is one, with codings such as gzip undone; b"" at its end.
+
+        A piece is at most about 256 KiB, however well it was compressed. Raises ConnectionLost if the content broke
+        off, InvalidResponse if its coding can't be undone.
+        """
+        ...
+
+    def release(self, *, finish: bool = False) -> None:
+        """No more of it is wanted. Never waits; may be called at any time, and twice.
+
+        The stream is closed at once unless everything has arrived: the peer must see it (MHTTP-13). `finish` says that
+        the content is about to end by itself, so that it may be read out in the background, for a bounded time, and its
+        connection kept. A `read` that waits in another task raises ConnectionLost.
+        """
+
+
+class Wire(Protocol):
+    """A way to make HTTP requests; it keeps connections open between them. Used from one event loop."""
+
+    async def open(self, method: str, url: str, headers: HeaderPairs, body: bytes | None, /) -> WireResponse:
+        """Send a request and wait for the head of its response, whatever its status. Follows no redirects.
+
+        Raises NotSent if the request never left (no address, refused, TLS), ConnectionLost if it left and no head came,
+        InvalidResponse if what came is not HTTP. When the waiting task is cancelled the stream is closed at once.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close every connection; what waits for one raises ConnectionLost. May be called twice and from any task."""
