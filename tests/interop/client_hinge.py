@@ -23,7 +23,8 @@ class Ours:
         self.era = chosen.era
         self.level: str | None = None
         target: Any = chosen.target if chosen.transport == "http" else chosen.command
-        self.client = Client(target, on_log=self.on_log)
+        # Modern servers are to be recognised without being told; the handshake has to be asked for.
+        self.client = Client(target, era="2025" if chosen.era == "2025" else "auto", on_log=self.on_log)
 
     def on_log(self, params: LogParams) -> None:
         self.logs.append({"level": params.level, "data": params.data, "logger": params.logger})
@@ -76,11 +77,7 @@ def _shaped(result: CallToolResult) -> dict[str, Any]:
 
 async def main() -> None:
     chosen = settings()
-    ours = Ours(chosen)
-    if chosen.era == "2025":
-        target: Any = chosen.target if chosen.transport == "http" else chosen.command
-        ours.client = Client(target, era="2025", on_log=ours.on_log)
-    await walk(f"hinge {hinge.__version__}", ours, chosen)
+    await walk(f"hinge {hinge.__version__}", Ours(chosen), chosen)
 
 
 if __name__ == "__main__":
