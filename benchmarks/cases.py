@@ -1,0 +1,287 @@
+"""What is measured: each case starts a contestant and takes one sample of it, as often as it is asked to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+from benchmarks.clocks import cpu_seconds
+from benchmarks.installing import ROOT
+from benchmarks.wire import VARIANTS, call, check
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+#: A program that says nothing for so long is broken.
+PATIENCE = 30.0
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Somebody who runs: which interpreter, which program, with which arguments."""
+
+    name: str
+    python: Path
+    program: str
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> list[str]:
+        return [str(self.python), str(PROGRAMS / self.program), *self.arguments]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One measurement: calls made, wall seconds, CPU seconds of the measured process, and what else is of interest."""
+
+    calls: int
+    seconds: float
+    cpu: float
+    extra: dict[str, float]
+
+
+class Running(Protocol):
+    """A contestant at work in one case."""
+
+    def sample(self, seconds: float) -> Sample:
+        """Measure for about so long."""
+        ...
+
+    def close(self) -> None:
+        """End its processes."""
+        ...
+
+
+def spawn(contestant: Contestant, stdin: int | None = None) -> subprocess.Popen[bytes]:
+    """Start its program, with this checkout's packages in reach and nothing else of our environment changed."""
+    environment = dict(os.environ, PYTHONPATH=f"{ROOT / 'src'}{os.pathsep}{ROOT}", PYTHONHASHSEED="0")
+    return subprocess.Popen(contestant.command, env=environment, cwd=PROGRAMS, stdin=stdin, stdout=subprocess.PIPE)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Stop a program that we started; it has two seconds to do it by itself."""
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _say(stream: IO[bytes] | None, data: bytes) -> None:
+    assert stream is not None
+    stream.write(data)
+    stream.flush()
+
+
+def _hear(contestant: Contestant, process: subprocess.Popen[bytes]) -> bytes:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise SystemExit(f"{contestant.name}: {contestant.program} ended with {process.wait()} before it answered")
+    return line
+
+
+class HttpServer:
+    """HTTP `tools/call`, one worker, kept connections; the load comes from a process of its own."""
+
+    def __init__(self, contestant: Contestant, connections: int = 32) -> None:
+        self.contestant = contestant
+        self.connections = connections
+        self.process = spawn(contestant)
+        self.port = int(_hear(contestant, self.process))
+
+    def sample(self, seconds: float) -> Sample:
+        options = {"port": self.port, "pid": self.process.pid, "connections": self.connections, "seconds": seconds}
+        command = [sys.executable, "-m", "benchmarks.load_http"]
+        for name, value in options.items():
+            command += [f"--{name}", str(value)]
+        limit = seconds + PATIENCE
+        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=limit)
+        if done.returncode:
+            raise SystemExit(f"{self.contestant.name}: the HTTP load failed\n{done.stderr}")
+        figures = json.loads(done.stdout)
+        driver = figures["driver_cpu"] / figures["calls"]
+        return Sample(
+            figures["calls"],
+            figures["seconds"],
+            figures["cpu"],
+            {
+                "p50": figures["p50"],
+                "p99": figures["p99"],
+                "driver_cpu_per_call": driver,
+                "busy": figures["cpu"] / figures["seconds"],
+            },
+        )
+
+    def close(self) -> None:
+        end(self.process)
+
+
+class StdioServer:
+    """stdio `tools/call`, with so many calls under way at once."""
+
+    def __init__(self, contestant: Contestant, depth: int) -> None:
+        self.contestant = contestant
+        self.depth = depth
+        self.lines = [call(number) + b"\n" for number in range(VARIANTS)]
+        self.process = spawn(contestant, subprocess.PIPE)
+        self.sample(0.2)
+
+    def sample(self, seconds: float) -> Sample:
+        """Keep `depth` calls in flight; every answer is looked at, one in 101 in full."""
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        write, read = stdin.fileno(), stdout.fileno()
+        sent, answered, rest = 0, 0, b""
+        cpu, begin = cpu_seconds((self.process.pid,)), time.perf_counter()
+        until = begin + seconds
+        room = self.depth
+        while room or answered < sent:
+            if room:
+                os.write(write, b"".join(self.lines[(sent + n) % VARIANTS] for n in range(room)))
+                sent += room
+            got = os.read(read, 1 << 16)
+            if not got:
+                raise SystemExit(f"{self.contestant.name}: the stdio server ended under load")
+            *lines, rest = (rest + got).split(b"\n")
+            for line in lines:
+                if answered % 101 == 0 or b'"result"' not in line or b"structuredContent" not in line:
+                    check(line, int(json.loads(line)["id"]))
+                answered += 1
+            room = len(lines) if time.perf_counter() < until else 0
+        taken = time.perf_counter() - begin
+        return Sample(answered, taken, cpu_seconds((self.process.pid,)) - cpu, {})
+
+    def close(self) -> None:
+        end(self.process)
+
+
+class InMemory:
+    """Client and server in one process, which runs on command."""
+
+    def __init__(self, contestant: Contestant) -> None:
+        self.contestant = contestant
+        self.process = spawn(contestant, subprocess.PIPE)
+        _hear(contestant, self.process)
+
+    def sample(self, seconds: float) -> Sample:
+        _say(self.process.stdin, f"{seconds}\n".encode())
+        figures = json.loads(_hear(self.contestant, self.process))
+        return Sample(figures["calls"], figures["seconds"], figures["cpu"], {})
+
+    def close(self) -> None:
+        end(self.process)
+
+
+class ColdStart:
+    """From `exec` of a stdio server to its first answer; then its input ends. A sample is one start."""
+
+    def __init__(self, contestant: Contestant) -> None:
+        self.contestant = contestant
+
+    def sample(self, seconds: float) -> Sample:
+        begin = time.perf_counter()
+        process = spawn(self.contestant, subprocess.PIPE)
+        _say(process.stdin, call(1) + b"\n")
+        answer = _hear(self.contestant, process)
+        first = time.perf_counter() - begin
+        check(answer, 1)
+        cpu = cpu_seconds((process.pid,))
+        peak = _peak_memory(process.pid)
+        end(process)
+        return Sample(1, first, cpu, {"peak_mb": peak, "to_end": time.perf_counter() - begin})
+
+    def close(self) -> None:
+        """Nothing stays."""
+
+
+def _peak_memory(pid: int) -> float:
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
+class Import:
+    """What an import costs in CPU time, over an interpreter that imports nothing. The program is the statement."""
+
+    def __init__(self, contestant: Contestant) -> None:
+        self.contestant = contestant
+
+    def sample(self, seconds: float) -> Sample:
+        bare = self._run("pass")
+        full = self._run(self.contestant.program)
+        return Sample(1, full[0], max(full[1] - bare[1], 0.0), {"peak_mb": full[2]})
+
+    def _run(self, statement: str) -> tuple[float, float, float]:
+        environment = dict(os.environ, PYTHONPATH=str(ROOT / "src"))
+        with tempfile.TemporaryFile() as nothing:
+            begin = time.perf_counter()
+            process = subprocess.Popen(
+                [str(self.contestant.python), "-c", statement], env=environment, cwd=PROGRAMS, stdin=nothing
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise SystemExit(f"{self.contestant.name}: {statement!r} failed")
+        return time.perf_counter() - begin, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+    def close(self) -> None:
+        """Nothing stays."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of work: how to start a contestant, who takes part, for how long one sample goes."""
+
+    key: str
+    title: str
+    start: Callable[[Contestant], Running]
+    contestants: tuple[Contestant, ...]
+    #: What is compared: CPU per call, or the wall time.
+    compared: str = "cpu"
+    #: A sample is one start of a process: measure it more often than the rest.
+    one_shot: bool = False
+
+
+def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
+    """The cases in the order of the table; the floor and the official SDK always, Hinge when it can run."""
+
+    def entrants(kind: str, mcp: tuple[tuple[str, str], ...]) -> tuple[Contestant, ...]:
+        rows = [Contestant("bare", ours, f"bare_{kind}.py")]
+        rows += [Contestant(name, peers, "mcp_server.py", (mode,)) for name, mode in mcp]
+        if with_hinge:
+            rows.append(Contestant("hinge", ours, "hinge_server.py", (kind,)))
+        return tuple(rows)
+
+    stdio = entrants("stdio", (("mcp", "stdio"),))
+    memory = [Contestant("bare", ours, "bare_memory.py"), Contestant("mcp", peers, "mcp_memory.py")]
+    imports = [Contestant("mcp", peers, "import mcp"), Contestant("mcp client", peers, "from mcp import Client")]
+    if with_hinge:
+        memory.append(Contestant("hinge", ours, "hinge_memory.py"))
+        imports += [
+            Contestant("hinge", ours, "from hinge import Server, Context"),
+            Contestant("hinge client", ours, "from hinge import Client"),
+        ]
+    http = entrants("http", (("mcp", "http"), ("mcp json", "http-json")))
+    return [
+        Case("http", "HTTP 2026-07-28 tools/call, 32 connections, one worker", HttpServer, http),
+        Case("stdio_pipelined", "stdio server, 16 calls in flight", lambda c: StdioServer(c, 16), stdio),
+        Case("stdio_pingpong", "stdio server, one call at a time", lambda c: StdioServer(c, 1), stdio),
+        Case("memory", "in memory, client and server together", InMemory, tuple(memory)),
+        Case("cold_start", "stdio server, start to first answer", ColdStart, stdio, compared="wall", one_shot=True),
+        Case("import", "import, CPU over an empty interpreter", Import, tuple(imports), one_shot=True),
+    ]

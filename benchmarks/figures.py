@@ -1,0 +1,78 @@
+"""From samples to figures: medians, ratios taken within one round, and the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from benchmarks.cases import Case, Sample
+
+#: The samples of a case: contestant to one sample per round.
+Rounds = Mapping[str, Sequence[Sample]]
+
+
+def compared(case: Case, sample: Sample) -> float:
+    """The figure of a sample that is compared: seconds of CPU, or of wall time, per call."""
+    return (sample.cpu if case.compared == "cpu" else sample.seconds) / sample.calls
+
+
+def ratios(case: Case, rounds: Rounds, name: str, to: str) -> list[float]:
+    """One contestant's figure over another's, round by round: what disturbs a round disturbs both."""
+    pairs = zip(rounds[name], rounds[to], strict=True)
+    return [compared(case, mine) / compared(case, other) for mine, other in pairs if compared(case, other)]
+
+
+def summary(case: Case, rounds: Rounds) -> dict[str, dict[str, Any]]:
+    """Per contestant: medians, spread, and the ratios to the official SDK and to the floor, as plain data."""
+    rows: dict[str, dict[str, Any]] = {}
+    for name, samples in rounds.items():
+        row: dict[str, Any] = {
+            "calls": sum(sample.calls for sample in samples),
+            "per_second": spread([sample.calls / sample.seconds for sample in samples]),
+            "cpu_us": spread([sample.cpu / sample.calls * 1e6 for sample in samples]),
+            "wall_ms": spread([sample.seconds / sample.calls * 1e3 for sample in samples]),
+        }
+        for key in samples[0].extra:
+            row[key] = spread([sample.extra[key] for sample in samples])
+        for other in ("mcp", "mcp json", "bare"):
+            if other in rounds and other != name:
+                row[f"of_{other.replace(' ', '_')}"] = spread(ratios(case, rounds, name, other))
+        rows[name] = row
+    return rows
+
+
+def spread(values: Sequence[float]) -> list[float]:
+    """Median, least and greatest."""
+    return [median(values), min(values), max(values)] if values else []
+
+
+def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The lines of one case, for people and for a README: a Markdown table."""
+    one_shot = case.one_shot
+    heads = ["", "wall ms" if one_shot else "calls/s", "CPU ms" if one_shot else "CPU µs/call"]
+    heads += ["× mcp", "× mcp JSON", "× bare"] if case.key == "http" else ["× mcp", "× bare"]
+    heads += ["peak MB"] if one_shot else []
+    lines = [f"**{case.title}**", "", _line(heads), _line(["---", *["---:"] * (len(heads) - 1)])]
+    for name, row in rows.items():
+        cells = [name]
+        if one_shot:
+            cells += [_range(row["wall_ms"], "{:.0f}"), _range([value / 1e3 for value in row["cpu_us"]], "{:.0f}")]
+        else:
+            cells += [f"{row['per_second'][0]:,.0f}", _range(row["cpu_us"], "{:.1f}")]
+        others = ("mcp", "mcp_json", "bare") if case.key == "http" else ("mcp", "bare")
+        cells += [_range(row.get(f"of_{other}"), "{:.3f}") for other in others]
+        cells += [f"{row['peak_mb'][0]:.0f}"] if one_shot else []
+        lines.append(_line(cells))
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _range(values: Sequence[float] | None, form: str) -> str:
+    if not values:
+        return ""
+    middle, least, most = (form.format(value) for value in values)
+    return middle if least == most else f"{middle} ({least}–{most})"
