@@ -93,6 +93,7 @@ def check_content_type(headers: Headers) -> Refusal | None:
 
 # --- Accept -----------------------------------------------------------------------------------------------------------
 
+_USUAL: Final = POST_HEADERS["Accept"].encode()
 #: Flags: what a client takes.
 TAKES_JSON: Final = 1
 TAKES_EVENTS: Final = 2
@@ -143,6 +144,8 @@ def check_accept(headers: Headers, need: int) -> Refusal | None:
     BOTH for a modern POST (MHTTP-03). TAKES_EVENTS for the GET of a handshake session (LHTTP-12). EITHER for a POST of
     the handshake revisions: clients of that age that name one type only are served, in that type (`accepted` tells).
     """
+    if headers.raw.get(b"accept") == _USUAL:
+        return None
     flags = accepted(headers)
     if flags & need == need if need else flags:
         return None

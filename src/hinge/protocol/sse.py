@@ -9,6 +9,7 @@ from typing import NamedTuple
 from hinge.errors import InvalidResponse
 
 _BOM = b"\xef\xbb\xbf"
+_LF, _CR, _COLON = b"\n\r:"
 #: What one event may hold when nobody says otherwise; clients pass their own limit.
 DEFAULT_EVENT_BYTES = 64 * 1024 * 1024
 #: Longer `retry` values (more than 31 years in milliseconds) are nonsense, and int() of endless digits is slow.
@@ -34,7 +35,7 @@ def encode(data: bytes, *, event: str | None = None, id: str | None = None, retr
 
     Raises ValueError for an `event` or `id` that can't stand in one line, and for a negative `retry` (milliseconds).
     """
-    if b"\n" in data or b"\r" in data:
+    if _LF in data or _CR in data:
         data = b"\ndata: ".join(data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"))
     if event is None and id is None and retry is None:
         return b"data: %b\n\n" % data
@@ -110,13 +111,13 @@ class Decoder:
             chunk = self._skip_bom(self._start + chunk)
         if self._after_cr and chunk:
             self._after_cr = False
-            if chunk[0] == 0x0A:
+            if chunk[0] == _LF:
                 chunk = chunk[1:]
         if not chunk:
             return []
         lines = chunk.splitlines()
         open_end = chunk[-1] not in b"\r\n"
-        self._after_cr = chunk[-1] == 0x0D
+        self._after_cr = chunk[-1] == _CR
         rest = lines.pop() if open_end else b""
         events = self._lines(lines) if lines else []
         if rest and not self._failed:
@@ -149,7 +150,7 @@ class Decoder:
 
     def _keep(self, rest: bytes) -> None:
         """Hold the start of a line whose end hasn't come; of a comment, only that it is one."""
-        if self._comment or (not self._partial and rest[0] == 0x3A):
+        if self._comment or (not self._partial and rest[0] == _COLON):
             self._comment = True
         elif self._size + len(self._partial) + len(rest) > self._limit:
             self._fail()
@@ -169,7 +170,7 @@ class Decoder:
         for line in lines:
             if not line:
                 self._dispatch(events)
-            elif line[0] != 0x3A:
+            elif line[0] != _COLON:
                 self._size += len(line) + 1
                 if self._size > self._limit + 1:
                     self._fail()
