@@ -12,13 +12,15 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 HeaderPairs: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 JSON_TYPE = (b"content-type", b"application/json")
+EVENTS_TYPE = (b"content-type", b"text/event-stream")
 #: MHTTP-09: without the second and third a proxy may hold events back.
 STREAM_HEADERS: HeaderPairs = (
-    (b"content-type", b"text/event-stream"),
+    EVENTS_TYPE,
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
 NO_BODY: HeaderPairs = ((b"content-length", b"0"),)
+RETRY_LATER: HeaderPairs = ((b"retry-after", b"1"),)
 
 
 def cut(send: Send) -> None:

@@ -13,11 +13,11 @@ from hinge.protocol.events import Batch, Call, Outgoing
 from hinge.protocol.http import TAKES_EVENTS
 from hinge.schema.revisions import knows
 from hinge.transports.channel import ChannelKind, Conversation, Serve
-from hinge.transports.http_exchange import Exchange
-from hinge.transports.http_options import HttpOptions
-from hinge.transports.http_post import refusal_of
-from hinge.transports.session_stream import Reader, Stream
-from hinge.transports.replay import ReplayLog
+from hinge.transports.http_server_exchange import Exchange
+from hinge.transports.http_server_options import HttpOptions
+from hinge.transports.http_server_post import refusal_of
+from hinge.transports.http_session_stream import Reader, Stream
+from hinge.transports.http_session_replay import ReplayLog
 
 #: The number of the stream that GET opens: what belongs to no call.
 STANDING = 0
@@ -109,6 +109,14 @@ class HttpSession:
                 self._routes.pop(one, None)
             self._streams.pop(stream.number, None)
             stream.finish(reply)
+
+    async def initialize(self, call: Call) -> Outgoing | None:
+        """Serve the handshake in the caller's task; what is said meanwhile waits on the standing stream."""
+        self._routes[call] = self.standing
+        try:
+            return await self.conversation.answer(call)
+        finally:
+            del self._routes[call]
 
     def notice(self, call: Call) -> None:
         """Serve a notification; nobody waits for it."""

@@ -10,7 +10,7 @@ from hinge.protocol import sse
 from hinge.protocol.events import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.http import TAKES_EVENTS, TAKES_JSON
 from hinge.transports.channel import ChannelKind, Conversation, Serve
-from hinge.transports.http_exchange import Exchange
+from hinge.transports.http_server_exchange import Exchange
 
 STOPPING = "The server is stopping: call again"
 
@@ -89,9 +89,9 @@ class Post:
 
     async def close(self) -> None:
         """End the call, if it still runs."""
-        self.cancel("the channel was closed")
+        self.stop("the channel was closed")
 
-    def cancel(self, reason: str) -> None:
+    def stop(self, reason: str) -> None:
         """Stop the handler, if it still runs."""
         if self.call is not None:
             self.conversation.cancel(self.call, reason)
@@ -102,7 +102,7 @@ class Post:
         """The client left: cancelled, or run to the end for nobody."""
         self.gone_because = reason
         if self._cancels:
-            self.cancel(reason)
+            self.stop(reason)
 
     def opening(self) -> bytes:
         """No ids, no retry: this stream can't be resumed (MHTTP-11, T-14)."""

@@ -24,6 +24,12 @@ class Watched(Protocol):
     def beat(self, now: float) -> None:
         """Called now and then while it is watched: keep a quiet stream open, give up on a slow body."""
 
+    def stop(self, reason: str) -> None:
+        """The server can wait no longer."""
+
+    def cut(self) -> None:
+        """It is still there though it was stopped: end it at once."""
+
 
 class Clock:
     """Knows every request of one app on one loop. `each_beat(now)` is called at every beat while `wanted()` says so."""

@@ -12,8 +12,8 @@ from hinge.errors import ChannelClosed
 from hinge.protocol import sse
 from hinge.protocol.events import Outgoing
 from hinge.protocol.http import TAKES_EVENTS, TAKES_JSON
-from hinge.transports.http_exchange import Exchange
-from hinge.transports.replay import ReplayLog
+from hinge.transports.http_server_exchange import Exchange
+from hinge.transports.http_session_replay import ReplayLog
 
 
 class Stream:
@@ -214,6 +214,9 @@ class Reader:
         if self.stream is not None and self.stream.reader is self:
             self.stream.reader = None
         self._notice()
+
+    def stop(self, reason: str) -> None:
+        """Nothing runs for this response alone."""
 
     def opening(self) -> bytes:
         """Asked when a keep-alive begins the stream."""

@@ -1,0 +1,233 @@
+"""MCP over HTTP as an ASGI 3 app, both eras on one endpoint: which request goes where, and how the app starts and stops.
+
+It knows paths, HTTP methods and the two shapes of a channel on HTTP. It must not know features, handlers or tasks of users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from hinge.errors import wire_error
+from hinge.jsonrpc import encode_failure
+from hinge.protocol import http
+from hinge.protocol.events import Origin
+from hinge.protocol.http import Refusal
+from hinge.protocol.http_guard import Guard
+from hinge.transports.asgi import RETRY_LATER, Receive, Scope, Send
+from hinge.transports.channel import Serve
+from hinge.transports.http_server_clock import Clock
+from hinge.transports.http_server_exchange import Exchange
+from hinge.transports.http_server_options import Hook, HttpOptions
+from hinge.transports.http_server_routes import Routes
+from hinge.transports.http_server_signals import StopSignals
+from hinge.transports.http_session_table import SessionTable
+
+logger = logging.getLogger("hinge")
+
+
+class HttpApp:
+    """An ASGI 3 app that serves one MCP endpoint; mount it anywhere or run it alone.
+
+    Mounted, it needs nothing from its parent: it starts with its first request, and hears of SIGTERM by itself. One app
+    runs on one event loop at a time.
+    """
+
+    def __init__(self, serve: Serve, options: HttpOptions | None = None) -> None:
+        self.options = options or HttpOptions()
+        #: Answer `GET /livez` and `GET /readyz`; for servers that run nothing but this app.
+        self.health = False
+        #: Which Host and Origin may come in. May be replaced until the first request.
+        self.guard = self.options.guard or Guard.for_bind(None)
+        #: Whether to hear of SIGTERM by itself; whoever runs the app and calls `stop` says no.
+        self.watch_signals = True
+        self._serve = serve
+        self._sessions_on = self.options.sessions and "2025" in self.options.eras
+        self._methods = http.SESSION_METHODS if self._sessions_on else http.MODERN_METHODS
+        self._signals = StopSignals(self._stop_soon)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+
+    # ---------------------------------------------------------------- requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI's one entry."""
+        if scope["type"] != "http":
+            await self._other(scope, receive, send)
+            return
+        if asyncio.get_running_loop() is not self._loop:
+            self._enter()
+        exchange = Exchange(receive, send, self._clock, self.options)
+        try:
+            if self._ready is None or not self._ready.done():
+                await self.start()
+            if scope["path"] == self.options.path or self._is_mount_point(scope):
+                await self._endpoint(scope, exchange)
+            else:
+                await self._elsewhere(scope, exchange)
+        except Exception as exc:
+            await self._failed(exchange, exc)
+        finally:
+            exchange.close()
+
+    async def _endpoint(self, scope: Scope, exchange: Exchange) -> None:
+        """The order of the decision table: who is at the door, who is it, what does it want (4.B, C-148)."""
+        headers = http.read_headers(scope["headers"])
+        refusal = self.guard.check(headers)
+        if refusal is not None:
+            logger.info("refused %s: %s", scope.get("client"), refusal.text)
+            await exchange.refuse(refusal)
+            return
+        principal = None
+        if self.options.authenticate is not None:
+            known = await self.options.authenticate(scope, headers)
+            if isinstance(known, Refusal):
+                await exchange.refuse(known)
+                return
+            principal = known
+        origin = Origin(headers, principal, scope)
+        method = scope["method"]
+        if method == "POST":
+            if self._clock.running > self.options.requests:
+                await exchange.refuse(Refusal(503, "Too many requests at once: try again later", RETRY_LATER))
+                return
+            await self._routes.post(exchange, headers, origin)
+        elif method not in self._methods:
+            await exchange.refuse(http.check_method(method, self._methods) or Refusal(405, "Not here"))
+        elif method == "GET":
+            await self._routes.get(exchange, headers, origin)
+        else:
+            await self._routes.delete(exchange, headers, origin)
+
+    async def _failed(self, exchange: Exchange, exc: Exception) -> None:
+        error = wire_error(exc, "an HTTP request")
+        if exchange.streaming:
+            exchange.cut()
+        elif not exchange.over:
+            await exchange.reply(500, encode_failure(None, error.error))
+
+    # ---------------------------------------------------------------- paths
+
+    @staticmethod
+    def _is_mount_point(scope: Scope) -> bool:
+        """Whether another app has led here by a path of its own: nothing is left of the path then.
+
+        Frameworks differ: some take what they matched off `path`, newer ones leave it and say it in `root_path`.
+        """
+        root = scope.get("root_path", "")
+        path: str = scope["path"]
+        return bool(root) and path.removeprefix(root) in ("", "/")
+
+    async def _elsewhere(self, scope: Scope, exchange: Exchange) -> None:
+        path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
+        if path == self.options.path:
+            await self._endpoint(scope, exchange)
+        elif self.health and path in ("/livez", "/readyz"):
+            draining = path == "/readyz" and self._stopping is not None
+            await exchange.reply(503 if draining else 200, b'"stopping"' if draining else b'"ok"')
+        else:
+            await exchange.refuse(Refusal(404, f"Nothing is served here; the MCP endpoint is {self.options.path}"))
+
+    # ---------------------------------------------------------------- start and stop
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        if scope["type"] != "lifespan":
+            raise RuntimeError(f"This app serves http, not {scope['type']}")
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                try:
+                    self._enter()
+                    await self.start()
+                except Exception as exc:
+                    logger.error("the server can't start", exc_info=exc)
+                    await send({"type": "lifespan.startup.failed", "message": str(exc)})
+                    return
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    def _enter(self) -> None:
+        """Begin on this loop, with nothing in flight."""
+        loop = asyncio.get_running_loop()
+        limits = self.options.limits
+        period = min(limits.keep_alive / 4, limits.session_idle / 4, self.options.body_wait / 4)
+        sessions = SessionTable(loop, self.options)
+        self._loop = loop
+        self._ready = None
+        self._stopping = None
+        self._sessions = sessions
+        self._clock = Clock(loop, period, sessions.expire, lambda: len(sessions) > 0)
+        self._routes = Routes(self._serve, self.options, sessions, self._clock)
+        if self.watch_signals:
+            self._signals.arm(loop)
+
+    async def start(self) -> None:
+        """Run `on_start` once; later callers wait for the first. A failure is raised to all, and tried again after that."""
+        if asyncio.get_running_loop() is not self._loop:
+            self._enter()
+        if self._ready is not None:
+            await asyncio.shield(self._ready)
+            return
+        self._ready = ready = asyncio.get_running_loop().create_future()
+        try:
+            if self.options.on_start is not None:
+                await self.options.on_start()
+        except BaseException as exc:
+            self._ready = None
+            if not ready.done():
+                ready.set_exception(RuntimeError("the server could not start"))
+                ready.exception()  # looked at: nobody else may wait for it
+            raise exc
+        ready.set_result(None)
+
+    def _stop_soon(self) -> None:
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_task(self._stop())
+
+    async def stop(self) -> None:
+        """Take no new work, end what is open, let calls finish within `limits.drain`, cancel the rest. Twice is fine."""
+        if asyncio.get_running_loop() is not self._loop:
+            return
+        self._stop_soon()
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
+        loop, limits = asyncio.get_running_loop(), self.options.limits
+        self._signals.disarm()
+        self._routes.stopping = True
+        end = loop.time() + limits.drain
+        self._sessions.drain()
+        await self._run_hook("on_drain", self.options.on_drain, limits.drain)
+        await self._quiet(end)
+        for request in self._clock.everyone():
+            request.stop("the server is stopping")
+        self._sessions.cancel_all("the server is stopping")
+        await self._quiet(loop.time() + 0.2)
+        for request in self._clock.everyone():
+            request.cut()
+        await self._sessions.close("the server has stopped")
+        self._clock.stop()
+        await self._run_hook("on_stop", self.options.on_stop, limits.teardown)
+
+    async def _run_hook(self, name: str, hook: Hook | None, limit: float) -> None:
+        if hook is None:
+            return
+        try:
+            async with asyncio.timeout(limit):
+                await hook()
+        except Exception:
+            logger.exception("%s failed", name)
+
+    async def _quiet(self, end: float) -> None:
+        """Wait until nothing runs any more."""
+        loop = asyncio.get_running_loop()
+        while (self._clock.running or self._sessions.busy) and loop.time() < end:
+            await asyncio.sleep(min(0.02, max(0.0, end - loop.time())))

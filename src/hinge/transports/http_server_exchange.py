@@ -1,0 +1,244 @@
+"""One HTTP request and its response: a bounded body in; JSON or an event stream out; who notices that the client left.
+
+Knows ASGI and SSE framing. Must not know eras, sessions or what the messages mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from hinge import jsonrpc
+from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest
+from hinge.protocol import sse
+from hinge.protocol.http import Headers, Refusal
+from hinge.transports.asgi import JSON_TYPE, NO_BODY, STREAM_HEADERS, HeaderPairs, Receive, Send, cut
+from hinge.transports.http_server_clock import Clock
+from hinge.transports.http_server_options import HttpOptions
+
+KEEP_ALIVE = sse.comment("keep-alive")
+LEFT = "the client closed the connection"
+NOT_READING = "the client doesn't read its stream"
+
+_CLOSE = ((b"connection", b"close"),)
+_TOO_SLOW = Refusal(408, "The body took too long to arrive", _CLOSE)
+
+
+class Owner(Protocol):
+    """Who is served by an exchange."""
+
+    def gone(self, reason: str) -> None:
+        """The response can't be delivered any more."""
+
+    def stop(self, reason: str) -> None:
+        """The server stops: cancel what runs for this exchange alone."""
+
+    def opening(self) -> bytes:
+        """What an event stream begins with; empty for nothing."""
+
+
+class Exchange:
+    """One request, one response. Whoever makes it calls `close` at its end, however it ended."""
+
+    __slots__ = (
+        "_clock",
+        "_late",
+        "_lock",
+        "_options",
+        "_quiet_since",
+        "_reader",
+        "_receive",
+        "_send",
+        "_watcher",
+        "may_stream",
+        "over",
+        "owner",
+        "started",
+        "watched",
+    )
+
+    def __init__(self, receive: Receive, send: Send, clock: Clock, options: HttpOptions) -> None:
+        self._receive = receive
+        self._send = send
+        self._clock = clock
+        self._options = options
+        self._lock: asyncio.Lock | None = None
+        self._reader: asyncio.Task[object] | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._late = False
+        self._quiet_since = 0.0
+        #: Who is told that the client left.
+        self.owner: Owner | None = None
+        #: A comment may turn a slow answer into an event stream.
+        self.may_stream = False
+        #: The head of an event stream is sent (T-03).
+        self.started = False
+        #: Nothing more can be sent, because all was or because the client is gone.
+        self.over = False
+        #: The clock's mark.
+        self.watched = False
+        clock.begin(self)
+
+    # ---------------------------------------------------------------- in
+
+    async def read(self, headers: Headers) -> bytes | Refusal | None:
+        """The body, bounded while reading (C-142); None when the client left before its end."""
+        limit = self._options.limits.body
+        declared = headers.raw.get(b"content-length", b"")
+        if len(declared) > 6 and declared.isdigit() and int(declared[:20]) > limit:
+            return self._too_large()
+        self._reader = asyncio.current_task()
+        try:
+            message = await self._receive()
+            body = message.get("body", b"")
+            while message.get("more_body", False) and len(body) <= limit:
+                message = await self._receive()
+                # A bytearray grows in place; small bodies never get here.
+                body = bytearray(body) if isinstance(body, bytes) else body
+                body += message.get("body", b"")
+        except asyncio.CancelledError:
+            if not self._late or self._reader is None:
+                raise
+            self._reader.uncancel()
+            return _TOO_SLOW
+        finally:
+            self._reader = None
+        if message["type"] == "http.disconnect":
+            return None
+        if self.watched:
+            self.watch()
+        return self._too_large() if len(body) > limit else bytes(body)
+
+    def _too_large(self) -> Refusal:
+        return Refusal(413, f"A body may have {self._options.limits.body} bytes here", _CLOSE)
+
+    # ---------------------------------------------------------------- out
+
+    async def reply(
+        self, status: int, data: bytes, headers: HeaderPairs = (), kind: tuple[bytes, bytes] = JSON_TYPE
+    ) -> None:
+        """The whole response in one piece: a JSON text, or what `kind` says."""
+        self.over = True
+        pairs = [kind, (b"content-length", b"%d" % len(data)), *headers]
+        try:
+            await self._send({"type": "http.response.start", "status": status, "headers": pairs})
+            await self._send({"type": "http.response.body", "body": data})
+        except OSError:
+            return  # the client left
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """Turn the request away before its message was understood: a JSON-RPC error without id (T-04)."""
+        error = ErrorObject(InvalidRequest.code, refusal.text)
+        await self.reply(refusal.status, jsonrpc.encode_failure(None, error), refusal.headers)
+
+    async def empty(self, status: int, headers: HeaderPairs = NO_BODY) -> None:
+        """A response without a body: 202 for what needs no answer (MHTTP-04), 204."""
+        self.over = True
+        try:
+            await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
+            await self._send({"type": "http.response.body", "body": b""})
+        except OSError:
+            return
+
+    async def write(self, data: bytes) -> None:
+        """A piece of an event stream, which begins with the first one. Raises ChannelClosed when nobody can get it.
+
+        Waits while the reader is slow, within the limit; then the stream is over and the connection is cut.
+        """
+        async with self._writing():
+            if self.over:
+                raise ChannelClosed(LEFT)
+            await self._put(data, True)
+            if self.over:
+                raise ChannelClosed(NOT_READING)
+
+    async def end(self, data: bytes = b"") -> None:
+        """The last piece of an event stream; nothing happens when it can't be delivered."""
+        async with self._writing():
+            if not self.over:
+                await self._put(data, False)
+                self.over = True
+
+    @property
+    def streaming(self) -> bool:
+        """Somebody has begun to write an event stream: a JSON answer is no longer possible."""
+        return self._lock is not None
+
+    def _writing(self) -> asyncio.Lock:
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        return self._lock
+
+    async def _put(self, data: bytes, more: bool) -> None:
+        try:
+            async with asyncio.timeout(self._options.limits.stream_wait):
+                if not self.started:
+                    await self._send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
+                    self.started = True
+                    data = (self.owner.opening() if self.owner is not None else b"") + data
+                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        except TimeoutError:
+            cut(self._send)
+            self._lose(NOT_READING)
+        except OSError:
+            self._lose(LEFT)
+        self._quiet_since = asyncio.get_running_loop().time()
+
+    # ---------------------------------------------------------------- the client, the clock, the end
+
+    def watch(self) -> None:
+        """It takes long: wait for the client to leave, in a task of its own (MHTTP-13)."""
+        self._quiet_since = asyncio.get_running_loop().time()
+        if self._reader is None and self._watcher is None and not self.over:
+            self._watcher = asyncio.get_running_loop().create_task(self._await_disconnect())
+
+    async def _await_disconnect(self) -> None:
+        try:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+        except OSError:
+            pass
+        self._lose(LEFT)
+
+    def _lose(self, reason: str) -> None:
+        if not self.over:
+            self.over = True
+            if self.owner is not None:
+                self.owner.gone(reason)
+
+    def beat(self, now: float) -> None:
+        """Give up on a slow body, keep a quiet stream open (MHTTP-10)."""
+        quiet = now - self._quiet_since
+        if self._reader is not None:
+            if quiet > self._options.body_wait:
+                self._late = True
+                self._reader.cancel()
+        elif self.may_stream and not self.over and quiet >= self._options.limits.keep_alive * 0.8:
+            self._clock.keep(asyncio.get_running_loop().create_task(self._keep_alive()))
+
+    async def _keep_alive(self) -> None:
+        if self._lock is not None and self._lock.locked():
+            return  # something is being written: the stream isn't quiet
+        try:
+            await self.write(KEEP_ALIVE)
+        except ChannelClosed:
+            return
+
+    def stop(self, reason: str) -> None:
+        """The server can wait no longer: cancel what runs for this exchange alone."""
+        if self.owner is not None:
+            self.owner.stop(reason)
+
+    def cut(self) -> None:
+        """End it at once, whatever the client reads."""
+        if not self.over:
+            cut(self._send)
+            self._lose("the server is stopping")
+
+    def close(self) -> None:
+        """It is over: nobody waits for the client any more."""
+        self.over = True
+        self._clock.end(self)
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
