@@ -1,0 +1,112 @@
+"""The cold side of arguments: why JSON text is not what a function takes, and arguments that came as plain text.
+
+Knows parameters and problems; the hot path, one typed decode, is in signature.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from hinge.errors import InvalidArguments, InvalidParams
+from hinge.server.expectation import expected
+from hinge.server.json_schema import Schema
+from hinge.server.parameters import Parameter
+from hinge.server.problems import Problem, Refusal, explain, lines, unknown
+from hinge.server.values import Refused
+
+#: What the readers raise for text that is no JSON at all.
+_BROKEN = (msgspec.MsgspecError, ValueError)
+
+
+def refusal_of_arguments(text: bytes | Raw, parameters: Sequence[Parameter], schema: Schema) -> InvalidParams:
+    """The error for arguments that were refused: every problem that the caller can act on.
+
+    InvalidArguments when they break the schema; plain InvalidParams when they are no JSON object at all, which breaks
+    the shape of the request itself (TOOL-21).
+    """
+    try:
+        given = msgspec.json.decode(text, type=dict[str, Raw])
+    except RecursionError:
+        return InvalidArguments(["arguments: nested too deeply"])
+    except msgspec.ValidationError:
+        return InvalidParams(lines([Problem(("arguments",), "expected object", msgspec.json.decode(text))])[0])
+    except _BROKEN:
+        return InvalidParams("arguments: not valid JSON")
+    found: list[Problem] = []
+    for parameter in parameters:
+        if parameter.wire_name in given:
+            found += _problems(parameter, given[parameter.wire_name], schema)
+        elif parameter.required:
+            found.append(_missing(parameter, schema))
+    found += _unknown(given, parameters)
+    return InvalidArguments(lines(found) or ["arguments: refused; is a name given twice?"])
+
+
+def read_text(values: Mapping[str, str], parameters: Sequence[Parameter], schema: Schema) -> dict[str, Any]:
+    """Typed arguments from plain texts (prompts, URI templates): each is taken as a string if that fits, else as JSON.
+
+    Raises InvalidArguments.
+    """
+    found: list[Problem] = []
+    arguments: dict[str, Any] = {}
+    for parameter in parameters:
+        text = values.get(parameter.wire_name)
+        if text is not None:
+            arguments[parameter.name] = _read_one(parameter, text, schema, found)
+        elif parameter.default is not None:
+            arguments[parameter.name] = parameter.default()
+        else:
+            found.append(_missing(parameter, schema))
+    found += _unknown(values, parameters)
+    if found:
+        raise InvalidArguments(lines(found))
+    return arguments
+
+
+def _read_one(parameter: Parameter, text: str, schema: Schema, found: list[Problem]) -> Any:
+    try:
+        return parameter.type.read(msgspec.json.encode(text))
+    except Refused as error:
+        refusals = error.refusals
+    try:
+        return parameter.type.read(text.encode())
+    except (RecursionError, *_BROKEN):
+        found += _explained(parameter, text, refusals, schema)
+        return None
+
+
+def _problems(parameter: Parameter, given: Raw, schema: Schema) -> list[Problem]:
+    try:
+        parameter.type.read(given)
+        return []
+    except Refused as error:
+        if error.value is not msgspec.UNSET:
+            return _explained(parameter, error.value, error.refusals, schema)
+        text = f"expected {expected(parameter.schema, schema)}, got a number out of range"
+    except RecursionError:
+        text = "nested too deeply"
+    except _BROKEN:
+        text = "not valid JSON"
+    return [Problem((parameter.wire_name,), text)]
+
+
+def _explained(parameter: Parameter, value: Any, refusals: Sequence[Refusal], schema: Schema) -> list[Problem]:
+    path = (parameter.wire_name,)
+    try:
+        whole = {**parameter.schema, "$defs": schema.get("$defs", {})}
+        return explain(whole, value, refusals, path=path, sure=parameter.type.exact)
+    except RecursionError:
+        return [Problem(path, "nested too deeply")]
+
+
+def _missing(parameter: Parameter, schema: Schema) -> Problem:
+    return Problem((parameter.wire_name,), f"missing (required {expected(parameter.schema, schema)})")
+
+
+def _unknown(given: Mapping[str, Any], parameters: Sequence[Parameter]) -> list[Problem]:
+    known = [parameter.wire_name for parameter in parameters]
+    return [unknown(name, known, what="argument") for name in given if name not in known]

@@ -1,0 +1,319 @@
+"""What is wrong with a JSON value: every difference from a schema of ours, as lines that a model can act on.
+
+Knows the JSON Schema words that our own schemas use and nothing of the library that refused the value: it runs only
+after a refusal, whichever library that was, and at most ECHO_LIMIT bytes of the value are echoed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hinge.errors import ECHO_LIMIT, shorten
+from hinge.server.expectation import Schema, expected, fits_format, follow, resolve_reference, resolved, type_of
+
+#: No more lines than this: a model corrects a few at a time.
+_MOST = 20
+#: No more parts of a value than this are looked at.
+_VISITS = 10_000
+#: No more bytes than this of one value are echoed.
+_ECHO_ONE = 40
+
+Path = tuple[str | int, ...]
+
+
+class Key(str):
+    """A step of a path that the caller chose, not we: its bytes count as echo."""
+
+    __slots__ = ()
+
+
+class Refusal(NamedTuple):
+    """That a library refused a value, and where.
+
+    `reason` is the text of the author's own check, if one failed; `spare` is what to say when the schema doesn't tell
+    what is wrong. `tried` means that this was one of several types that might have fitted.
+    """
+
+    path: Path
+    reason: str | None = None
+    spare: str | None = None
+    tried: bool = False
+
+
+class Problem(NamedTuple):
+    """One difference. `text` is complete, or, when `value` is given, is followed by what came instead."""
+
+    path: Path
+    text: str
+    value: Any = msgspec.UNSET
+
+
+def lines(problems: Sequence[Problem]) -> list[str]:
+    """The problems as text: `days: expected integer, got string "three"`; the echo in all of them is bounded."""
+    echo = _Echo()
+    texts = [echo.line(problem) for problem in problems[:_MOST]]
+    if len(problems) > _MOST:
+        texts.append("and more")
+    return texts
+
+
+def explain(schema: Schema, value: Any, refusals: Sequence[Refusal], *, path: Path = (), sure: bool) -> list[Problem]:
+    """Why `value` was refused: what the schema says, and the refusals that it doesn't account for.
+
+    With `sure`, the library checks what the schema says, so each difference counts; without, it may be more lenient,
+    so only differences at a place that it refused count (and patterns are left to it).
+    `schema` may hold `$ref`s into its own `$defs`. Paths of refusals are relative to the value.
+    """
+    finder = _Finder(schema, patterns=sure)
+    found = finder.problems(schema, value, ())
+    if not sure:
+        found = [problem for problem in found if any(_related(problem.path, refusal.path) for refusal in refusals)]
+    for refusal in refusals:
+        told = found if refusal.tried else [problem for problem in found if _related(problem.path, refusal.path)]
+        if refusal.reason is None and told:
+            continue
+        found.append(_from_refusal(schema, value, refusal))
+    return [problem._replace(path=path + problem.path) for problem in found]
+
+
+def unknown(name: str, known: Iterable[str], path: Path = (), what: str = "field") -> Problem:
+    """A member that doesn't exist: names the closest that does, or all of them when they are few."""
+    names = list(known)
+    if close := _closest(name, names):
+        hint = f'did you mean "{close}"?'
+    elif not names:
+        hint = f"there are no {what}s here"
+    else:
+        hint = "known: " + ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+    return Problem((*path, Key(name)), f"unknown {what}; {hint}")
+
+
+def _closest(name: str, names: Sequence[str]) -> str | None:
+    from difflib import get_close_matches
+
+    short = name[:_ECHO_ONE]
+    folded = {other.lower().replace("_", ""): other for other in names}
+    if match := folded.get(short.lower().replace("_", "").replace("-", "")):
+        return match
+    return next(iter(get_close_matches(short, names, 1)), None)
+
+
+def _related(one: Path, other: Path) -> bool:
+    shared = min(len(one), len(other))
+    return one[:shared] == other[:shared]
+
+
+def _from_refusal(schema: Schema, value: Any, refusal: Refusal) -> Problem:
+    if refusal.reason is not None:
+        return Problem(refusal.path, shorten(" ".join(refusal.reason.split())))
+    for step in refusal.path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return Problem(refusal.path, "missing")
+    here = follow(schema, refusal.path)
+    if refusal.spare is not None and not here.keys() & {"format", "pattern", "contentEncoding"}:
+        return Problem(refusal.path, shorten(refusal.spare), value)
+    return Problem(refusal.path, f"expected {expected(here, schema)}", value)
+
+
+class _Finder:
+    """Walks a value and a schema side by side."""
+
+    def __init__(self, root: Schema, *, patterns: bool) -> None:
+        self.root = root
+        self.patterns = patterns
+        self.visits = 0
+
+    def problems(self, schema: Schema | bool, value: Any, path: Path) -> list[Problem]:
+        self.visits += 1
+        if self.visits > _VISITS or not isinstance(schema, Mapping):
+            return []
+        if isinstance(reference := schema.get("$ref"), str):
+            return self.problems(resolve_reference(self.root, reference), value, path)
+        if "anyOf" in schema or "oneOf" in schema:
+            return self._union(schema, value, path)
+        if not self._has_type(schema, value) or not self._is_listed(schema, value):
+            return [Problem(path, f"expected {expected(schema, self.root)}", value)]
+        return list(self._inside(schema, value, path))
+
+    def _inside(self, schema: Schema, value: Any, path: Path) -> Iterator[Problem]:
+        for part in schema.get("allOf", ()):
+            yield from self.problems(part, value, path)
+        if isinstance(value, dict):
+            yield from self._object(schema, value, path)
+        elif isinstance(value, list):
+            yield from self._array(schema, value, path)
+        elif not self._within_limits(schema, value):
+            yield Problem(path, f"expected {expected(schema, self.root)}", value)
+
+    def _has_type(self, schema: Schema, value: Any) -> bool:
+        wanted = schema.get("type")
+        if wanted is None:
+            return True
+        types = wanted if isinstance(wanted, list) else [wanted]
+        actual = type_of(value)
+        return actual in types or (actual == "integer" and "number" in types)
+
+    def _is_listed(self, schema: Schema, value: Any) -> bool:
+        if "const" in schema:
+            return _same(schema["const"], value)
+        return "enum" not in schema or any(_same(option, value) for option in schema["enum"])
+
+    def _within_limits(self, schema: Schema, value: Any) -> bool:
+        for word, holds in _LIMITS.items():
+            applies = word in schema and isinstance(value, _LIMITED[word]) and not isinstance(value, bool)
+            if applies and not holds(value, schema[word]):
+                return False
+        if isinstance(value, str):
+            if self.patterns and "pattern" in schema and not re.search(schema["pattern"], value):
+                return False
+            return fits_format(schema, value)
+        return True
+
+    def _object(self, schema: Schema, value: dict[str, Any], path: Path) -> Iterator[Problem]:
+        properties: Schema = schema.get("properties", {})
+        others = schema.get("additionalProperties", True)
+        for name in schema.get("required", ()):
+            if name not in value:
+                yield Problem((*path, name), f"missing (required {expected(properties.get(name, {}), self.root)})")
+        for name, item in value.items():
+            if name in properties:
+                yield from self.problems(properties[name], item, (*path, name))
+            elif others is False:
+                yield unknown(name, properties, path)
+            else:
+                yield from self.problems(others, item, (*path, Key(name)))
+                if "propertyNames" in schema and self.problems(schema["propertyNames"], name, path):
+                    yield Problem((*path, Key(name)), "the name is not allowed here")
+        if not _counts(schema, len(value), "minProperties", "maxProperties"):
+            yield Problem(path, f"expected {expected(schema, self.root)}", value)
+
+    def _array(self, schema: Schema, value: list[Any], path: Path) -> Iterator[Problem]:
+        first: Sequence[Schema] = schema.get("prefixItems", ())
+        rest = schema.get("items", True)
+        if not _counts(schema, len(value), "minItems", "maxItems"):
+            yield Problem(path, f"expected {expected(schema, self.root)}", value)
+        for index, item in enumerate(value):
+            yield from self.problems(first[index] if index < len(first) else rest, item, (*path, index))
+
+    def _union(self, schema: Schema, value: Any, path: Path) -> list[Problem]:
+        """No branch may fit: then the problems of the branch that was meant, if that can be told."""
+        branches = [resolved(self.root, branch) for branch in schema.get("anyOf") or schema["oneOf"]]
+        tagged = [branch for branch in branches if self._has_tag_of(branch, value)]
+        meant: list[list[Problem]] = []
+        for branch in tagged or branches:
+            found = self.problems(branch, value, path)
+            if not found:
+                return []
+            if self._has_type(branch, value):
+                meant.append(found)
+        if isinstance(value, dict) and not tagged and (tags := _tags(branches)):
+            name, options = tags
+            wanted = expected({"enum": options}, self.root)
+            if name not in value:
+                return [Problem((*path, name), f"missing (required {wanted})")]
+            return [Problem((*path, name), f"expected {wanted}", value[name])]
+        closest = min(meant, key=len, default=[])
+        if len(meant) == 1 or any(problem.path != path for problem in closest):
+            return closest
+        return [Problem(path, f"expected {expected(schema, self.root)}", value)]
+
+    def _has_tag_of(self, branch: Schema, value: Any) -> bool:
+        """Whether a member that can have only one value in this branch has that value."""
+        if not isinstance(value, dict):
+            return False
+        return any(
+            "const" in schema and name in value and _same(schema["const"], value[name])
+            for name, schema in branch.get("properties", {}).items()
+        )
+
+
+def _tags(branches: Sequence[Schema]) -> tuple[str, list[Any]] | None:
+    """The member that tells the object branches of a union apart, and its values."""
+    objects: list[Schema] = [branch["properties"] for branch in branches if "properties" in branch]
+    for name in objects[0] if len(objects) > 1 else ():
+        if all("const" in properties.get(name, ()) for properties in objects):
+            return name, [properties[name]["const"] for properties in objects]
+    return None
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _counts(schema: Schema, count: int, least: str, most: str) -> bool:
+    return bool(schema.get(least, 0) <= count <= schema.get(most, count))
+
+
+_LIMITS: dict[str, Callable[[Any, Any], bool]] = {
+    "minimum": lambda value, limit: value >= limit,
+    "exclusiveMinimum": lambda value, limit: value > limit,
+    "maximum": lambda value, limit: value <= limit,
+    "exclusiveMaximum": lambda value, limit: value < limit,
+    "multipleOf": lambda value, limit: value % limit == 0,
+    "minLength": lambda value, limit: len(value) >= limit,
+    "maxLength": lambda value, limit: len(value) <= limit,
+}
+_LIMITED: dict[str, type | tuple[type, ...]] = {
+    word: str if word.endswith("Length") else (int, float) for word in _LIMITS
+}
+
+
+class _Echo:
+    """Writes lines and keeps count of the caller's bytes in them."""
+
+    def __init__(self) -> None:
+        self.left = ECHO_LIMIT
+
+    def line(self, problem: Problem) -> str:
+        path = self.path(problem.path)
+        text = problem.text
+        if problem.value is not msgspec.UNSET:
+            text += f", got {self.value(problem.value)}{_json_in_a_string(problem)}"
+        return f"{path}: {text}" if path else text
+
+    def path(self, path: Path) -> str:
+        text = ""
+        for step in path:
+            if isinstance(step, int):
+                text += f"[{step}]"
+                continue
+            name = self._cut(step) if isinstance(step, Key) else step
+            plain = name.isidentifier() or (name.replace("-", "_").isidentifier())
+            text += (f".{name}" if text else name) if plain else f"[{_json(name)}]"
+        return text
+
+    def value(self, value: Any) -> str:
+        kind = type_of(value)
+        if value is None:
+            return kind
+        shown = _json(self._cut(value)) if isinstance(value, str) else self._cut(_json(value))
+        return f"{kind} {shown}" if self.left > 0 or shown.strip('"…') else kind
+
+    def _cut(self, text: str) -> str:
+        room = max(0, min(_ECHO_ONE, self.left))
+        data = text.encode("utf-8", "replace")
+        self.left -= min(len(data), room)
+        if len(data) <= room:
+            return text
+        return data[:room].decode("utf-8", "ignore") + "…"
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _json_in_a_string(problem: Problem) -> str:
+    """Models sometimes write JSON into a string where JSON itself is wanted."""
+    value = problem.value
+    wants = problem.text.startswith(("expected object", "expected array"))
+    return " (pass the JSON itself, not a string that holds JSON)" if wants and _is_json_text(value) else ""
+
+
+def _is_json_text(value: Any) -> bool:
+    return isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
