@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from hinge.errors import InvalidParams, InvalidRequest, ProtocolError, ResourceNotFound
+from hinge.errors import InvalidParams, InvalidRequest, MissingClientCapability, ProtocolError, ResourceNotFound
 from hinge.jsonrpc import Notification, Request
 from hinge.protocol.events import Call, Inbound, Origin
 from hinge.protocol.offer import Offer
@@ -129,4 +129,6 @@ def error(exc: ProtocolError) -> tuple[ProtocolError, int]:
     """What goes out for an error, and its HTTP status: errors of the protocol ride on 200 (ERR-18)."""
     if type(exc) is ResourceNotFound:
         return ProtocolError(exc.error.message, exc.error.data, code=-32002), 200  # RES-06
+    if type(exc) is MissingClientCapability:  # the code is of the stateless era
+        return InvalidRequest(exc.error.message, exc.error.data), 200
     return exc, 200

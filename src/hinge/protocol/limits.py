@@ -38,6 +38,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     drain: float = 5.0
     #: Clean-up of one connection may take this long; what is left is abandoned with a warning (A-081).
     teardown: float = 5.0
+    #: A question to the user of a handshake client may stay open for this long.
+    question: float = 600.0
+    #: A stateless client has this long to come back with its answers.
+    state_ttl: float = 600.0
     #: Sync functions running in worker threads at once.
     threads: int = 40
     #: Client: one decoded HTTP answer or SSE event.

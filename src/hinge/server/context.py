@@ -7,27 +7,36 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 from msgspec import UNSET, Raw
 
-from hinge.errors import ChannelClosed, ConnectionLost
+from hinge.errors import ChannelClosed, ConnectionLost, InvalidParams, shorten
 from hinge.jsonrpc import RequestId
 from hinge.protocol import era_2026
 from hinge.protocol.events import Call
 from hinge.protocol.shape import shape
 from hinge.protocol.states import CallState
 from hinge.schema.base import Implementation
+from hinge.schema.content import TextContent
+from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.notifications import SEVERITY, LoggingLevel, LogParams, ProgressParams
+from hinge.schema.roots import ListRootsResult, Root
+from hinge.schema.sampling import CreateMessageParams, CreateMessageResult, SamplingMessage
+from hinge.server.asking import Declined, Questions, ask, check_balance, check_content, require, step
+from hinge.server.forms import form_of
+from hinge.server.sealing import Seal
 
 if TYPE_CHECKING:
     from hinge.session import Session
 
 logger = logging.getLogger("hinge")
 StateT = TypeVar("StateT")
+FormT = TypeVar("FormT")
 
 _no_headers: Mapping[str, str] = {}
 
@@ -39,16 +48,20 @@ class Context(Generic[StateT]):
     `call_next(ctx.replace(method=…, params=…))`. The type parameter is the type of the server's lifespan state.
     """
 
-    __slots__ = ("_progress", "call", "method", "params", "session", "state")
+    __slots__ = ("_progress", "_questions", "call", "method", "params", "read", "seal", "session", "state")
 
-    def __init__(self, session: Session, call: Call, state: StateT) -> None:
+    def __init__(self, session: Session, call: Call, state: StateT, seal: Seal) -> None:
         self.session = session
         self.call = call
         self.method = call.method
         self.params = call.params
         #: What the server's lifespan yielded; None without one.
         self.state = state
+        #: The typed params, once they are read.
+        self.read: Any = None
+        self.seal = seal
         self._progress: float | None = None
+        self._questions: Questions | None = None
 
     def replace(self, *, method: str | None = None, params: Any = UNSET) -> Context[StateT]:
         """This context with another method or other params (JSON text, or any value to be encoded) (A-028)."""
@@ -107,6 +120,83 @@ class Context(Generic[StateT]):
     def cancelled(self) -> bool:
         """Whether the client no longer wants the answer; for sync functions, which can't be interrupted."""
         return self.call.state is not CallState.RUNNING
+
+    # ---------------------------------------------------------------- asking the client
+
+    @property
+    def questions(self) -> Questions:
+        """What this stateless call asks and remembers; made when first needed."""
+        if self._questions is None:
+            self._questions = Questions(self, self.seal, self.read)
+        return self._questions
+
+    @property
+    def asked(self) -> Questions | None:
+        """The questions of this call, if it has any."""
+        return self._questions
+
+    @overload
+    async def elicit(self, message: str, form: type[FormT], *, key: str | None = None) -> FormT: ...
+
+    @overload
+    async def elicit(self, message: str, form: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]: ...
+
+    async def elicit(self, message: str, form: Any = str, *, key: str | None = None) -> Any:
+        """Ask the user to fill in a form, and wait.
+
+        `form` is a type with plain fields (a dataclass, TypedDict, Struct, model), one plain type, or a JSON Schema, which
+        gives a dict. `key` names the question, where its text alone doesn't. Raises Declined when the user doesn't
+        answer, MissingClientCapability when the client has no forms. Never ask for secrets in a form (ELIC-18).
+        """
+        require(self.client_capabilities, {"elicitation": {"form": {}}})
+        made = None if isinstance(form, Mapping) else form_of(form)
+        schema = dict(form) if made is None else made.schema
+        params = ElicitFormParams(message=message, requested_schema=schema)
+        answer = await ask(self, "elicitation/create", params, ElicitResult, key)
+        if answer.action != "accept":
+            raise Declined(answer.action, message)
+        if made is None:
+            return check_content(answer.content, schema)
+        try:
+            return made.read(answer.content)
+        except ValueError as exc:
+            raise InvalidParams(f"The answer to {shorten(message)!r} doesn't fit the form: {exc}") from exc
+
+    async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> None:
+        """Ask the user to open a page, and wait for consent, which is not completion (ELIC-12). Raises Declined."""
+        require(self.client_capabilities, {"elicitation": {"url": {}}})
+        identity = secrets.token_urlsafe(16) if self.call.era == "2025" else None
+        params = ElicitUrlParams(message=message, url=url, mode="url", elicitation_id=identity)
+        answer = await ask(self, "elicitation/create", params, ElicitResult, key)
+        if answer.action != "accept":
+            raise Declined(answer.action, message)
+
+    async def sample(
+        self, messages: str | Sequence[SamplingMessage], *, max_tokens: int = 1000, key: str | None = None, **options: Any
+    ) -> CreateMessageResult:
+        """Ask the client's model. `options` are the fields of `CreateMessageParams` (`system_prompt`, `tools`, …).
+
+        Raises MissingClientCapability, and PeerError when the user of a handshake client refuses.
+        """
+        if isinstance(messages, str):
+            messages = [SamplingMessage(role="user", content=TextContent(text=messages))]
+        check_balance(messages)
+        params = CreateMessageParams(messages=list(messages), max_tokens=max_tokens, **options)
+        require(self.client_capabilities, {"sampling": {"tools": {}} if params.tools or params.tool_choice else {}})
+        return await ask(self, "sampling/createMessage", params, CreateMessageResult, key)
+
+    async def list_roots(self, *, key: str | None = None) -> list[Root]:
+        """The folders that the client lets us know. Guidance, not enforcement (ROOT-07). Raises MissingClientCapability."""
+        require(self.client_capabilities, {"roots": {}})
+        return (await ask(self, "roots/list", UNSET, ListRootsResult, key)).roots
+
+    async def step(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        """Call a function once over all rounds of this call; its result (any JSON value) is remembered with the questions.
+
+        Put there what must not be done twice, or what varies: charging a card, reading a clock. In the handshake era,
+        where a handler runs once, this is a plain call.
+        """
+        return await step(self, function, *arguments, **named)
 
     # ---------------------------------------------------------------- telling the client
 

@@ -19,6 +19,7 @@ from hinge.protocol.offer import Offer
 from hinge.protocol.shape import shape
 from hinge.schema.base import EmptyResult
 from hinge.schema.methods import METHODS, Method, method_in
+from hinge.server.asking import InputRequired
 from hinge.server.context import Context
 
 logger = logging.getLogger("hinge")
@@ -86,7 +87,14 @@ class Dispatch:
         params = served.read(call.params if call.inline else ctx.params)  # A-034: the handshake reads the wire
         if served.name_field is not None and call.era == "2026" and call.origin.headers is not None:
             http.check_name_header(call.origin.headers, getattr(params, served.name_field))
-        return self._dress(ctx, served, await served.handler(ctx, params))
+        ctx.read = params
+        try:
+            result = await served.handler(ctx, params)
+        except (InputRequired, BaseExceptionGroup) as exc:
+            if ctx.asked is None or not ctx.asked.open or not _asks(exc):
+                raise
+            result = ctx.asked.result()
+        return self._dress(ctx, served, result)
 
     def _dress(self, ctx: Context[Any], served: Served, result: Any) -> Any:
         if result is None:
@@ -119,6 +127,13 @@ class Dispatch:
             logger.warning("%s is dropped: %s", shorten(method), exc.error.data or exc)
             return
         await served.handler(ctx, params)
+
+
+def _asks(exc: BaseException) -> bool:
+    """Whether a handler ended because of its questions; a task group wraps that up."""
+    return isinstance(exc, InputRequired) or (
+        isinstance(exc, BaseExceptionGroup) and exc.subgroup(InputRequired) is not None
+    )
 
 
 def _unserved(ctx: Context[Any]) -> ProtocolError:

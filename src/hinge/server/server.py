@@ -21,6 +21,7 @@ from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, RequestHandler, Served
 from hinge.server.lifespan import Lifespan
 from hinge.server.middleware import CallNext, Middleware, compose
+from hinge.server.sealing import Seal
 from hinge.server.telemetry import telemetry
 from hinge.server.threads import Threads
 from hinge.server.tools import Tools
@@ -38,7 +39,9 @@ class Server(Generic[StateT]):
     """An MCP server: register tools and handlers, then `run()` it, mount `http_app()`, or hand it to a `Client`.
 
     `eras` says which protocol eras it speaks (both by default). `lifespan` is `async with lifespan(server) as state`,
-    entered once per process; handlers find the state at `ctx.state`. `page_size` splits lists into pages.
+    entered once per process; handlers find the state at `ctx.state`. `page_size` splits lists into pages. `state_keys` (secrets
+    of 32 bytes, the current one first) let several processes continue each other's questions; `state_once` makes each
+    round of questions answerable one time only.
     """
 
     def __init__(
@@ -57,6 +60,8 @@ class Server(Generic[StateT]):
         limits: Limits = DEFAULT_LIMITS,
         log_level: LoggingLevel | None = "info",
         page_size: int | None = None,
+        state_keys: Sequence[bytes] = (),
+        state_once: bool = False,
     ) -> None:
         info = Implementation(
             name=name,
@@ -74,6 +79,7 @@ class Server(Generic[StateT]):
         self._middleware: list[Middleware] = list(middleware)
         self._threads = Threads(limits.threads)
         self._tools = Tools(self._threads, self._tools_changed, page_size)
+        self._seal = Seal(state_keys, ttl=limits.state_ttl, once=state_once)
         self._lifespan = Lifespan(cast(Any, lifespan), self)
         self._sessions: WeakSet[Session] = WeakSet()
         self._own_methods()
@@ -173,7 +179,7 @@ class Server(Generic[StateT]):
 
     def handle(self, session: Session, call: Call) -> Awaitable[Any]:
         """Serve one call: middleware, look-up, handler."""
-        ctx: Context[Any] = Context(session, call, self._lifespan.state)
+        ctx: Context[Any] = Context(session, call, self._lifespan.state, self._seal)
         return self._notification_chain(ctx) if call.id is None else self._request_chain(ctx)
 
     def running(self) -> AbstractAsyncContextManager[None]:

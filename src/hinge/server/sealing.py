@@ -1,0 +1,97 @@
+"""Sealing `requestState`: what a handler must remember travels in the client's hands, unreadable and unchangeable there.
+
+AES-256-GCM under a ring of keys: the first seals, all open, so that keys can be changed while calls are under way and
+several processes can share them (MRTR-11…MRTR-13, T-30).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from hinge.errors import DefinitionError, InvalidParams
+
+_NONCE = 12
+_FINGERPRINT = 4
+
+
+class Sealed(msgspec.Struct, array_like=True):
+    """What is inside: until when it holds, what it is bound to, and the payload."""
+
+    expires: float
+    bound: bytes
+    payload: bytes
+
+
+_decoder = msgspec.msgpack.Decoder(Sealed)
+
+
+class Seal:
+    """Seals and opens states. Without keys it makes one of its own, which only this process knows.
+
+    `keys` are secrets of at least 32 bytes, the current one first. `ttl` is in seconds. With `once`, a state opens one
+    time only in this process.
+    """
+
+    def __init__(self, keys: Sequence[bytes] = (), *, ttl: float = 600.0, once: bool = False) -> None:
+        if any(len(key) < 32 for key in keys):
+            raise DefinitionError("A key for requestState needs at least 32 bytes: use secrets.token_bytes(32)")
+        self.shared = bool(keys)
+        self._ttl = ttl
+        self._once = once
+        self._secrets = [hashlib.sha256(b"hinge request state" + key).digest() for key in keys]
+        self._secrets = self._secrets or [secrets.token_bytes(32)]
+        self._used: dict[bytes, float] = {}
+
+    def seal(self, payload: bytes, bound: bytes) -> str:
+        """The state as text. `bound` is whatever must be the same when it comes back."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        key = self._secrets[0]
+        nonce = secrets.token_bytes(_NONCE)
+        inner = msgspec.msgpack.encode(Sealed(time.time() + self._ttl, bound, payload))
+        box = _fingerprint(key) + nonce + AESGCM(key).encrypt(nonce, inner, None)
+        return base64.urlsafe_b64encode(box).decode().rstrip("=")
+
+    def open(self, state: str, bound: bytes) -> bytes:
+        """The payload. Raises InvalidParams for what isn't ours, is bound to something else, expired or used."""
+        nonce, inner = self._decrypt(state)
+        if not secrets.compare_digest(inner.bound, bound):
+            raise InvalidParams("Invalid requestState: it belongs to another request")
+        now = time.time()
+        if inner.expires < now:
+            raise InvalidParams("Invalid requestState: it has expired, start the call again")
+        if self._once:
+            self._consume(nonce, inner.expires, now)
+        return inner.payload
+
+    def _decrypt(self, state: str) -> tuple[bytes, Sealed]:
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        try:
+            box = base64.b64decode(state + "=" * (-len(state) % 4), altchars=b"-_", validate=True)
+            mark, nonce = box[:_FINGERPRINT], box[_FINGERPRINT : _FINGERPRINT + _NONCE]
+            for key in self._secrets:
+                if _fingerprint(key) == mark:
+                    inner = AESGCM(key).decrypt(nonce, box[_FINGERPRINT + _NONCE :], None)
+                    return nonce, _decoder.decode(inner)
+        except (ValueError, InvalidTag, msgspec.MsgspecError):
+            pass
+        raise InvalidParams("Invalid requestState: it was not made here, or was changed")
+
+    def _consume(self, nonce: bytes, expires: float, now: float) -> None:
+        if nonce in self._used:
+            raise InvalidParams("Invalid requestState: it was used already")
+        if len(self._used) >= 100_000:
+            self._used = {key: end for key, end in self._used.items() if end >= now}
+        self._used[nonce] = expires
+
+
+def _fingerprint(key: bytes) -> bytes:
+    return hashlib.sha256(b"fingerprint" + key).digest()[:_FINGERPRINT]
