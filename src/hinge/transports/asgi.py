@@ -26,8 +26,8 @@ RETRY_LATER: HeaderPairs = ((b"retry-after", b"1"),)
 def cut(send: Send) -> None:
     """Cut the connection at once, where the HTTP server lets an application do so.
 
-    ASGI knows no such message, and servers that close in good order first wait until a reader that doesn't read has read
-    everything. uvicorn's `send` is a method of an object that holds the transport; elsewhere nothing happens.
+    ASGI knows no such message, and servers that close in good order first wait until a reader that doesn't read has
+    read everything. uvicorn's `send` is a method of an object that holds the transport; elsewhere nothing happens.
     """
     transport = getattr(getattr(send, "__self__", None), "transport", None)
     abort = getattr(transport, "abort", None)

@@ -1,14 +1,15 @@
-"""MCP over HTTP as an ASGI 3 app, both eras on one endpoint: which request goes where, and how the app starts and stops.
+"""MCP over HTTP as an ASGI 3 app, both eras on one endpoint: who comes in, and how the app starts and stops.
 
-It knows paths, HTTP methods and the two shapes of a channel on HTTP. It must not know features, handlers or tasks of users.
+It knows paths, HTTP methods and hooks. It must not know what a message means, features or handlers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
-from hinge.errors import wire_error
+from hinge.errors import DefinitionError, wire_error
 from hinge.jsonrpc import encode_failure
 from hinge.protocol import http
 from hinge.protocol.events import Origin
@@ -33,15 +34,21 @@ class HttpApp:
     runs on one event loop at a time.
     """
 
-    def __init__(self, serve: Serve, options: HttpOptions | None = None) -> None:
-        self.options = options or HttpOptions()
+    def __init__(self, serve: Serve, **options: Any) -> None:
+        """The options are the fields of HttpOptions. Raises DefinitionError for one that isn't there."""
+        unknown = options.keys() - set(HttpOptions.__struct_fields__)
+        if unknown:
+            known = ", ".join(HttpOptions.__struct_fields__)
+            raise DefinitionError(f"HTTP has no option {', '.join(sorted(unknown))}; it has {known}")
+        self.options = HttpOptions(**options)
         #: Answer `GET /livez` and `GET /readyz`; for servers that run nothing but this app.
         self.health = False
-        #: Which Host and Origin may come in. May be replaced until the first request.
-        self.guard = self.options.guard or Guard.for_bind(None)
         #: Whether to hear of SIGTERM by itself; whoever runs the app and calls `stop` says no.
         self.watch_signals = True
         self._serve = serve
+        self._guard = self.options.guard or Guard.for_bind(
+            self.options.bind, self.options.allowed_hosts, self.options.allowed_origins
+        )
         self._sessions_on = self.options.sessions and "2025" in self.options.eras
         self._methods = http.SESSION_METHODS if self._sessions_on else http.MODERN_METHODS
         self._signals = StopSignals(self._stop_soon)
@@ -74,7 +81,11 @@ class HttpApp:
     async def _endpoint(self, scope: Scope, exchange: Exchange) -> None:
         """The order of the decision table: who is at the door, who is it, what does it want (4.B, C-148)."""
         headers = http.read_headers(scope["headers"])
-        refusal = self.guard.check(headers)
+        raw = headers.raw
+        if len(raw) > self.options.headers or sum(map(len, raw.values())) > self.options.header_bytes:
+            await exchange.refuse(Refusal(431, "The headers of this request are too many or too large"))
+            return
+        refusal = self._guard.check(headers)
         if refusal is not None:
             logger.info("refused %s: %s", scope.get("client"), refusal.text)
             await exchange.refuse(refusal)
@@ -163,13 +174,20 @@ class HttpApp:
         self._ready = None
         self._stopping = None
         self._sessions = sessions
-        self._clock = Clock(loop, period, sessions.expire, lambda: len(sessions) > 0)
+        self._clock = Clock(loop, period, self._beat, lambda: len(sessions) > 0)
         self._routes = Routes(self._serve, self.options, sessions, self._clock)
-        if self.watch_signals:
-            self._signals.arm(loop)
+        self._beat(0.0)
+
+    def _beat(self, now: float) -> None:
+        if self._loop is None:
+            return
+        # Again and again, since some servers install their handlers late, over ours.
+        if self.watch_signals and self._stopping is None:
+            self._signals.arm(self._loop)
+        self._sessions.expire(now)
 
     async def start(self) -> None:
-        """Run `on_start` once; later callers wait for the first. A failure is raised to all, and tried again after that."""
+        """Run `on_start` once; others wait for the first. A failure is raised to all; the next one tries again."""
         if asyncio.get_running_loop() is not self._loop:
             self._enter()
         if self._ready is not None:
@@ -192,7 +210,7 @@ class HttpApp:
             self._stopping = asyncio.get_running_loop().create_task(self._stop())
 
     async def stop(self) -> None:
-        """Take no new work, end what is open, let calls finish within `limits.drain`, cancel the rest. Twice is fine."""
+        """Take no new work, end streams, let calls finish within `limits.drain`, cancel the rest. Twice is fine."""
         if asyncio.get_running_loop() is not self._loop:
             return
         self._stop_soon()
@@ -215,7 +233,8 @@ class HttpApp:
             request.cut()
         await self._sessions.close("the server has stopped")
         self._clock.stop()
-        await self._run_hook("on_stop", self.options.on_stop, limits.teardown)
+        if self._ready is not None and self._ready.done() and self._ready.exception() is None:
+            await self._run_hook("on_stop", self.options.on_stop, limits.teardown)
 
     async def _run_hook(self, name: str, hook: Hook | None, limit: float) -> None:
         if hook is None:
@@ -229,5 +248,5 @@ class HttpApp:
     async def _quiet(self, end: float) -> None:
         """Wait until nothing runs any more."""
         loop = asyncio.get_running_loop()
-        while (self._clock.running or self._sessions.busy) and loop.time() < end:
+        while (self._clock.running or self._sessions.busy) and loop.time() < end:  # noqa: ASYNC110 - counted, not signalled
             await asyncio.sleep(min(0.02, max(0.0, end - loop.time())))

@@ -34,7 +34,18 @@ class Watched(Protocol):
 class Clock:
     """Knows every request of one app on one loop. `each_beat(now)` is called at every beat while `wanted()` says so."""
 
-    __slots__ = ("_beat_handle", "_each_beat", "_look_handle", "_loop", "_old", "_period", "_tasks", "_wanted", "_young", "watched")
+    __slots__ = (
+        "_beat_handle",
+        "_each_beat",
+        "_look_handle",
+        "_loop",
+        "_old",
+        "_period",
+        "_tasks",
+        "_wanted",
+        "_young",
+        "watched",
+    )
 
     def __init__(
         self,

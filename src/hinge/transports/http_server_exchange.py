@@ -35,6 +35,7 @@ class Owner(Protocol):
 
     def opening(self) -> bytes:
         """What an event stream begins with; empty for nothing."""
+        ...
 
 
 class Exchange:

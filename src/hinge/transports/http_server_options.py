@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -27,7 +27,11 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     eras: tuple[EraName, ...] = ("2025", "2026")
     #: Whether handshake clients get sessions. Without, each of their POSTs stands alone: nothing can be asked of them.
     sessions: bool = True
-    #: Which Host and Origin may come in; None for the guard of a server that doesn't know its own name.
+    #: Where the server listens, as far as it is known; names that clients use besides; pages of other sites that may
+    #: call: see `Guard.for_bind`. A `guard` of your own replaces all three.
+    bind: str | None = None
+    allowed_hosts: Sequence[str] = ()
+    allowed_origins: Sequence[str] = ()
     guard: Guard | None = None
     authenticate: Authenticate | None = None
     #: Run before the first request is served; its failure is the server's.
@@ -36,6 +40,9 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     on_drain: Hook | None = None
     #: Run when all calls are over.
     on_stop: Hook | None = None
+    #: Headers of one request: how many, and the bytes of their values.
+    headers: int = 100
+    header_bytes: int = 64 * 1024
     #: How long a client may take to send a body.
     body_wait: float = 30.0
     #: Requests in flight on all connections together; the next one gets 503.

@@ -1,5 +1,5 @@
-"""A POST that stands alone: a channel that carries one message and ends. All of the stateless era on HTTP, and handshake
-clients of a server without sessions. Must not know what messages mean.
+"""A POST that stands alone: a channel that carries one message and ends. All of the stateless era on HTTP, and
+handshake clients of a server without sessions. Must not know what messages mean.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from hinge import jsonrpc
 from hinge.errors import ChannelClosed, InternalError
 from hinge.protocol import sse
 from hinge.protocol.events import Batch, Call, Inbound, Origin, Outgoing
-from hinge.protocol.http import TAKES_EVENTS, TAKES_JSON
+from hinge.protocol.media_types import TAKES_EVENTS, TAKES_JSON
 from hinge.transports.channel import ChannelKind, Conversation, Serve
 from hinge.transports.http_server_exchange import Exchange
 
@@ -81,9 +81,9 @@ class Post:
     async def send(self, message: Outgoing, /) -> None:
         """Carry a notification; the answer becomes an event stream with the first one."""
         if message.pending is not None:
-            raise ChannelClosed("a client that calls by single POSTs can't be asked anything: no answer would find its way")
+            raise ChannelClosed("a client that calls by single POSTs can't be asked: no answer would find its way")
         if self.call is None:
-            raise ChannelClosed("the call is answered already" if not self.gone_because else self.gone_because)
+            raise ChannelClosed(self.gone_because or "the call is answered already")
         if self._takes & TAKES_EVENTS:
             await self._exchange.write(sse.encode(message.data))
 

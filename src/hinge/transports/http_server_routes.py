@@ -1,4 +1,4 @@
-"""What a POST, GET or DELETE on the endpoint means: by the era of its message, a channel of its own or one of a session.
+"""What a POST, GET or DELETE on the endpoint means: a channel of its own or one of a session, by the message's era.
 
 The rules of table 4.A, HTTP's half of table 4.B, and the session rules of the handshake revisions. Must not know how
 responses are written or sessions are kept.
@@ -11,7 +11,16 @@ from hinge.errors import InternalError, InvalidRequest, ProtocolError, Unsupport
 from hinge.jsonrpc import Request, RequestId, Unreadable
 from hinge.protocol import era, http, sse
 from hinge.protocol.events import Batch, Call, Inbound, Origin, Outgoing
-from hinge.protocol.http import BOTH, EITHER, TAKES_EVENTS, TAKES_JSON, Headers, Refusal
+from hinge.protocol.http import Headers, Refusal
+from hinge.protocol.media_types import (
+    BOTH,
+    EITHER,
+    TAKES_EVENTS,
+    TAKES_JSON,
+    accepted,
+    check_accept,
+    check_content_type,
+)
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from hinge.transports.asgi import EVENTS_TYPE, RETRY_LATER, HeaderPairs
 from hinge.transports.channel import Serve
@@ -49,7 +58,7 @@ class Routes:
 
     async def post(self, exchange: Exchange, headers: Headers, origin: Origin) -> None:
         """One message, or a batch of the revision that knows batches."""
-        refusal = http.check_content_type(headers)
+        refusal = check_content_type(headers)
         if refusal is not None:
             await exchange.refuse(refusal)
             return
@@ -78,7 +87,7 @@ class Routes:
         return era.route(inbound, http.protocol_version(headers), self._eras) == "2026"
 
     async def _modern(self, exchange: Exchange, headers: Headers, origin: Origin, inbound: Inbound | bytes) -> None:
-        refusal = http.check_accept(headers, BOTH)
+        refusal = check_accept(headers, BOTH)
         if refusal is not None:
             await exchange.refuse(refusal)
         elif self.stopping:
@@ -93,11 +102,11 @@ class Routes:
 
     async def _handshake(self, exchange: Exchange, headers: Headers, origin: Origin, inbound: Inbound | bytes) -> None:
         message = None if isinstance(inbound, bytes) else inbound.message
-        refusal = http.check_accept(headers, EITHER)
+        refusal = check_accept(headers, EITHER)
         if refusal is not None:
             await exchange.refuse(refusal)
             return
-        takes = http.accepted(headers)
+        takes = accepted(headers)
         try:
             self._check_version(headers)
             if self.stopping and isinstance(message, Request | None):
@@ -118,7 +127,7 @@ class Routes:
             await _fail(exchange, exc, _id_of(inbound))
 
     def _check_version(self, headers: Headers) -> None:
-        """400 for a revision that isn't offered (LHTTP-28, A-6); none is needed, since one revision has no such header."""
+        """400 for a revision that isn't offered (LHTTP-28, A-6). None is fine: one revision has no such header."""
         version = http.protocol_version(headers)
         if version is not None and version not in HANDSHAKE_REVISIONS:
             raise UnsupportedVersion(version, self._revisions)
@@ -170,7 +179,7 @@ class Routes:
 
     async def get(self, exchange: Exchange, headers: Headers, origin: Origin) -> None:
         """The standing stream of a session, or the rest of a stream that broke off (LHTTP-12, LHTTP-18)."""
-        refusal = http.check_accept(headers, TAKES_EVENTS)
+        refusal = check_accept(headers, TAKES_EVENTS)
         if refusal is not None:
             await exchange.refuse(refusal)
             return

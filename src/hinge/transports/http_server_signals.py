@@ -1,7 +1,7 @@
 """Learns of the server's stop although the HTTP server owns the signals.
 
-Servers wait for open responses before they tell an application to shut down, and an event stream is open for ever: so an
-app that wants its server to end must hear of SIGTERM itself. Knows nothing of HTTP.
+Servers wait for open responses before they tell an application to shut down, and an event stream is open for ever: so
+an app that wants its server to end must hear of SIGTERM itself. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StopSignals:
     def arm(self, loop: asyncio.AbstractEventLoop) -> None:
         """Listen, where somebody else does: a signal without a handler has its default effect, and must keep it.
 
-        Nothing happens where nobody handles SIGTERM, and outside the main thread, where Python allows no signal handlers.
+        Nothing happens where nobody handles SIGTERM, and outside the main thread, where Python allows no handlers.
         """
         if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGTERM)):
             return

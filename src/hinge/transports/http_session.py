@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from hinge.errors import ChannelClosed
 from hinge.protocol.events import Batch, Call, Outgoing
-from hinge.protocol.http import TAKES_EVENTS
+from hinge.protocol.media_types import TAKES_EVENTS
 from hinge.schema.revisions import knows
 from hinge.transports.channel import ChannelKind, Conversation, Serve
 from hinge.transports.http_server_exchange import Exchange
 from hinge.transports.http_server_options import HttpOptions
 from hinge.transports.http_server_post import refusal_of
-from hinge.transports.http_session_stream import Reader, Stream
 from hinge.transports.http_session_replay import ReplayLog
+from hinge.transports.http_session_stream import Reader, Stream
 
 #: The number of the stream that GET opens: what belongs to no call.
 STANDING = 0

@@ -86,9 +86,10 @@ class ReplayLog:
         Raises InvalidRequest for an id of another session, an unknown one, and one whose stream is no longer kept.
         """
         tag, *numbers = event_id.split(".")
-        if tag != self._tag or len(numbers) != 2 or not all(map(_is_number, numbers)) or int(numbers[1]) > self._position:
+        ours = tag == self._tag and len(numbers) == 2 and all(map(_is_number, numbers))
+        stream, position = map(int, numbers) if ours else (0, 0)
+        if not 0 < position <= self._position:
             raise InvalidRequest(f"Last-Event-ID {shorten(ascii(event_id))} is no event of this session")
-        stream, position = map(int, numbers)
         if stream not in self._tracks:
             raise InvalidRequest("The stream of this Last-Event-ID is no longer kept: call again")
         return stream, position

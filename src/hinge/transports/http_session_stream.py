@@ -11,7 +11,7 @@ import asyncio
 from hinge.errors import ChannelClosed
 from hinge.protocol import sse
 from hinge.protocol.events import Outgoing
-from hinge.protocol.http import TAKES_EVENTS, TAKES_JSON
+from hinge.protocol.media_types import TAKES_EVENTS, TAKES_JSON
 from hinge.transports.http_server_exchange import Exchange
 from hinge.transports.http_session_replay import ReplayLog
 
@@ -70,7 +70,7 @@ class Stream:
         return self._log.mark(self.number, retry)
 
     def finish(self, reply: Outgoing | None) -> None:
-        """The call is over: the reply, if there is one, is the last event. Without events before it, it is a JSON body."""
+        """The call is over: the reply, if there is one, is the last event, or a JSON body if no event came before."""
         reader = self.reader
         if reply is not None:
             if reader is not None and reader.takes & TAKES_JSON and not reader.streaming:

@@ -20,7 +20,7 @@ NEVER_USED = 60.0
 
 
 class SessionTable:
-    """Sessions by id. One dict holds the idle ones in the order in which they became idle, so expiring them is cheap."""
+    """Sessions by id. The idle ones stand in the order in which they became idle, so that expiring them is cheap."""
 
     __slots__ = ("_by_id", "_ending", "_idle", "_loop", "_options")
 
