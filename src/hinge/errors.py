@@ -80,12 +80,17 @@ class ProtocolError(HingeError):
     """
 
     code: ClassVar[int] = -32603
-    #: The HTTP status of a modern answer that carries this error (MHTTP-14, MHTTP-15, ERR-16).
-    http_status: ClassVar[int] = 200
+    #: The HTTP status of a modern answer that carries this error (MHTTP-14, MHTTP-15, ERR-16); it follows from the code.
+    http_status: int = 200
 
     def __init__(self, message: str, data: Any = msgspec.UNSET, *, code: int | None = None) -> None:
         super().__init__(message)
         self.error = ErrorObject(self.code if code is None else code, message, data)
+        if code is not None:
+            self.http_status = _STATUS_OF_CODE.get(code, 200)
+
+
+_STATUS_OF_CODE = {-32700: 400, -32600: 400, -32601: 404, -32020: 400, -32021: 400, -32022: 400}
 
 
 class ParseError(ProtocolError):

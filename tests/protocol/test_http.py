@@ -10,18 +10,8 @@ from hypothesis import strategies as st
 
 from hinge.errors import (
     HeaderMismatch,
-    InternalError,
-    InvalidArguments,
-    InvalidEnvelope,
-    InvalidParams,
     InvalidRequest,
-    MethodNotFound,
-    MissingClientCapability,
     NotSent,
-    ParseError,
-    ProtocolError,
-    ResourceNotFound,
-    UnsupportedVersion,
 )
 from hinge.protocol.header_values import REPEATED
 from hinge.protocol.http import (
@@ -36,7 +26,6 @@ from hinge.protocol.http import (
     last_event_id,
     protocol_version,
     read_headers,
-    reply_status,
     request_headers,
     session_id,
 )
@@ -310,37 +299,3 @@ def test_any_headers_pass_or_are_a_mismatch(first: bytes, second: bytes, version
     with suppress(HeaderMismatch):
         check_envelope_headers(headers, version, method)
         assert (headers["mcp-protocol-version"], headers["mcp-method"]) == (version, method)
-
-
-# --- statuses ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("error", "modern", "modern_handled", "handshake"),
-    [
-        (None, 200, 200, 200),
-        (ParseError("x"), 400, 200, 400),
-        (InvalidRequest("x"), 400, 200, 400),
-        (MethodNotFound("x"), 404, 404, 200),
-        (InvalidParams("x"), 200, 200, 200),
-        (InvalidEnvelope("x"), 400, 200, 400),
-        (InvalidArguments(["x"]), 200, 200, 200),
-        (ResourceNotFound("x"), 200, 200, 200),
-        (InternalError(), 200, 200, 200),
-        (HeaderMismatch("x"), 400, 400, 400),
-        (MissingClientCapability({"sampling": {}}), 400, 400, 400),
-        (UnsupportedVersion("x", []), 400, 400, 400),
-        (ProtocolError("x", code=-32601), 404, 404, 200),
-        (ProtocolError("x", code=-32021), 400, 400, 200),
-        (ProtocolError("x", code=1234), 200, 200, 200),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, ProtocolError) else None,
-)
-def test_the_status_follows_from_the_error_and_from_where_it_arose(
-    error: ProtocolError | None, modern: int, modern_handled: int, handshake: int
-) -> None:
-    """MHTTP-14, MHTTP-15, ERR-16…ERR-18, REQM-04; a handshake-era answer of a handler is always 200."""
-    assert reply_status(error, modern=True, handled=False) == modern
-    assert reply_status(error, modern=True, handled=True) == modern_handled
-    assert reply_status(error, modern=False, handled=False) == handshake
-    assert reply_status(error, modern=False, handled=True) == 200

@@ -9,7 +9,7 @@ from functools import lru_cache
 from re import compile as regex
 from typing import Final, NamedTuple, TypeAlias
 
-from hinge.errors import HeaderMismatch, InvalidRequest, NotSent, ProtocolError, shorten
+from hinge.errors import HeaderMismatch, InvalidRequest, NotSent, shorten
 from hinge.protocol.header_values import OWS, REPEATED, decode_value, encode_value, read_value
 
 PROTOCOL_VERSION: Final = "MCP-Protocol-Version"
@@ -236,24 +236,3 @@ def _missing(header: str, body: str) -> HeaderMismatch:
 
 def _differs(header: str, said: str, body: str) -> HeaderMismatch:
     return HeaderMismatch(f"Header mismatch: {header} says {shorten(said)!r}, the body {shorten(body)!r}")
-
-
-# --- Status -----------------------------------------------------------------------------------------------------------
-
-_STATUS_OF_CODE: Final[Mapping[int, int]] = {-32601: 404, -32020: 400, -32021: 400, -32022: 400}
-
-
-def reply_status(error: ProtocolError | None, *, modern: bool, handled: bool) -> int:
-    """The HTTP status of an answer that is a body of its own (an answer on an SSE stream rides on that stream's 200).
-
-    `handled` says that a handler was reached. A modern answer has the status of its code (MHTTP-14, MHTTP-15), or 200
-    where the text leaves it open (ERR-18); before a handler also that of its class, so that a missing `_meta` is 400
-    though a bad argument with the same code is 200. A handshake-era answer is 200 once a handler was reached, since
-    clients of that age read the body of nothing else; before that, 400 for what is malformed (ERR-16), else 200.
-    """
-    if error is None:
-        return 200
-    if not modern:
-        return 400 if error.http_status == 400 and not handled else 200
-    status = _STATUS_OF_CODE.get(error.error.code, 200)
-    return error.http_status if status == 200 and not handled else status
