@@ -68,7 +68,7 @@ class Session:
             return None
         task = asyncio.current_task()
         assert task is not None
-        call.on_cancel = task.cancel
+        call.on_cancel = _canceller(task)
         self._tasks[call] = task
         try:
             reply = connection.answer(call, await self._handle(self, call))
@@ -81,7 +81,7 @@ class Session:
         finally:
             call.on_cancel = None
             del self._tasks[call]
-        if reply is None and call.state is not CallState.ANSWERED:
+        if reply is None and _taken_away(call):
             await _absorb_cancellation(task)
         return reply
 
@@ -120,7 +120,9 @@ class Session:
         The peer is then waiting for us and can't answer (A-033).
         """
         if self.connection.handshake.state is HandshakeState.NEGOTIATING and self.connection.offer is not None:
-            raise HingeError(f"{method} can't be asked while initialize is being answered: the client would never reply")
+            raise HingeError(
+                f"{method} can't be asked while initialize is being answered: the client would never reply"
+            )
         return self.connection.ask(method)
 
     async def exchange(
@@ -293,6 +295,14 @@ class Session:
             logger.exception("a clean-up callback failed")
 
 
+def _canceller(task: asyncio.Task[Any]) -> Callable[[], None]:
+    return lambda: None if task.cancel() else None
+
+
+def _taken_away(call: Call) -> bool:
+    return call.state in (CallState.CANCELLED, CallState.DROPPED)
+
+
 async def _absorb_cancellation(task: asyncio.Task[Any]) -> None:
     """The cancellation was for the handler, not for the task that goes on: take it off the task."""
     while task.cancelling():
@@ -301,5 +311,3 @@ async def _absorb_cancellation(task: asyncio.Task[Any]) -> None:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
             continue
-
-

@@ -30,7 +30,9 @@ def _lazily(module: str) -> Any:
 
 def _run(commands: Any) -> None:
     found = commands.add_parser("run", help="run the server that a file defines")
-    found.add_argument("target", metavar="FILE[:NAME]", help="a Python file or module, and the name of the server in it")
+    found.add_argument(
+        "target", metavar="FILE[:NAME]", help="a Python file or module, and the name of the server in it"
+    )
     found.add_argument("--http", action="store_true", help="serve over HTTP instead of stdio")
     found.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
     found.add_argument("--port", type=int, default=8000, help="port to bind (default: %(default)s)")

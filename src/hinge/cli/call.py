@@ -28,9 +28,7 @@ async def _run(options: argparse.Namespace) -> int:
         wanted = [tool for tool in await client.list_tools() if tool.name == options.tool]
         arguments = parse_arguments(options.arguments, wanted[0] if wanted else None)
         limits: dict[str, Any] = {} if options.timeout is None else {"idle": options.timeout, "total": options.timeout}
-        result = await client.call_tool(
-            options.tool, arguments, on_progress=_progress, raise_on_error=False, **limits
-        )
+        result = await client.call_tool(options.tool, arguments, on_progress=_progress, raise_on_error=False, **limits)
     print(_as_json(result) if options.json else _as_text(result))
     return 1 if result.is_error else 0
 

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
 def load(target: str) -> Server[Any]:
     """The server of `FILE[:NAME]` or `module[:NAME]`. Raises StartError, saying what was looked for and found."""
-    place, _, name = target.partition(":") if not target[1:3] == ":\\" else (target, "", "")
+    place, _, name = target.partition(":") if target[1:3] != ":\\" else (target, "", "")
     module = _module(place)
     if name:
         found = getattr(module, name, None)

@@ -203,8 +203,8 @@ class Client:
         params: Mapping[str, Any] | None = None,
         *,
         result: type[ResultT] | None = None,
-        idle: float | None | msgspec.UnsetType = UNSET,
-        total: float | None | msgspec.UnsetType = UNSET,
+        idle: float | msgspec.UnsetType | None = UNSET,
+        total: float | msgspec.UnsetType | None = UNSET,
         on_progress: OnProgress | None = None,
     ) -> Any:
         """Any request: its result read into `result`, or into a dict.
@@ -219,8 +219,8 @@ class Client:
         self,
         method: str,
         params: dict[str, Any],
-        idle: float | None | msgspec.UnsetType = UNSET,
-        total: float | None | msgspec.UnsetType = UNSET,
+        idle: float | msgspec.UnsetType | None = UNSET,
+        total: float | msgspec.UnsetType | None = UNSET,
         on_progress: OnProgress | None = None,
     ) -> Raw:
         session = self._session
@@ -281,8 +281,8 @@ class Client:
         arguments: Mapping[str, Any] | None = None,
         *,
         on_progress: OnProgress | None = None,
-        idle: float | None | msgspec.UnsetType = UNSET,
-        total: float | None | msgspec.UnsetType = UNSET,
+        idle: float | msgspec.UnsetType | None = UNSET,
+        total: float | msgspec.UnsetType | None = UNSET,
         raise_on_error: bool = True,
     ) -> CallToolResult:
         """Call a tool; the result has `content`, `structured_content`, `text` and `data`.
@@ -325,7 +325,7 @@ def _own_info() -> Implementation:
 
 def _with_token(meta: bytes, token: str | int) -> Raw:
     """The prepared `_meta` with this request's progress token: progress renews the time limit, so it is always wanted."""
-    return Raw(b'{"progressToken":%d,' % token + meta[1:])
+    return Raw(b'{"progressToken":' + msgspec.json.encode(token) + b"," + meta[1:])
 
 
 def _reporter(on_progress: OnProgress) -> Callable[[Raw], None]:

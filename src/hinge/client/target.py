@@ -23,7 +23,8 @@ def transport_for(target: Any, *, limits: Limits, **options: Any) -> Transport:
     - an object with `open` (a Transport): itself
     """
     if hasattr(target, "open") and not isinstance(target, Path):
-        return _plain(target, options)
+        transport: Transport = _plain(target, options)
+        return transport
     if hasattr(target, "serve"):
         from hinge.transports.memory import connect
 
@@ -41,7 +42,9 @@ def transport_for(target: Any, *, limits: Limits, **options: Any) -> Transport:
 
 def _plain(target: Any, options: dict[str, Any]) -> Any:
     if options:
-        raise DefinitionError(f"{type(target).__name__} takes no {', '.join(options)}: these options belong to a URL or command")
+        raise DefinitionError(
+            f"{type(target).__name__} takes no {', '.join(options)}: these options belong to a URL or command"
+        )
     return target
 
 

@@ -98,7 +98,9 @@ class Connection:
         message = data.message
         if isinstance(message, Response | Failure):
             if self.one_shot and self.offer is not None and self.offer.eras == ("2026",):
-                return self._unreadable(InvalidRequest("A stateless server sends no requests, so it takes no responses"))
+                return self._unreadable(
+                    InvalidRequest("A stateless server sends no requests, so it takes no responses")
+                )
             self._settle_pending(message)
             return None
         return self._receive_call(data, origin)
@@ -155,7 +157,7 @@ class Connection:
         replies: list[Outgoing] = []
         calls: list[Call] = []
         for item in jsonrpc.split_batch(data, self.limits.batch):
-            if jsonrpc.is_batch(item) or b'"initialize"' in item and _method(item) == "initialize":
+            if jsonrpc.is_batch(item) or (b'"initialize"' in item and _method(item) == "initialize"):
                 got: Any = self._unreadable(InvalidRequest("This message can't be part of a batch"))
             else:
                 got = self.receive(item, origin)
@@ -264,7 +266,7 @@ class Connection:
             return  # late, cancelled or never asked (CANC-08)
         if isinstance(message, Failure):
             self.fail(pending, PeerError(message.error))
-        elif memoryview(message.result)[:1] != b"{":
+        elif bytes(message.result)[:1] != b"{":
             self.fail(pending, InvalidResponse(f"The result of {pending.method} is not an object"))
         else:
             pending.result = message.result

@@ -202,7 +202,9 @@ def check_balance(messages: Sequence[SamplingMessage]) -> None:
         if results and any(not isinstance(block, ToolResultContent) for block in blocks):
             raise HingeError("A message with tool results must hold nothing else")
         if results != wanted:
-            raise HingeError(f"Tool uses without a result right after them, or results without a use: {results ^ wanted}")
+            raise HingeError(
+                f"Tool uses without a result right after them, or results without a use: {results ^ wanted}"
+            )
         wanted = {block.id for block in blocks if isinstance(block, ToolUseContent)}
     if wanted:
         raise HingeError(f"Tool uses without a result: {wanted}")

@@ -172,7 +172,12 @@ class Context(Generic[StateT]):
             raise Declined(answer.action, message)
 
     async def sample(
-        self, messages: str | Sequence[SamplingMessage], *, max_tokens: int = 1000, key: str | None = None, **options: Any
+        self,
+        messages: str | Sequence[SamplingMessage],
+        *,
+        max_tokens: int = 1000,
+        key: str | None = None,
+        **options: Any,
     ) -> CreateMessageResult:
         """Ask the client's model. `options` are the fields of `CreateMessageParams` (`system_prompt`, `tools`, …).
 
@@ -230,7 +235,9 @@ class Context(Generic[StateT]):
             wanted = era_2026.log_level(self.call.meta)
             return wanted is not None and SEVERITY[level] >= SEVERITY[wanted]
         connection = self.session.connection
-        wanted = connection.handshake.log_level or (connection.offer and connection.offer.log_level)
+        wanted = connection.handshake.log_level
+        if wanted is None and connection.offer is not None:
+            wanted = connection.offer.log_level
         return wanted is not None and SEVERITY[level] >= SEVERITY[wanted]
 
     async def debug(self, data: Any) -> None:

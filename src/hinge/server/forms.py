@@ -46,7 +46,11 @@ class Form:
         schema = _resolved(self._type.schema, writer.definitions)
         self._wrapped = schema.get("type") != "object" or "properties" not in schema
         if self._wrapped:
-            schema = {"type": "object", "properties": {"value": {**schema, **_titles(annotation)}}, "required": ["value"]}
+            schema = {
+                "type": "object",
+                "properties": {"value": {**schema, **_titles(annotation)}},
+                "required": ["value"],
+            }
         self.schema = self._flat(schema, writer.definitions, {} if self._wrapped else _hints(annotation))
 
     def _flat(self, schema: Schema, definitions: Mapping[str, Schema], hints: Mapping[str, Any]) -> Schema:
@@ -87,7 +91,9 @@ class Form:
             return {"anyOf": field.pop("oneOf")}
         items = _resolved(field.get("items", {}), definitions)
         if not isinstance(items.get("enum"), list):
-            raise DefinitionError(f"{self._name}.{name}: a list in a form must be a list of choices, such as list[Literal[…]]")
+            raise DefinitionError(
+                f"{self._name}.{name}: a list in a form must be a list of choices, such as list[Literal[…]]"
+            )
         return {"type": "string", "enum": items["enum"]}
 
     def read(self, content: Mapping[str, Any] | None) -> Any:
@@ -101,7 +107,9 @@ class Form:
             return self._type.read(Raw(msgspec.json.encode(found)))
         except Refused as exc:
             places = [".".join(map(str, refusal.path)) for refusal in exc.refusals] or ["the answer"]
-            raise ValueError(f"{', '.join(place or 'the answer' for place in places)}: not what the form asked for") from exc
+            raise ValueError(
+                f"{', '.join(place or 'the answer' for place in places)}: not what the form asked for"
+            ) from exc
 
 
 @functools.lru_cache(maxsize=512)

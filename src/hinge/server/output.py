@@ -65,6 +65,8 @@ def inspect_output(annotation: Any, place: Place, content: Predicate, descriptio
     if all(kind is str or kind in never for kind in kinds):
         return Output(None, _TextOutput(place, annotation).encode)
     typed = _TypedOutput(place, annotation)
+    if not typed.schema:
+        return Output(None, _FreeOutput(place).encode)
     if description:
         typed.schema.setdefault("description", description)
     return Output(typed.schema, typed.encode)

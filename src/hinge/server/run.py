@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +36,8 @@ def run(server: Server[Any], transport: str, **options: Any) -> None:
         serving = _http(server, **options)
     else:
         raise StartError(f'There is no transport {transport!r}: use "stdio" or "http"')
-    try:
+    with suppress(KeyboardInterrupt):
         _run(serving)
-    except KeyboardInterrupt:
-        pass
 
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:

@@ -72,9 +72,7 @@ class Server(Generic[StateT]):
             icons=list(icons) if icons is not None else None,
         )
         self.limits = limits
-        self._offer = Offer(
-            info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level
-        )
+        self._offer = Offer(info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level)
         self._dispatch = Dispatch(self._offer)
         self._middleware: list[Middleware] = list(middleware)
         self._threads = Threads(limits.threads)
@@ -212,13 +210,14 @@ class Server(Generic[StateT]):
     # ---------------------------------------------------------------- what the protocol itself asks
 
     def _own_methods(self) -> None:
-        for method, handler in {
+        own: dict[str, RequestHandler] = {
             "initialize": self._initialize,
             "ping": self._ping,
             "server/discover": self._discover,
             "logging/setLevel": self._set_level,
-        }.items():
-            self._dispatch.requests[method] = Served(method, cast(RequestHandler, handler))
+        }
+        for method, handler in own.items():
+            self._dispatch.requests[method] = Served(method, handler)
 
     async def _initialize(self, ctx: Context[Any], params: InitializeParams) -> InitializeResult:
         return era_2025.initialize(params, ctx.session.connection.handshake, self._offer)
@@ -255,5 +254,4 @@ def _eras(eras: Sequence[EraName] | EraName) -> tuple[EraName, ...]:
     found = (eras,) if isinstance(eras, str) else tuple(eras)
     if not found or any(era not in ("2025", "2026") for era in found):
         raise DefinitionError(f'eras={eras!r} is not possible: use "2025", "2026", or both')
-    return cast("tuple[EraName, ...]", found)
-
+    return found

@@ -10,6 +10,7 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 _Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
@@ -56,10 +57,8 @@ class Threads:
                 result, error = job(), None
             except BaseException as exc:
                 result, error = None, exc
-            try:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(_settle, future, result, error)
-            except RuntimeError:
-                pass  # the loop is closed: nobody waits any more
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
