@@ -16,7 +16,14 @@ def serve(app: Any) -> None:
     listener.bind(("127.0.0.1", 0))
     listener.listen(1024)
     config = uvicorn.Config(
-        app, loop="uvloop", http="httptools", ws="none", log_level="warning", access_log=False, timeout_keep_alive=60
+        app,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=60,
+        proxy_headers=False,
     )
     print(listener.getsockname()[1], flush=True)
     uvicorn.Server(config).run(sockets=[listener])
