@@ -34,9 +34,9 @@ class Outcome:
 class Matrix:
     """The clients and servers that there are, and the directory that keeps what they leave behind."""
 
-    def __init__(self, peers: Peers, keep: Path) -> None:
+    def __init__(self, peers: Peers, keep: Path, fixture: Path) -> None:
         self.clients: dict[str, Client] = clients(peers)
-        self.servers: dict[str, Server] = servers(peers)
+        self.servers: dict[str, Server] = servers(peers, fixture)
         self.keep = keep
 
     def cells(self) -> list[Cell]:

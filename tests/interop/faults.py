@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.interop.cells import Matrix, last_report, target
 from tests.interop.judge import Cell
 from tests.interop.peers import ROOT
-from tests.interop.processes import environment, is_alive, stop, tail, wait_for_line
+from tests.interop.processes import environment, is_alive, stop, tail, wait_for_entry
 
 STARTED_LIMIT = 30.0
 """Seconds until the slow call must have reached the handler."""
@@ -93,7 +93,7 @@ def client_killed(matrix: Matrix, cell: Cell) -> None:
         if cell.transport == "stdio":
             _await_end(held.server_pid, "the server did not end after its client's death")
             return
-        if cell.era == "2026" and not wait_for_line(journal, "cancelled cancel", NOTICED_LIMIT):
+        if cell.era == "2026" and wait_for_entry(journal, "cancelled cancel", NOTICED_LIMIT) is None:
             raise Fault(f"the handler was not cancelled within {NOTICED_LIMIT} s")
         if not is_alive(held.server_pid):
             raise Fault("the server died with its client")
@@ -140,7 +140,7 @@ def _hold(matrix: Matrix, cell: Cell, where: str, place: Path, journal: Path) ->
     if not line.startswith(b'{"server_pid"'):
         stop(process)
         raise Fault(f"the client did not get as far as the call: {line[:400]!r}\n{tail(log)}")
-    if not wait_for_line(journal, "started cancel", STARTED_LIMIT):
+    if wait_for_entry(journal, "started cancel", STARTED_LIMIT) is None:
         stop(process)
         raise Fault("the slow call did not reach the handler")
     return Held(process, json.loads(line)["server_pid"], log)

@@ -84,11 +84,11 @@ EVERYTHING_PLAN: Plan = {
 }
 
 
-def servers(peers: Peers) -> dict[str, Server]:
-    """Every server by name; `hinge` is the one under test."""
+def servers(peers: Peers, fixture: Path) -> dict[str, Server]:
+    """Every server by name; `hinge` is the one under test and serves the fixture file."""
     python = [str(peers.peers_python), str(FOREIGN / "server_python.py")]
     typescript = [str(peers.node), str(script("server_typescript.mjs"))]
-    ours = [str(HINGE), "run", str(HERE / "server.py")]
+    ours = [str(HINGE), "run", str(fixture)]
     everything = [peers.everything[0], "--import", str(script("loopback_only.mjs")), *peers.everything[1:]]
     found = [
         Server("hinge", {"stdio": ours, "http": [*ours, "--http", "--port", "PORT"]}, FIXTURE_PLAN),

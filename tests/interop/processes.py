@@ -66,11 +66,11 @@ def await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_LIMIT
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise RuntimeError(f"the server ended with {process.returncode}:\n{tail(log)}")
+            raise RuntimeError(f"the server ended with {process.returncode}:\n{tail(log, 600)}")
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.05)
-    raise RuntimeError(f"the server's port {port} did not answer within {START_LIMIT} s:\n{tail(log)}")
+    raise RuntimeError(f"the server's port {port} did not answer within {START_LIMIT} s:\n{tail(log, 600)}")
 
 
 @contextmanager
@@ -91,14 +91,15 @@ def tail(log: Path, size: int = 2000) -> str:
     return log.read_bytes()[-size:].decode("utf-8", "replace") if log.exists() else ""
 
 
-def wait_for_line(path: Path, line: str, limit: float) -> bool:
-    """Whether the line appears in the file within the limit (seconds)."""
+def wait_for_entry(journal: Path, entry: str, limit: float) -> float | None:
+    """When the entry was written to the journal (epoch); None when it does not appear within the limit (seconds)."""
     deadline = time.monotonic() + limit
     while True:
-        if path.exists() and line in path.read_text().splitlines():
-            return True
+        for line in journal.read_text().split("\n") if journal.exists() else ():
+            if line.startswith(entry + " "):
+                return float(line.rpartition(" ")[2])
         if time.monotonic() > deadline:
-            return False
+            return None
         time.sleep(0.05)
 
 

@@ -61,7 +61,7 @@ class Settings:
 
 @dataclass
 class Report:
-    """One JSON object: for each step either `value` or `error`, and its seconds."""
+    """One JSON object: for each step either `value` or `error`, its seconds and the time of its end (epoch)."""
 
     client: str
     settings: Settings
@@ -72,12 +72,12 @@ class Report:
         begin = time.monotonic()
         entry: dict[str, Any] = {}
         try:
-            async with asyncio.timeout(STEP_LIMIT):
+            async with asyncio.timeout(STEP_LIMIT) as limit:
                 entry["value"] = await work
-        except TimeoutError:
-            entry["error"] = {"type": "Hang", "message": f"no end within {STEP_LIMIT} s"}
         except BaseException as error:
-            entry["error"] = describe(error)
+            hang = {"type": "Hang", "message": f"no end within {STEP_LIMIT} s"}
+            entry["error"] = hang if limit.expired() else describe(error)
+        entry["ended_at"] = time.time()
         entry["seconds"] = round(time.monotonic() - begin, 3)
         self.steps[name] = entry
         return "value" in entry

@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.interop import faults
 from tests.interop.cells import Matrix, Outcome
 from tests.interop.judge import Cell
+from tests.interop.matrix import HERE
 from tests.interop.peers import install
 
 
@@ -49,6 +50,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--server", action="append")
     parser.add_argument("--transport", action="append", choices=("stdio", "http"))
     parser.add_argument("--era", action="append", choices=("2025", "2026"))
+    parser.add_argument("--fixture", type=Path, default=HERE / "server.py", help="the server that `hinge run` is given")
     parser.add_argument("--jobs", type=int, default=1, help="cells at the same time")
     parser.add_argument("--faults", choices=("yes", "no", "only"), default="yes")
     parser.add_argument("--keep", type=Path, help="where reports, logs and journals are to stay")
@@ -60,7 +62,7 @@ def main() -> int:
     """Run what the command line asks for; return the exit code."""
     chosen = _arguments()
     keep: Path = (chosen.keep or Path(tempfile.mkdtemp(prefix="interop-"))).resolve()
-    matrix = Matrix(install(), keep)
+    matrix = Matrix(install(), keep, chosen.fixture)
     cells = [cell for cell in matrix.cells() if _wanted(cell, chosen)]
     bad = 0
     if chosen.faults != "only":

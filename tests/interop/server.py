@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def journal(event: str, key: str) -> None:
     path = os.environ.get("INTEROP_JOURNAL")
     if path:
         with Path(path).open("a") as file:
-            file.write(f"{event} {key}\n")
+            file.write(f"{event} {key} {time.time()}\n")
 
 
 @server.tool

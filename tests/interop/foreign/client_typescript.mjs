@@ -43,6 +43,7 @@ async function step(name, work) {
     }
     clearTimeout(timer);
     entry.seconds = Math.round(performance.now() - begin) / 1000;
+    entry.ended_at = Date.now() / 1000;
     steps[name] = entry;
     return 'value' in entry;
 }

@@ -9,6 +9,7 @@ Runs in the peers environment. Arguments: `stdio`, or `http PORT`; the journal f
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import anyio
@@ -30,7 +31,7 @@ def journal(event: str, key: str) -> None:
     path = os.environ.get("INTEROP_JOURNAL")
     if path:
         with Path(path).open("a") as file:
-            file.write(f"{event} {key}\n")
+            file.write(f"{event} {key} {time.time()}\n")
 
 
 @server.tool(structured_output=False)

@@ -16,7 +16,7 @@ const pause = (ms, signal) =>
     });
 
 function journal(event, key) {
-    if (process.env.INTEROP_JOURNAL) appendFileSync(process.env.INTEROP_JOURNAL, `${event} ${key}\n`);
+    if (process.env.INTEROP_JOURNAL) appendFileSync(process.env.INTEROP_JOURNAL, `${event} ${key} ${Date.now() / 1000}\n`);
 }
 
 function build() {
