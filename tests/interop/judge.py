@@ -65,7 +65,7 @@ def complaints(evidence: Evidence) -> dict[str, str]:
             continue
         problem = _judge(name, entry, evidence)
         if problem and (evidence.cell.client, name) not in PEER_LIMITS:
-            wrong[name] = f"{problem}; got {json.dumps(entry)[:400]}"
+            wrong[name] = f"{problem}; got {json.dumps(entry)[:240]}"
         if "connect" in wrong:
             break
     return wrong
