@@ -152,7 +152,8 @@ class HttpApp:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 try:
-                    self._enter()
+                    if self._stopping is not None:
+                        self._enter()
                     await self.start()
                 except Exception as exc:
                     logger.error("the server can't start", exc_info=exc)

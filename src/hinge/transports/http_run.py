@@ -1,0 +1,244 @@
+"""Running an HTTP app as a process of its own, on uvicorn: sockets, signals, and an end that comes in time.
+
+Knows uvicorn; must not know MCP. uvicorn is imported when something is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hinge.errors import StartError
+from hinge.transports.http_server import HttpApp
+from hinge.transports.signals import stop_on_signals
+
+if TYPE_CHECKING:
+    import ssl
+
+    import uvicorn
+
+#: What `serve_http` takes besides host and port.
+SERVE_OPTIONS = frozenset({"uds", "tls", "uvicorn_options", "announce"})
+
+#: A client may pause this long between two calls on one connection.
+IDLE = 75
+#: A connection that sends no request, or half of a request's head, is closed after this long to twice this long.
+HEAD_WAIT = 10.0
+#: What may pass between the end of the last call and the end of the process.
+MARGIN = 0.3
+
+
+async def serve_http(
+    app: HttpApp,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    uds: str | None = None,
+    tls: ssl.SSLContext | None = None,
+    uvicorn_options: Mapping[str, Any] | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then stop within `limits.drain` and half a second; a second signal ends at once.
+
+    `port` 0 takes a free one. `uds` is the path of a Unix socket to be used instead; who may connect follows from the
+    umask. `uvicorn_options` go to uvicorn's Config as they are. `announce` is given the URL when the server is ready;
+    by default it is printed on stderr. Raises StartError when the server can't start.
+    """
+    listening = [_bind_unix(uds)] if uds is not None else _bind(host, port)
+    try:
+        await serve_sockets(app, listening, tls=tls, uvicorn_options=uvicorn_options, announce=announce)
+    finally:
+        for one in listening:
+            one.close()
+        if uds is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(uds)
+
+
+async def serve_sockets(
+    app: HttpApp,
+    listening: list[socket.socket],
+    *,
+    tls: ssl.SSLContext | None = None,
+    uvicorn_options: Mapping[str, Any] | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> None:
+    """`serve_http` on sockets that listen already. They are closed at the end."""
+    app.health = True
+    app.watch_signals = False
+    await app.start()
+    url = _url(listening[0], app.options.path, tls is not None)
+    server = _make_server(app, lambda: (announce or _print)(url), tls, uvicorn_options or {})
+    ending: list[asyncio.Task[None]] = []
+
+    def stop(_signal: str) -> None:
+        ending.append(asyncio.get_running_loop().create_task(_end(app, server)))
+
+    sweeper = asyncio.get_running_loop().create_task(_sweep(server))
+    try:
+        with stop_on_signals(stop):
+            await server.serve(sockets=listening)
+    except SystemExit:
+        raise StartError("The HTTP server could not start; the log says why") from None
+    finally:
+        sweeper.cancel()
+        # A signal or a cancellation has brought us here; after a signal there is nothing left to do.
+        await app.stop()
+        _close(server)
+        for task in ending:
+            task.cancel()
+
+
+def _close(server: uvicorn.Server) -> None:
+    """Cut what is still connected, accept nothing more."""
+    for listener in getattr(server, "servers", []):
+        listener.close()
+    for connection in list(server.server_state.connections):
+        if connection.transport is not None:
+            connection.transport.abort()
+
+
+def _make_server(
+    app: HttpApp, ready: Callable[[], None], tls: ssl.SSLContext | None, options: Mapping[str, Any]
+) -> uvicorn.Server:
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """uvicorn without its own signal handlers, which would end the process by the signal once more."""
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            ready()
+
+    settings: dict[str, Any] = {
+        "lifespan": "on",
+        "ws": "none",
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": False,
+        "log_config": None,
+        "log_level": "warning",
+        "timeout_keep_alive": IDLE,
+        **options,
+    }
+    if tls is not None:
+        settings["ssl_context_factory"] = lambda _config, _default: tls
+    return Server(uvicorn.Config(app, **settings))
+
+
+async def _end(app: HttpApp, server: uvicorn.Server) -> None:
+    """The app first, since uvicorn waits for its open responses; then whatever connection is still there."""
+    stopping = asyncio.get_running_loop().create_task(app.stop())
+    server.should_exit = True
+    await stopping
+    # Responses that are written need a moment to leave; whoever doesn't read gets no more than that.
+    await asyncio.sleep(MARGIN / 3)
+    _close(server)
+    await asyncio.sleep(MARGIN)
+    server.force_exit = True
+
+
+def _print(url: str) -> None:
+    print(f"Serving MCP at {url}", file=sys.stderr, flush=True)
+
+
+async def _sweep(server: uvicorn.Server) -> None:
+    """Close connections that don't get on with a request's head: uvicorn itself waits for ever.
+
+    Those are the ones on which no request runs and no idle time is counted; seen so twice, they had their time.
+    """
+    suspects: set[Any] = set()
+    while True:
+        await asyncio.sleep(HEAD_WAIT)
+        waiting = {one for one in server.server_state.connections if _awaits_head(one)}
+        for connection in waiting & suspects:
+            connection.transport.close()
+        suspects = waiting - suspects
+
+
+def _awaits_head(connection: Any) -> bool:
+    cycle = getattr(connection, "cycle", None)
+    counted = getattr(connection, "timeout_keep_alive_task", None) is not None
+    return (cycle is None or cycle.response_complete) and not counted
+
+
+# ---------------------------------------------------------------- sockets
+
+
+def _bind(host: str, port: int) -> list[socket.socket]:
+    """A listening socket for each address of the host, all on one port. Raises StartError with the reason."""
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as exc:
+        raise StartError(f"The host {host!r} has no address to listen on: {exc.strerror}") from exc
+    listening: list[socket.socket] = []
+    for family, _, _, _, address in dict.fromkeys(found):
+        try:
+            listening.append(_listen(family, (address[0], port, *address[2:])))
+        except OSError as exc:
+            for one in listening:
+                one.close()
+            raise StartError(f"Can't listen on {host} port {port}: {_why(exc, port)}") from exc
+        port = port or listening[0].getsockname()[1]
+    return listening
+
+
+def _listen(family: int, address: Any) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(2048)
+        made.setblocking(False)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _why(exc: OSError, port: int) -> str:
+    import errno
+
+    if exc.errno == errno.EADDRINUSE:
+        return "the port is in use; stop what uses it, or choose another with port="
+    if exc.errno == errno.EACCES and port < 1024:
+        return "ports below 1024 need special rights; choose another with port="
+    return exc.strerror or str(exc)
+
+
+def _bind_unix(path: str) -> socket.socket:
+    """A listening Unix socket; a file that a dead server left behind is replaced. Raises StartError."""
+    if os.path.exists(path):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            try:
+                probe.connect(path)
+            except ConnectionRefusedError:
+                os.unlink(path)
+            except OSError as exc:
+                raise StartError(f"Can't listen on {path}: there is something else ({exc.strerror})") from exc
+            else:
+                raise StartError(f"Can't listen on {path}: another server does")
+    try:
+        return _listen(socket.AF_UNIX, path)
+    except OSError as exc:
+        raise StartError(f"Can't listen on {path}: {exc.strerror}") from exc
+
+
+def _url(listening: socket.socket, path: str, secure: bool) -> str:
+    if listening.family == getattr(socket, "AF_UNIX", None):
+        return f"unix:{listening.getsockname()}{path}"
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if secure else 'http'}://{shown}:{port}{path}"
