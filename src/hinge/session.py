@@ -52,7 +52,7 @@ class Session:
         self.receive: Callable[..., Call | Batch | Outgoing | None] = connection.receive
         self._tasks: dict[Call, asyncio.Task[Any]] = {}
         self._notices: set[asyncio.Task[None]] = set()
-        self._telling: set[str] = set()
+        self._telling: dict[bytes, str] = {}
         self._loop = asyncio.get_running_loop()
         self._cleanups: list[Callable[[], Awaitable[None]]] = []
         self._finished = False
@@ -234,16 +234,17 @@ class Session:
         data = jsonrpc.encode_notification(method, params)
         await self.channel.send(Outgoing(data, None, method, about=about))
 
-    def tell(self, method: str) -> None:
-        """Send a notification without params soon, from any thread; what is said twice before it left is said once."""
-        if method not in self._telling and self.connection.closed is None:
-            self._telling.add(method)
-            self._loop.call_soon_threadsafe(self._tell, method)
+    def tell(self, method: str, params: Any = UNSET) -> None:
+        """Send a notification soon, from any thread; what is said twice before it left is said once."""
+        data = jsonrpc.encode_notification(method, params)
+        if data not in self._telling and self.connection.closed is None:
+            self._telling[data] = method
+            self._loop.call_soon_threadsafe(self._tell, data)
 
-    def _tell(self, method: str) -> None:
-        self._telling.discard(method)
+    def _tell(self, data: bytes) -> None:
+        method = self._telling.pop(data)
         if self.connection.closed is None:
-            self._spawn(self.notify(method))
+            self._spawn(self.channel.send(Outgoing(data, None, method)))
 
     def fail(self, pending: Pending, error: Exception) -> None:
         """End one of our requests with an error: a transport that knows which one failed says so here."""
@@ -296,7 +297,10 @@ class Session:
 
 
 def _canceller(task: asyncio.Task[Any]) -> Callable[[], None]:
-    return lambda: None if task.cancel() else None
+    def cancel() -> None:
+        task.cancel()
+
+    return cancel
 
 
 def _taken_away(call: Call) -> bool:

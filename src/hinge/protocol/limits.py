@@ -42,6 +42,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     question: float = 600.0
     #: A stateless client has this long to come back with its answers.
     state_ttl: float = 600.0
+    #: Open `subscriptions/listen` streams of one server, and watched URIs of one client.
+    streams: int = 10_000
+    watched: int = 1000
     #: Sync functions running in worker threads at once.
     threads: int = 40
     #: Client: one decoded HTTP answer or SSE event.

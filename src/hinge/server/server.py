@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
+from hinge.backends.backend import Backend, Changed
+from hinge.backends.memory import MemoryBackend
 from hinge.errors import DefinitionError
 from hinge.protocol import era_2025, era_2026
 from hinge.protocol.connection import Connection
@@ -16,15 +17,14 @@ from hinge.protocol.offer import Offer
 from hinge.schema.base import Icon, Implementation
 from hinge.schema.lifecycle import InitializeParams, InitializeResult, ListChanged, ServerCapabilities
 from hinge.schema.notifications import LoggingLevel, SetLevelParams
-from hinge.schema.tools import ToolAnnotations
 from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, RequestHandler, Served
 from hinge.server.lifespan import Lifespan
 from hinge.server.middleware import CallNext, Middleware, compose
+from hinge.server.router import Router
 from hinge.server.sealing import Seal
+from hinge.server.subscriptions import Authorize, Subscriptions
 from hinge.server.telemetry import telemetry
-from hinge.server.threads import Threads
-from hinge.server.tools import Tools
 from hinge.session import Session
 from hinge.transports.channel import Channel
 
@@ -35,7 +35,7 @@ StateT = TypeVar("StateT")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-class Server(Generic[StateT]):
+class Server(Router, Generic[StateT]):
     """An MCP server: register tools and handlers, then `run()` it, mount `http_app()`, or hand it to a `Client`.
 
     `eras` says which protocol eras it speaks (both by default). `lifespan` is `async with lifespan(server) as state`,
@@ -62,6 +62,8 @@ class Server(Generic[StateT]):
         page_size: int | None = None,
         state_keys: Sequence[bytes] = (),
         state_once: bool = False,
+        backend: Backend | None = None,
+        authorize_subscription: Authorize | None = None,
     ) -> None:
         info = Implementation(
             name=name,
@@ -71,15 +73,20 @@ class Server(Generic[StateT]):
             website_url=website_url,
             icons=list(icons) if icons is not None else None,
         )
+        super().__init__(threads=limits.threads, page_size=page_size)
         self.limits = limits
         self._offer = Offer(info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level)
         self._dispatch = Dispatch(self._offer)
         self._middleware: list[Middleware] = list(middleware)
-        self._threads = Threads(limits.threads)
-        self._tools = Tools(self._threads, self._tools_changed, page_size)
         self._seal = Seal(state_keys, ttl=limits.state_ttl, once=state_once)
         self._lifespan = Lifespan(cast(Any, lifespan), self)
-        self._sessions: WeakSet[Session] = WeakSet()
+        self._subscriptions = Subscriptions(
+            backend or MemoryBackend(),
+            self._features,
+            streams=limits.streams,
+            uris=limits.watched,
+            authorize=authorize_subscription,
+        )
         self._own_methods()
         self._build()
 
@@ -87,46 +94,6 @@ class Server(Generic[StateT]):
     def name(self) -> str:
         """The name that clients see."""
         return self._offer.info.name
-
-    # ---------------------------------------------------------------- tools
-
-    @overload
-    def tool(self, function: FunctionT, /) -> FunctionT: ...
-
-    @overload
-    def tool(
-        self,
-        name: str | None = None,
-        /,
-        *,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: ToolAnnotations | Mapping[str, Any] | None = None,
-        icons: Sequence[Icon | str] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = ...,
-        blocking: bool = True,
-    ) -> Callable[[FunctionT], FunctionT]: ...
-
-    def tool(self, function: Any = None, /, **options: Any) -> Any:
-        """Offer a function as a tool: `@server.tool`, `@server.tool("name", title=…)`, or `server.tool(obj.method)`.
-
-        Name, description, schemas and argument texts come from the function: its name, its docstring (Google, NumPy or
-        Sphinx style), its annotations. Sync functions run in worker threads unless `blocking=False`. The function itself
-        comes back unchanged. Raises DefinitionError, at once, for what can't work.
-        """
-        if function is None or isinstance(function, str):
-            return lambda found: self._add_tool(found, name=function, **options)
-        return self._add_tool(function, **options)
-
-    def _add_tool(self, function: FunctionT, *, name: str | None = None, **options: Any) -> FunctionT:
-        blocking, description = options.pop("blocking", True), options.pop("description", None)
-        self._tools.add(function, name=name, description=description, blocking=blocking, listing=options)
-        return function
-
-    def remove_tool(self, name: str) -> None:
-        """Take a tool away; connected clients are told. Raises KeyError when there is none of that name."""
-        self._tools.remove(name)
 
     # ---------------------------------------------------------------- anything else
 
@@ -172,8 +139,19 @@ class Server(Generic[StateT]):
         )
         session = Session(connection, channel, self.handle)
         if kind != "post":
-            self._sessions.add(session)
+            self._subscriptions.join(session)
         return session
+
+    def notify(self, event: Changed) -> None:
+        """Tell every client that listens that something changed, in all processes; from any thread.
+
+        Changes of the registry are told by themselves; `server.notify(Changed("resource", uri))` is for the rest.
+        """
+        self._subscriptions.publish(event)
+
+    def end_streams(self) -> None:
+        """The process is about to stop: subscriptions end with their result (SUB-09)."""
+        self._subscriptions.end()
 
     def handle(self, session: Session, call: Call) -> Awaitable[Any]:
         """Serve one call: middleware, look-up, handler."""
@@ -215,6 +193,7 @@ class Server(Generic[StateT]):
             "ping": self._ping,
             "server/discover": self._discover,
             "logging/setLevel": self._set_level,
+            "subscriptions/listen": self._subscriptions.listen,
         }
         for method, handler in own.items():
             self._dispatch.requests[method] = Served(method, handler)
@@ -234,20 +213,31 @@ class Server(Generic[StateT]):
     def _capabilities(self) -> ServerCapabilities:
         return ServerCapabilities(
             tools=ListChanged(list_changed=True) if len(self._tools) else None,
+            prompts=ListChanged(list_changed=True) if len(self._prompts) else None,
+            completions={} if len(self._completions) else None,
             logging={} if self._offer.log_level is not None else None,
         )
 
-    def _tools_changed(self) -> None:
-        if len(self._tools) and "tools/list" not in self._dispatch.requests:
-            self._dispatch.requests["tools/list"] = Served("tools/list", self._tools.list)
-            self._dispatch.requests["tools/call"] = Served("tools/call", self._tools.call)
-        self._tell("notifications/tools/list_changed")
+    def _changed(self, kind: str) -> None:
+        requests = self._dispatch.requests
+        for method, handler in self._feature_methods(kind).items():
+            if method not in requests:
+                requests[method] = Served(method, handler)
+        self.notify(Changed(kind))
 
-    def _tell(self, method: str) -> None:
-        """Tell every handshake client that is past its handshake (SUB-14, B-028)."""
-        for session in list(self._sessions):
-            if session.connection.handshake.open:
-                session.tell(method)
+    def _feature_methods(self, kind: str) -> dict[str, RequestHandler]:
+        """The methods that come with the first item of a feature; a handler of the user's own keeps its place."""
+        if kind == "tools":
+            return {"tools/list": self._tools.list, "tools/call": self._tools.call}
+        return {
+            "prompts/list": self._prompts.list,
+            "prompts/get": self._prompts.get,
+            "completion/complete": self._completions.complete,
+        }
+
+    def _features(self) -> frozenset[str]:
+        served = {"tools": len(self._tools), "prompts": len(self._prompts)}
+        return frozenset(kind for kind, count in served.items() if count)
 
 
 def _eras(eras: Sequence[EraName] | EraName) -> tuple[EraName, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -13,12 +13,12 @@ from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams, ProtocolError, ToolError, shorten
 from hinge.protocol.param_headers import check_param_headers, collect_param_headers
-from hinge.schema.base import Icon
 from hinge.schema.content import ContentBlock, TextContent
 from hinge.schema.revisions import knows
 from hinge.schema.tools import CallToolParams, CallToolResult, ListToolsResult, Tool, ToolAnnotations
 from hinge.server.context import Context
 from hinge.server.pages import paginate
+from hinge.server.registration import as_blocks, icons_of, is_context
 from hinge.server.signature import Signature, inspect_function
 from hinge.server.threads import Threads
 
@@ -28,11 +28,6 @@ logger = logging.getLogger("hinge")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}\Z")
 
 ToolFunction: TypeAlias = Callable[..., Any]
-
-
-def is_context(annotation: Any) -> bool:
-    """Whether a parameter so annotated gets the call's Context."""
-    return annotation is Context or getattr(annotation, "__origin__", None) is Context
 
 
 class RegisteredTool:
@@ -71,28 +66,6 @@ class RegisteredTool:
         text: list[ContentBlock] = [TextContent(text=encoded.text)]
         structured = encoded.structured if self.tool.output_schema is not None else UNSET
         return CallToolResult(content=text, structured_content=structured)
-
-
-def as_blocks(value: Any) -> list[ContentBlock] | None:
-    """Content blocks (one, or a list of them, texts among them), and plain text; None for any other value."""
-    if isinstance(value, str):
-        return [TextContent(text=value)]
-    if isinstance(value, _BLOCKS):
-        return [cast(ContentBlock, value)]
-    if value is None:
-        return []
-    if isinstance(value, list | tuple) and value and any(isinstance(item, _BLOCKS) for item in value):
-        blocks: list[ContentBlock] = []
-        for item in cast("list[Any]", value):
-            found = as_blocks(item)
-            if found is None:
-                return None
-            blocks.extend(found)
-        return blocks
-    return None
-
-
-_BLOCKS = cast("tuple[type, ...]", getattr(ContentBlock, "__args__"))  # noqa: B009 - a union has them, its type doesn't say
 
 
 class Tools:
@@ -202,12 +175,6 @@ def _listing(signature: Signature, listing: Mapping[str, Any]) -> dict[str, Any]
         "output_schema": signature.output_schema if output is UNSET else output,
         "title": listing.get("title"),
         "annotations": annotations,
-        "icons": _icons(listing.get("icons")),
+        "icons": icons_of(listing.get("icons")),
         "meta": listing.get("meta"),
     }
-
-
-def _icons(icons: Sequence[Icon | str] | None) -> list[Icon] | None:
-    if icons is None:
-        return None
-    return [Icon(src=icon) if isinstance(icon, str) else icon for icon in icons]

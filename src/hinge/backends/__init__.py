@@ -1,0 +1,1 @@
+"""Where state that outlives one process lives. `backend.py` is the contract."""

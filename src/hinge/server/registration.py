@@ -1,0 +1,43 @@
+"""What tools, prompts and resources share when a function is registered and when it returns something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast, get_args
+
+from hinge.schema.base import Icon
+from hinge.schema.content import ContentBlock, TextContent
+from hinge.server.context import Context
+
+_BLOCKS: tuple[type, ...] = get_args(ContentBlock)
+
+
+def is_context(annotation: Any) -> bool:
+    """Whether a parameter so annotated gets the call's Context."""
+    return annotation is Context or getattr(annotation, "__origin__", None) is Context
+
+
+def icons_of(icons: Sequence[Icon | str] | None) -> list[Icon] | None:
+    """Icons as given: an Icon, or just its address."""
+    if icons is None:
+        return None
+    return [Icon(src=icon) if isinstance(icon, str) else icon for icon in icons]
+
+
+def as_blocks(value: Any) -> list[ContentBlock] | None:
+    """Content blocks (one, or a list of them, texts among them), and plain text; None for any other value."""
+    if isinstance(value, str):
+        return [TextContent(text=value)]
+    if isinstance(value, _BLOCKS):
+        return [cast("ContentBlock", value)]
+    if value is None:
+        return []
+    if isinstance(value, list | tuple) and value and any(isinstance(item, _BLOCKS) for item in value):
+        blocks: list[ContentBlock] = []
+        for item in cast("list[Any]", value):
+            found = as_blocks(item)
+            if found is None:
+                return None
+            blocks.extend(found)
+        return blocks
+    return None

@@ -1,0 +1,245 @@
+"""Telling clients what changed: `subscriptions/listen` streams, and the unasked notifications of the handshake era.
+
+Changes are hints, so each stream keeps one entry per thing that changed: repetition never fills a queue, and a slow
+reader waits alone. Knows nothing of channels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+from weakref import WeakSet
+
+from hinge.backends.backend import Backend, Changed, Event, Gap
+from hinge.errors import InvalidParams
+from hinge.protocol.states import CallState
+from hinge.schema.base import SUBSCRIPTION_ID, EmptyResult
+from hinge.schema.resources import ResourceUpdatedParams, SubscribeParams
+from hinge.schema.subscriptions import AcknowledgedParams, ListenParams, ListenResult, SubscriptionFilter
+from hinge.server.context import Context
+from hinge.session import Session
+
+#: Whether this caller may watch this resource.
+Authorize: TypeAlias = Callable[[Context[Any], str], bool | Awaitable[bool]]
+
+_LISTS = {
+    "tools": "notifications/tools/list_changed",
+    "prompts": "notifications/prompts/list_changed",
+    "resources": "notifications/resources/list_changed",
+}
+
+
+class Subscriptions:
+    """Who listens to what on one server."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        offers: Callable[[], frozenset[str]],
+        *,
+        streams: int,
+        uris: int,
+        authorize: Authorize | None,
+    ) -> None:
+        self._backend = backend
+        self._offers = offers
+        self._max_streams = streams
+        self._max_uris = uris
+        self._authorize = authorize
+        self._streams: set[_Stream] = set()
+        self._watched: dict[Session, set[str]] = {}
+        self._sessions: WeakSet[Session] = WeakSet()
+        self._stop: Callable[[], None] | None = None
+
+    def publish(self, event: Changed) -> None:
+        """Something changed: tell every process's listeners, from any thread."""
+        self._listen()
+        self._backend.publish(event)
+
+    def _listen(self) -> None:
+        if self._stop is None:
+            self._stop = self._backend.subscribe(self._heard)
+
+    def _heard(self, event: Event) -> None:
+        for stream in list(self._streams):
+            stream.offer(event)
+        self._tell_sessions(event)
+
+    # ---------------------------------------------------------------- handshake era
+
+    def join(self, session: Session) -> None:
+        """A conversation that lives longer than one request: it hears of changed lists unasked (SUB-14)."""
+        self._listen()
+        self._sessions.add(session)
+
+    def _tell_sessions(self, event: Event) -> None:
+        for session in list(self._sessions):
+            if not session.connection.handshake.open:
+                continue
+            if isinstance(event, Gap):
+                for kind in self._offers() & _LISTS.keys():
+                    session.tell(_LISTS[kind])
+                for uri in self._watched.get(session, ()):
+                    session.tell("notifications/resources/updated", ResourceUpdatedParams(uri=uri))
+            elif event.kind in _LISTS:
+                session.tell(_LISTS[event.kind])
+            elif event.kind == "resource" and event.uri is not None:
+                self._tell_watcher(session, event.uri)
+
+    def _tell_watcher(self, session: Session, uri: str) -> None:
+        if any(covers(watched, uri) for watched in self._watched.get(session, ())):
+            session.tell("notifications/resources/updated", ResourceUpdatedParams(uri=uri))
+
+    async def subscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
+        """`resources/subscribe` of the handshake era (SUB-15)."""
+        session = ctx.session
+        watched = self._watched.get(session)
+        if watched is None:
+            watched = self._watched[session] = set()
+            session.on_close(self._forgets(session))
+        if len(watched) >= self._max_uris and params.uri not in watched:
+            raise InvalidParams(f"Too many subscriptions: {self._max_uris} at once is the limit here")
+        if not await self._allowed(ctx, params.uri):
+            raise InvalidParams("This resource can't be watched", {"uri": params.uri})
+        watched.add(params.uri)
+        return EmptyResult()
+
+    def _forgets(self, session: Session) -> Callable[[], Awaitable[None]]:
+        async def forget() -> None:
+            self._watched.pop(session, None)
+
+        return forget
+
+    async def unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
+        """`resources/unsubscribe`."""
+        self._watched.get(ctx.session, set()).discard(params.uri)
+        return EmptyResult()
+
+    # ---------------------------------------------------------------- stateless era
+
+    async def listen(self, ctx: Context[Any], params: ListenParams) -> ListenResult:
+        """`subscriptions/listen`: acknowledge, then tell until the client leaves or the server ends it (SUB-01…SUB-09)."""
+        self._listen()
+        if len(self._streams) >= self._max_streams:
+            raise InvalidParams(f"Too many subscriptions: {self._max_streams} at once is the limit here")
+        honoured = await self._honoured(ctx, params.notifications)
+        stream = _Stream(ctx, honoured)
+        self._streams.add(stream)
+        try:
+            await stream.run()
+        finally:
+            self._streams.discard(stream)
+        return ListenResult(meta={SUBSCRIPTION_ID: ctx.request_id})
+
+    async def _honoured(self, ctx: Context[Any], wanted: SubscriptionFilter) -> SubscriptionFilter:
+        """What was asked for and is on offer; what may not be watched is left out (SUB-04, C-122, C-125)."""
+        offers = self._offers()
+        found = SubscriptionFilter(
+            tools_list_changed=(wanted.tools_list_changed and "tools" in offers) or None,
+            prompts_list_changed=(wanted.prompts_list_changed and "prompts" in offers) or None,
+            resources_list_changed=(wanted.resources_list_changed and "resources" in offers) or None,
+        )
+        if wanted.resource_subscriptions is not None and "resources" in offers:
+            if len(wanted.resource_subscriptions) > self._max_uris:
+                raise InvalidParams(f"Too many resources in one subscription: {self._max_uris} is the limit here")
+            uris = dict.fromkeys(wanted.resource_subscriptions)
+            found.resource_subscriptions = [uri for uri in uris if await self._allowed(ctx, uri)]
+        return found
+
+    async def _allowed(self, ctx: Context[Any], uri: str) -> bool:
+        if self._authorize is None:
+            return True
+        verdict = self._authorize(ctx, uri)
+        return verdict if isinstance(verdict, bool) else await verdict
+
+    def end(self) -> None:
+        """The server stops: every stream ends with its result."""
+        for stream in list(self._streams):
+            stream.end()
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
+
+
+class _Stream:
+    """One listen request: what it wants, and what changed since it was last told."""
+
+    __slots__ = ("_changes", "_ctx", "_ended", "_first", "_loop", "_uris", "_wake", "_wants")
+
+    def __init__(self, ctx: Context[Any], honoured: SubscriptionFilter) -> None:
+        self._ctx = ctx
+        self._loop = asyncio.get_running_loop()
+        self._wants = {
+            kind
+            for kind, on in (
+                ("tools", honoured.tools_list_changed),
+                ("prompts", honoured.prompts_list_changed),
+                ("resources", honoured.resources_list_changed),
+            )
+            if on
+        }
+        self._uris = honoured.resource_subscriptions or ()
+        self._changes: dict[Changed, None] = {}
+        self._wake: asyncio.Future[None] | None = None
+        self._ended = False
+        self._first = AcknowledgedParams(notifications=honoured, meta=self._meta())
+
+    def _meta(self) -> dict[str, Any]:
+        return {SUBSCRIPTION_ID: self._ctx.request_id}
+
+    def offer(self, event: Event) -> None:
+        """An event, from any thread; kept if it is wanted and not known yet."""
+        wanted = self._wanted(event)
+        if wanted:
+            self._loop.call_soon_threadsafe(self._keep, wanted)
+
+    def _wanted(self, event: Event) -> list[Changed]:
+        if isinstance(event, Gap):
+            return [Changed(kind) for kind in self._wants] + [Changed("resource", uri) for uri in self._uris]
+        if event.kind == "resource":
+            return [event] if any(covers(uri, event.uri or "") for uri in self._uris) else []
+        return [event] if event.kind in self._wants else []
+
+    def _keep(self, changes: list[Changed]) -> None:
+        for change in changes:
+            self._changes[change] = None
+        self._rouse()
+
+    def end(self) -> None:
+        """No more changes: say what is left, then end with the result."""
+        self._ended = True
+        self._loop.call_soon_threadsafe(self._rouse)
+
+    def _rouse(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def run(self) -> None:
+        """Tell until the end. Changes that come before the acknowledgement is out wait for it (T-12)."""
+        ctx = self._ctx
+        await ctx.notify("notifications/subscriptions/acknowledged", self._first)
+        while True:
+            while self._changes:
+                change = next(iter(self._changes))
+                del self._changes[change]
+                await self._tell(change)
+            if self._ended or ctx.call.state is not CallState.RUNNING:
+                return
+            self._wake = self._loop.create_future()
+            await self._wake
+            self._wake = None
+
+    async def _tell(self, change: Changed) -> None:
+        if change.kind == "resource":
+            params: Any = ResourceUpdatedParams(uri=change.uri or "", meta=self._meta())
+            await self._ctx.notify("notifications/resources/updated", params)
+        else:
+            await self._ctx.notify(_LISTS[change.kind], {"_meta": self._meta()})
+
+
+def covers(watched: str, changed: str) -> bool:
+    """Whether a change of one URI concerns who watches the other: the same, or below it (SUB-13)."""
+    return changed == watched or (
+        changed.startswith(watched) and (watched.endswith("/") or changed[len(watched)] in "/?#")
+    )
