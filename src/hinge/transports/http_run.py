@@ -49,15 +49,11 @@ async def serve_http(
     umask. `uvicorn_options` go to uvicorn's Config as they are. `announce` is given the URL when the server is ready;
     by default it is printed on stderr. Raises StartError when the server can't start.
     """
-    listening = [_bind_unix(uds)] if uds is not None else _bind(host, port)
+    listening = bind(host, port, uds)
     try:
         await serve_sockets(app, listening, tls=tls, uvicorn_options=uvicorn_options, announce=announce)
     finally:
-        for one in listening:
-            one.close()
-        if uds is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(uds)
+        unbind(listening, uds)
 
 
 async def serve_sockets(
@@ -72,8 +68,8 @@ async def serve_sockets(
     app.health = True
     app.watch_signals = False
     await app.start()
-    url = _url(listening[0], app.options.path, tls is not None)
-    server = _make_server(app, lambda: (announce or _print)(url), tls, uvicorn_options or {})
+    url = url_of(listening[0], app.options.path, tls is not None)
+    server = _make_server(app, lambda: (announce or print_url)(url), tls, uvicorn_options or {})
     ending: list[asyncio.Task[None]] = []
 
     def stop(_signal: str) -> None:
@@ -147,7 +143,8 @@ async def _end(app: HttpApp, server: uvicorn.Server) -> None:
     server.force_exit = True
 
 
-def _print(url: str) -> None:
+def print_url(url: str) -> None:
+    """Say on stderr that the server is ready; stdout may belong to somebody else."""
     print(f"Serving MCP at {url}", file=sys.stderr, flush=True)
 
 
@@ -174,8 +171,21 @@ def _awaits_head(connection: Any) -> bool:
 # ---------------------------------------------------------------- sockets
 
 
+def bind(host: str, port: int, uds: str | None) -> list[socket.socket]:
+    """Listening sockets: a Unix one, or one for each address of the host. Raises StartError with the reason."""
+    return [_bind_unix(uds)] if uds is not None else _bind(host, port)
+
+
+def unbind(listening: list[socket.socket], uds: str | None) -> None:
+    """Undo `bind`."""
+    for one in listening:
+        one.close()
+    if uds is not None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(uds)
+
+
 def _bind(host: str, port: int) -> list[socket.socket]:
-    """A listening socket for each address of the host, all on one port. Raises StartError with the reason."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as exc:
@@ -236,7 +246,8 @@ def _bind_unix(path: str) -> socket.socket:
         raise StartError(f"Can't listen on {path}: {exc.strerror}") from exc
 
 
-def _url(listening: socket.socket, path: str, secure: bool) -> str:
+def url_of(listening: socket.socket, path: str, secure: bool) -> str:
+    """Where clients find the endpoint."""
     if listening.family == getattr(socket, "AF_UNIX", None):
         return f"unix:{listening.getsockname()}{path}"
     host, port = listening.getsockname()[:2]

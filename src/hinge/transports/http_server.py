@@ -49,12 +49,16 @@ class HttpApp:
         self._guard = self.options.guard or Guard.for_bind(
             self.options.bind, self.options.allowed_hosts, self.options.allowed_origins
         )
-        self._sessions_on = self.options.sessions and "2025" in self.options.eras
-        self._methods = http.SESSION_METHODS if self._sessions_on else http.MODERN_METHODS
+        self._methods = http.SESSION_METHODS if self.holds_sessions else http.MODERN_METHODS
         self._signals = StopSignals(self._stop_soon)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: asyncio.Future[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
+
+    @property
+    def holds_sessions(self) -> bool:
+        """Whether handshake clients get sessions, which live in this process."""
+        return self.options.sessions and "2025" in self.options.eras
 
     # ---------------------------------------------------------------- requests
 

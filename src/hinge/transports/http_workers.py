@@ -31,7 +31,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class Workers:
-    """`work(lifeline)` runs in each worker until SIGTERM; the lifeline is a file descriptor that ends with the parent."""
+    """`work(lifeline)` runs in each worker until SIGTERM; the lifeline is a descriptor that ends with the parent."""
 
     def __init__(self, work: Callable[[int], None], count: int, patience: float) -> None:
         self._work = work
@@ -96,13 +96,16 @@ class Workers:
             pid = self._reap()
             if pid is None:
                 time.sleep(0.1)
-                continue
-            lived = time.monotonic() - self._born.pop(pid)
-            self._short = self._short + 1 if lived < SHORT_LIFE else 0
-            if self._short >= SHORT_LIVES:
-                raise StartError(f"{self._short} workers ended right after their start; the lines above say why")
-            if not self._asked:
-                self._start()
+            else:
+                self._replace(pid)
+
+    def _replace(self, pid: int) -> None:
+        lived = time.monotonic() - self._born.pop(pid)
+        self._short = self._short + 1 if lived < SHORT_LIFE else 0
+        if self._short >= SHORT_LIVES:
+            raise StartError(f"{self._short} workers ended right after their start; the lines above say why")
+        if not self._asked:
+            self._start()
 
     def _reap(self) -> int | None:
         for pid in list(self._born):
@@ -116,11 +119,11 @@ class Workers:
             _send(pid, signal.SIGTERM)
         end = time.monotonic() + self._patience
         while self._born and self._asked < 2 and time.monotonic() < end:
-            pid = self._reap()
-            if pid is None:
+            gone = self._reap()
+            if gone is None:
                 time.sleep(0.02)
             else:
-                del self._born[pid]
+                del self._born[gone]
         for pid in self._born:
             _send(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
