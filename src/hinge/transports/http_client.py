@@ -176,23 +176,26 @@ class HttpChannel:
         """See http_client_exchange.Line."""
         return self._revision is not None or message.method == "initialize"
 
-    def session_ended(self, message: Outgoing, /) -> bool:
+    def session_of(self, message: Outgoing, /) -> str | None:
         """See http_client_exchange.Line."""
-        if self.session_id is None or not self.is_legacy(message) or message.method == "initialize":
-            return False
-        self._forget()
-        return True
+        return None if message.method == "initialize" else self.session_id
+
+    def session_ended(self, session: str, /) -> None:
+        """See http_client_exchange.Line. A new session may have begun meanwhile; that one stays."""
+        if session == self.session_id:
+            self._forget()
 
     # ---------------------------------------------------------------- messages without an answer
 
     async def _deliver(self, message: Outgoing) -> None:
         """POST a notification or a reply; any 2xx will do."""
         what = message.method or "The answer to a request"
+        session = self.session_of(message)
         try:
             async with asyncio.timeout(self.limits.call_idle):
                 response = await self.post(message)
                 if response.status >= 300:
-                    raise await refusal(self, message, response)
+                    raise await refusal(self, message, response, session)
         except TimeoutError:
             raise CallTimeout(f"{what}: the server did not accept it within {self.limits.call_idle:g} s") from None
         response.release(finish=True)

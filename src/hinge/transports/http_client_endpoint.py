@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeAlias, cast, runtime_checkable
 from urllib.parse import urljoin
 
-from hinge.errors import CallError, ConnectionLost, DefinitionError, InvalidResponse, NotSent
+from hinge.errors import CallError, ConnectionLost, DefinitionError, InvalidResponse, NotSent, shorten
 from hinge.transports.http_client_errors import HttpStatus
 from hinge.transports.http_pool import check_name, read_url
 from hinge.transports.http_wire import HeaderPairs, Wire, WireResponse
@@ -143,11 +143,11 @@ class Endpoint:
     def _location(self, url: str, response: WireResponse) -> str:
         """Where a redirect leads, if it may be followed: a message must not reach a server that nobody named."""
         location = response.headers.get("location", "")
-        target = urljoin(url, location).partition("#")[0]
         try:
+            target = urljoin(url, location).partition("#")[0]
             same = bool(location) and read_url(target).origin == read_url(url).origin
-        except DefinitionError:
-            same = False
+        except (DefinitionError, ValueError):
+            target, same = shorten(location), False
         if same and response.status in _SAME_METHOD:
             return target
         why = f"The server redirects to {target!r}" if location else "The server redirects to nowhere"

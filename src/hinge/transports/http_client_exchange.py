@@ -40,8 +40,12 @@ class Line(Protocol):
         """Open a stream with GET, after an event."""
         ...
 
-    def session_ended(self, message: Outgoing, /) -> bool:
-        """The server said 404: whether that means that the session of this message is over, which is then forgotten."""
+    def session_of(self, message: Outgoing, /) -> str | None:
+        """The id of the session that the message will be posted in, if any."""
+        ...
+
+    def session_ended(self, session: str, /) -> None:
+        """The server no longer knows this session."""
         ...
 
     def is_legacy(self, message: Outgoing, /) -> bool:
@@ -54,26 +58,32 @@ async def run_exchange(line: Line, message: Outgoing, pending: Pending) -> None:
 
     Raises a CallError that says what became of the request if it isn't settled then.
     """
-    response = await line.post(message)
+    session = line.session_of(message)
     try:
-        if response.status >= 300:
-            await _refused(line, message, pending, response)
-        else:
-            kind = media_type(response.headers.get("content-type"))
-            if kind == JSON:
-                body = await read_body(response, line.limits.reply, pending.method)
-                line.inbox.answer(body, pending, legacy=line.is_legacy(message))
-            elif kind == EVENT_STREAM:
-                await _Follower(line, message, pending).follow(response)
-            else:
-                raise await _no_answer(response, pending.method)
+        response = await line.post(message)
+        try:
+            await _take(line, message, pending, response, session)
+        finally:
+            response.release(finish=pending.state is PendingState.ANSWERED)
     except CallError:
         if pending.state is PendingState.WAITING:
             raise
-    finally:
-        response.release(finish=pending.state is PendingState.ANSWERED)
     if pending.state is PendingState.WAITING:
         raise InvalidResponse(f"The server answered {pending.method} with a message that is no answer")
+
+
+async def _take(line: Line, message: Outgoing, pending: Pending, response: WireResponse, session: str | None) -> None:
+    """Feed what the response holds."""
+    if response.status >= 300:
+        raise await refusal(line, message, response, session)
+    kind = media_type(response.headers.get("content-type"))
+    if kind == JSON:
+        body = await read_body(response, line.limits.reply, pending.method)
+        line.inbox.answer(body, pending, legacy=line.is_legacy(message))
+    elif kind == EVENT_STREAM:
+        await _Follower(line, message, pending).follow(response)
+    else:
+        raise await _no_answer(response, pending.method)
 
 
 async def read_body(response: WireResponse, limit: int, about: str) -> bytes:
@@ -92,8 +102,8 @@ async def read_body(response: WireResponse, limit: int, about: str) -> bytes:
     )
 
 
-async def refusal(line: Line, message: Outgoing, response: WireResponse) -> CallError:
-    """The error for a message that was answered with an HTTP error status.
+async def refusal(line: Line, message: Outgoing, response: WireResponse, session: str | None) -> CallError:
+    """The error for a message, posted in a session, that was answered with an HTTP error status.
 
     A JSON-RPC error that names no request, or this one, becomes a PeerError unless the status is about access or load.
     """
@@ -104,7 +114,8 @@ async def refusal(line: Line, message: Outgoing, response: WireResponse) -> Call
     what = f"The server refuses {message.method or 'an answer'}"
     error = failure.error if failure is not None else None
     known = error is not None and error.code == _UNKNOWN_METHOD
-    if status == 404 and not known and line.session_ended(message):
+    if status == 404 and session is not None and not known:
+        line.session_ended(session)
         return SessionEnded(what, status, response.headers, body, error)
     if failure is not None and status not in _ABOUT_ACCESS:
         own = failure.id == message.id and type(failure.id) is type(message.id)
@@ -119,10 +130,6 @@ def _failure(body: bytes) -> Failure | None:
     except ProtocolError:
         return None
     return message if isinstance(message, Failure) else None
-
-
-async def _refused(line: Line, message: Outgoing, pending: Pending, response: WireResponse) -> None:
-    raise await refusal(line, message, response)
 
 
 async def _no_answer(response: WireResponse, about: str) -> InvalidResponse:

@@ -26,6 +26,7 @@ _STALE_SECONDS = 0.5
 
 _PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_HOST = re.compile(r"[-0-9A-Za-z._~%:]+")
 _TIMEOUT = re.compile(r"(?:^|[,\s])timeout=(\d{1,6})")
 
 
@@ -50,10 +51,12 @@ def read_url(url: str) -> Target:
     """Take an http or https URL apart. Raises DefinitionError for anything else."""
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
+        host, port = parts.hostname or "", parts.port
+        if not host.isascii():
+            host = host.encode("idna").decode()
     except ValueError as exc:
         raise DefinitionError(f"{url!r} is not a URL: {exc}") from None
-    if parts.scheme not in _PORTS or not host:
+    if parts.scheme not in _PORTS or not _HOST.fullmatch(host):
         raise DefinitionError(f"{url!r} is not an http:// or https:// URL with a host")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not path.isascii() or not path.isprintable() or " " in path:

@@ -1,0 +1,91 @@
+"""The HTTP client over TLS, straight and through a proxy's tunnel."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hinge.errors import DefinitionError, NotSent
+from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking
+
+
+async def answers(asked: Asked, answer: Answer) -> None:
+    await answer.result(asked)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for 127.0.0.1 that nobody but its own file vouches for, with its key in the same file."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    folder = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout key.pem -out cert.pem"
+    subprocess.run(
+        [*command.split(), "-addext", "subjectAltName=IP:127.0.0.1"], cwd=folder, check=True, capture_output=True
+    )
+    both = folder / "both.pem"
+    both.write_bytes((folder / "key.pem").read_bytes() + (folder / "cert.pem").read_bytes())
+    return both
+
+
+def server_tls(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+async def test_tls_checks_the_certificate_against_the_given_authorities(certificate: Path) -> None:
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    async with ScriptedServer(answers, server_tls(certificate)) as server:
+        for tls in (str(certificate), trusting, False):
+            async with Talking(server.url, tls=tls) as client:
+                assert await client.call() == {}
+                assert await client.call() == {}
+        assert server.connections == 3
+        async with Talking(server.url) as client:
+            with pytest.raises(NotSent, match="certificate"):
+                await client.call()
+
+
+async def test_the_certificate_must_be_for_the_host_that_was_named(certificate: Path) -> None:
+    async with ScriptedServer(answers, server_tls(certificate)) as server:
+        url = server.url.replace("127.0.0.1", "localhost")
+        async with Talking(url, tls=str(certificate)) as client:
+            with pytest.raises(NotSent, match="localhost"):
+                await client.call()
+
+
+async def test_a_file_of_authorities_that_is_not_there_is_named() -> None:
+    async with Talking("https://127.0.0.1:9/", tls="/nowhere/ca.pem") as client:
+        with pytest.raises(DefinitionError, match=r"/nowhere/ca\.pem"):
+            await client.call()
+
+
+async def test_a_tunnel_through_a_proxy_carries_tls_to_the_server(certificate: Path) -> None:
+    async with ScriptedServer(answers, server_tls(certificate)) as server:
+
+        async def tunnel(asked: Asked, answer: Answer) -> None:
+            assert (asked.method, asked.path) == ("CONNECT", f"127.0.0.1:{server.port}")
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", server.port)
+            await answer.raw(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+            async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                while data := await reader.read(65536):
+                    writer.write(data)
+
+            try:
+                await asyncio.gather(copy(answer.reader, far_writer), copy(far_reader, answer.writer))
+            finally:
+                far_writer.close()
+
+        async with ScriptedServer(tunnel) as proxy:
+            options = {"tls": str(certificate), "proxy": f"http://127.0.0.1:{proxy.port}"}
+            async with Talking(server.url, **options) as client:  # type: ignore[arg-type] # options of the transport
+                assert await client.call() == {}
+                assert await client.call() == {}
+            assert (proxy.connections, len(server.asked)) == (1, 2)
