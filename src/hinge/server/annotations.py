@@ -216,9 +216,17 @@ def has_fields(annotation: Any) -> TypeGuard[type]:
 def class_hints(cls: type) -> dict[str, Any]:
     """The annotations of a class's fields; empty when they can't be resolved, which msgspec or pydantic will report."""
     try:
-        return typing.get_type_hints(cls, include_extras=True)
+        hints = typing.get_type_hints(cls, include_extras=True)
     except Exception:
         return {}
+    return {name: _unqualified(hint) for name, hint in hints.items()}
+
+
+def _unqualified(hint: Any) -> Any:
+    """The type that a TypedDict's `NotRequired[...]` and `Required[...]` are about."""
+    while typing.get_origin(hint) in (typing.NotRequired, typing.Required):
+        hint = typing.get_args(hint)[0]
+    return hint
 
 
 def literals_in(annotation: Any) -> Iterator[tuple[Any, ...]]:

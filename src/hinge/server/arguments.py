@@ -71,12 +71,16 @@ def _read_one(parameter: Parameter, text: str, schema: Schema, found: list[Probl
     try:
         return parameter.type.read(msgspec.json.encode(text))
     except Refused as error:
-        refusals = error.refusals
+        as_text = error
     try:
         return parameter.type.read(text.encode())
+    except Refused as error:
+        nested = isinstance(error.value, list | dict)
+        refused, value = (error, error.value) if nested else (as_text, text)
     except (RecursionError, *_BROKEN):
-        found += _explained(parameter, text, refusals, schema)
-        return None
+        refused, value = as_text, text
+    found += _explained(parameter, value, refused.refusals, schema)
+    return None
 
 
 def _problems(parameter: Parameter, given: Raw, schema: Schema) -> list[Problem]:

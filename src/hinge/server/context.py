@@ -256,6 +256,15 @@ class Context(Generic[StateT]):
         """`log("error", …)`."""
         await self.log("error", data)
 
+    async def close_stream(self, retry: int = 1000) -> bool:
+        """Close this request's response stream without ending the request, so that the client polls for the rest.
+
+        It comes back after `retry` milliseconds and finds what was sent meanwhile. False where there is no such stream:
+        only handshake sessions over HTTP have one that can be resumed (LHTTP-09).
+        """
+        close = getattr(self.session.channel, "close_stream", None)
+        return bool(close is not None and self.call.era == "2025" and close(self.call, retry))
+
     async def notify(self, method: str, params: Any = UNSET) -> None:
         """Send a notification that belongs to this request, on its own stream.
 

@@ -16,7 +16,7 @@ from hinge.server.values import Refused, value_type
 
 #: What a form field may say, by its type (ELIC-06, ELIC-08); `pattern` and the like are checked here, not sent (T-39).
 _WORDS = {
-    "string": {"minLength", "maxLength", "format", "enum", "oneOf"},
+    "string": {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"},
     "integer": {"minimum", "maximum"},
     "number": {"minimum", "maximum"},
     "boolean": set[str](),
@@ -29,8 +29,10 @@ _FORMATS = {"email", "uri", "date", "date-time"}
 class Titled:
     """Titles for the values of a choice: `Annotated[Literal["a", "b"], Titled(a="First", b="Second")]`."""
 
-    def __init__(self, titles: Mapping[str, str] | None = None, /, **more: str) -> None:
+    def __init__(self, titles: Mapping[str, str] | None = None, /, *, old_form: bool = False, **more: str) -> None:
         self.titles = {**(titles or {}), **more}
+        #: Say it with `enumNames`, for clients that know nothing newer.
+        self.old_form = old_form
 
 
 class Form:
@@ -143,6 +145,8 @@ def _titles(annotation: Any) -> Schema:
     if annotation is None:
         return {}
     for item in metadata_of(annotation):
+        if isinstance(item, Titled) and item.old_form:
+            return {"enum": list(item.titles), "enumNames": list(item.titles.values())}
         if isinstance(item, Titled):
             return {"oneOf": [{"const": value, "title": title} for value, title in item.titles.items()]}
     return next((found for part in get_args(annotation) if (found := _titles(part))), {})

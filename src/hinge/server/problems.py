@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Raw
 
 from hinge.errors import ECHO_LIMIT, shorten
 from hinge.server.expectation import Schema, expected, fits_format, follow, resolve_reference, resolved, type_of
@@ -19,6 +20,8 @@ from hinge.server.expectation import Schema, expected, fits_format, follow, reso
 _MOST = 20
 #: No more parts of a value than this are looked at.
 _VISITS = 10_000
+#: How alike two names must be for one to be taken for the other, 0 to 1.
+_CLOSE = 0.7
 #: No more bytes than this of one value are echoed.
 _ECHO_ONE = 40
 
@@ -99,7 +102,7 @@ def _closest(name: str, names: Sequence[str]) -> str | None:
     folded = {other.lower().replace("_", ""): other for other in names}
     if match := folded.get(short.lower().replace("_", "").replace("-", "")):
         return match
-    return next(iter(get_close_matches(short, names, 1)), None)
+    return next(iter(get_close_matches(short, names, 1, _CLOSE)), None)
 
 
 def _related(one: Path, other: Path) -> bool:
@@ -283,7 +286,7 @@ class _Echo:
             if isinstance(step, int):
                 text += f"[{step}]"
                 continue
-            name = self._cut(step) if isinstance(step, Key) else step
+            name = self._cut(str(step)) if isinstance(step, Key) else step
             plain = name.isidentifier() or (name.replace("-", "_").isidentifier())
             text += (f".{name}" if text else name) if plain else f"[{_json(name)}]"
         return text
@@ -316,4 +319,10 @@ def _json_in_a_string(problem: Problem) -> str:
 
 
 def _is_json_text(value: Any) -> bool:
-    return isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        msgspec.json.decode(value, type=Raw)
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        return False
+    return True

@@ -149,7 +149,7 @@ class Server(Router, Generic[StateT]):
         """
         self._subscriptions.publish(event)
 
-    def end_streams(self) -> None:
+    async def _drain(self) -> None:
         """The process is about to stop: subscriptions end with their result (SUB-09)."""
         self._subscriptions.end()
 
@@ -181,6 +181,7 @@ class Server(Router, Generic[StateT]):
             limits=self.limits,
             eras=self._offer.eras,
             on_start=self._lifespan.enter,
+            on_drain=self._drain,
             on_stop=self._lifespan.exit,
             **options,
         )

@@ -19,6 +19,7 @@ from hinge.schema.tools import CallToolParams, CallToolResult, ListToolsResult, 
 from hinge.server.context import Context
 from hinge.server.pages import paginate
 from hinge.server.registration import as_blocks, icons_of, is_context
+from hinge.server.schema_arguments import SchemaArguments
 from hinge.server.signature import Signature, inspect_function
 from hinge.server.threads import Threads
 
@@ -33,12 +34,22 @@ ToolFunction: TypeAlias = Callable[..., Any]
 class RegisteredTool:
     """A tool as it is served: its listing, its typed arguments, its function."""
 
-    __slots__ = ("_injected", "_inline", "function", "header_params", "signature", "tool")
+    __slots__ = ("_injected", "_inline", "arguments", "function", "header_params", "signature", "tool")
 
-    def __init__(self, function: ToolFunction, tool: Tool, signature: Signature, *, blocking: bool) -> None:
+    def __init__(
+        self,
+        function: ToolFunction,
+        tool: Tool,
+        signature: Signature,
+        reader: Signature | SchemaArguments,
+        *,
+        blocking: bool,
+    ) -> None:
         self.function = function
         self.tool = tool
         self.signature = signature
+        #: From JSON text to checked keyword arguments.
+        self.arguments = reader.arguments
         self._injected = tuple(signature.injected)
         self._inline = signature.is_async or not blocking
         self.header_params = collect_param_headers(tool.input_schema)
@@ -100,14 +111,16 @@ class Tools:
             )
         if found in self._tools:
             raise DefinitionError(f"There is a tool {found!r} already: give this one another name, or remove the first")
-        signature = inspect_function(function, injected=is_context)
+        given = listing.get("input_schema")
+        signature = inspect_function(function, injected=is_context, name=found)
+        reader = signature if given is None else SchemaArguments(signature, given, found)
         tool = Tool(
             name=found,
             description=description if description is not None else signature.description,
             **_listing(signature, listing),
         )
         try:
-            registered = RegisteredTool(function, tool, signature, blocking=blocking)
+            registered = RegisteredTool(function, tool, signature, reader, blocking=blocking)
         except ValueError as exc:
             raise DefinitionError(f"Tool {found!r}: {exc}") from exc
         self._tools[found] = registered
@@ -138,7 +151,7 @@ class Tools:
         if entry.header_params and ctx.call.era == "2026" and ctx.call.origin.headers is not None:
             check_param_headers(entry.header_params, ctx.call.origin.headers, msgspec.json.decode(params.arguments))
         try:
-            arguments = entry.signature.arguments(params.arguments)
+            arguments = entry.arguments(params.arguments)
         except InvalidArguments as exc:
             if not knows(ctx.protocol_version, "argument results"):
                 raise InvalidArguments(exc.problems, params.name) from None

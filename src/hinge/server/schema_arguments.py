@@ -1,0 +1,57 @@
+"""A tool with a JSON Schema of its author's own: its arguments are checked against that, and handed over as one dict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from hinge.errors import DefinitionError, InvalidArguments, shorten
+from hinge.server.signature import Signature
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+
+class SchemaArguments:
+    """Reads arguments by a schema: the function has one parameter for them all, or takes them by name."""
+
+    def __init__(self, signature: Signature, schema: Mapping[str, Any], tool: str) -> None:
+        self._schema = dict(schema)
+        self._validator: jsonschema_rs.Validator | None = None
+        if self._schema.get("type") != "object":
+            raise DefinitionError(f'Tool {tool!r}: its input_schema must say "type": "object" at the root')
+        if len(signature.parameters) != 1:
+            raise DefinitionError(
+                f"Tool {tool!r} has an input_schema: give its function one parameter for all arguments, a dict"
+            )
+        self._parameter = signature.parameters[0].name
+        self._check(tool)
+
+    def _check(self, tool: str) -> None:
+        import jsonschema_rs
+
+        try:
+            self._validator = jsonschema_rs.validator_for(self._schema, retriever=_refuse)
+        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as exc:
+            raise DefinitionError(f"Tool {tool!r}: its input_schema is no valid JSON Schema: {exc}") from exc
+
+    def arguments(self, raw: Raw | bytes) -> dict[str, Any]:
+        """The arguments, checked. Raises InvalidArguments with every problem."""
+        assert self._validator is not None
+        found = msgspec.json.decode(raw)
+        problems = [_problem(error) for error in self._validator.iter_errors(found)]
+        if problems:
+            raise InvalidArguments(problems)
+        return {self._parameter: found}
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"a schema may not refer to {shorten(uri)}: only references inside it are followed")
+
+
+def _problem(error: jsonschema_rs.ValidationError) -> str:
+    place = ".".join(map(str, error.instance_path))
+    return shorten(f"{place}: {error.message}" if place else error.message)
