@@ -1,0 +1,162 @@
+"""Two channels back to back in one process: the same encoded messages through the same contract, without a wire."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+
+from hinge.errors import ChannelClosed
+from hinge.protocol.events import Outgoing
+from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.transports.channel import Channel, ChannelKind, Conversation, Serve
+from hinge.transports.pump import Pump
+
+
+class MemoryChannel(Pump):
+    """One end of the pair. What is sent waits in the other end's inbox for the next turn of the loop.
+
+    What comes before that end has begun is kept and delivered when it begins (C-021). While more than
+    `limits.stream_bytes` wait there, `send` waits too, for at most `limits.stream_wait` seconds.
+    """
+
+    def __init__(self, limits: Limits, *, server: bool) -> None:
+        super().__init__(limits, server=server)
+        self._peer = self
+        self._inbox: deque[bytes] = deque()
+        self._size = 0
+        self._begun = self._scheduled = self._full = False
+        self._room = asyncio.Event()
+        self._room.set()
+        # What serves a message must not inherit the context variables of who sent it.
+        self._context = contextvars.copy_context()
+        self._finishing: asyncio.Task[None] | None = None
+
+    @property
+    def kind(self) -> ChannelKind:
+        """Always "memory"."""
+        return "memory"
+
+    def join(self, peer: MemoryChannel) -> None:
+        """Make these two each other's peer."""
+        self._peer, peer._peer = peer, self
+
+    def begin(self, conversation: Conversation) -> None:
+        """Deliver to this conversation, first what has come already."""
+        super().begin(conversation)
+        self._begun = True
+        self._schedule()
+
+    async def send(self, message: Outgoing, /) -> None:
+        """Put the message into the peer's inbox. Raises ChannelClosed if it is not taken."""
+        peer = self._peer
+        if not peer._room.is_set() and self.reason is None:
+            await self._wait_for_room()
+        if self.reason is not None:
+            raise ChannelClosed(self.reason)
+        peer._take(message.data)
+
+    async def close(self) -> None:
+        """End both ends: what was sent is delivered, then both conversations are closed, each once (C-022).
+
+        Waits for what the server's end has to clean up, unless it is called from a call that this end serves.
+        """
+        self._end_both("the channel was closed on this side", "the peer closed the connection")
+        for end in (self, self._peer):
+            if end._finishing is not None and asyncio.current_task() not in end._running.values():
+                await asyncio.shield(end._finishing)
+
+    def _end_both(self, here: str, there: str) -> None:
+        if self.reason is None:
+            peer = self._peer
+            peer._deliver_rest()
+            self._finish_as(here)
+            peer._finish_as(there)
+
+    def _finish_as(self, reason: str) -> None:
+        if self.end_conversation(reason):
+            self._inbox.clear()
+            self._room.set()
+            self._peer._room.set()
+            if self._server and self._conversation is not None:
+                self._finishing = self._loop.create_task(self._conversation.finish())
+
+    # ---------------------------------------------------------------- the inbox
+
+    def _take(self, data: bytes) -> None:
+        self._inbox.append(data)
+        self._size += len(data)
+        if self._size > self.limits.stream_bytes:
+            self._room.clear()
+        if not self._scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if self._begun and not self._full and self._inbox:
+            self._scheduled = True
+            self._loop.call_soon(self._deliver, context=self._context)
+
+    def _deliver(self) -> None:
+        self._scheduled = False
+        inbox = self._inbox
+        while inbox and not self._full:
+            data = inbox.popleft()
+            self._size -= len(data)
+            self.feed(data)
+        if self._size <= self.limits.stream_bytes:
+            self._room.set()
+
+    def _deliver_rest(self) -> None:
+        if self._begun:
+            self._context.copy().run(self._deliver)
+
+    async def _wait_for_room(self) -> None:
+        try:
+            async with asyncio.timeout(self.limits.stream_wait):
+                while not self._peer._room.is_set() and self.reason is None:
+                    await self._peer._room.wait()
+        except TimeoutError:
+            wait, size = self.limits.stream_wait, self._peer._size
+            why = f"the peer has taken nothing for {wait:g} seconds, {size} bytes are waiting"
+            self._end_both(why, "the other end gave up waiting")
+
+    # ---------------------------------------------------------------- what the pump asks for
+
+    def _reply(self, message: Outgoing, *, last: bool) -> None:
+        self._peer._take(message.data)
+
+    def _hold(self) -> None:
+        self._full = True
+
+    def _release(self) -> None:
+        self._full = False
+        self._schedule()
+
+    def _end_output(self) -> None:
+        """The input of an end in memory never ends by itself."""
+
+
+class Memory:
+    """A Transport to a server in this process: `serve_server` starts the server's end of each channel."""
+
+    def __init__(self, serve_server: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._serve_server = serve_server
+        self._limits = limits
+
+    async def open(self, serve: Serve, /) -> Channel:
+        """A new pair with a conversation at each end; the server's begins first."""
+        ours = MemoryChannel(self._limits, server=False)
+        theirs = MemoryChannel(self._limits, server=True)
+        ours.join(theirs)
+        theirs.begin(self._serve_server(theirs))
+        try:
+            ours.begin(serve(ours))
+        except BaseException:
+            await ours.close()
+            raise
+        return ours
+
+
+def connect(serve_server: Serve, *, limits: Limits = DEFAULT_LIMITS) -> Memory:
+    """The way to a server in this process, without sockets."""
+    return Memory(serve_server, limits=limits)

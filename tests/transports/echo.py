@@ -1,0 +1,172 @@
+"""Two small conversations for the tests of channels: a server's that echoes, and a client's that asks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from hinge import jsonrpc
+from hinge.errors import ChannelClosed, ConnectionLost, ErrorObject, ParseError, ProtocolError
+from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
+from hinge.protocol.states import CallState
+from hinge.transports.channel import Channel
+
+
+class EchoConversation:
+    """Answers `echo` with its params, `sleep` after params.seconds, `fail` by breaking the contract, and so on.
+
+    `initialize` is inline. `seen` lists the methods as they came, `cancelled` the calls that were stopped.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.seen: list[str] = []
+        self.cancelled: list[str] = []
+        self.closed: list[str] = []
+        self.origins: list[Origin] = []
+        self.running: dict[Call, asyncio.Task[Any]] = {}
+        self.finished = 0
+
+    def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN, /) -> Call | Batch | Outgoing | None:
+        assert isinstance(data, bytes)
+        self.origins.append(origin)
+        try:
+            message = jsonrpc.decode(data)
+        except ProtocolError as exc:
+            found = getattr(exc, "request_id", None)
+            return Outgoing.failure(jsonrpc.encode_failure(found, exc.error), found, exc, 400)
+        if isinstance(message, jsonrpc.Response | jsonrpc.Failure):
+            return None
+        self.seen.append(message.method)
+        if message.method == "explode":
+            raise RuntimeError("a bug in the conversation")
+        request_id = message.id if isinstance(message, jsonrpc.Request) else None
+        call = Call(request_id, message.method, message.params, meta=None, era="2025", revision="x", origin=origin)
+        call.inline = message.method == "initialize"
+        return call
+
+    async def answer(self, call: Call | Batch, /) -> Outgoing | None:
+        assert isinstance(call, Call)
+        if self.closed:
+            return None
+        task = asyncio.current_task()
+        assert task is not None
+        self.running[call] = task
+        try:
+            result = await self.run(call)
+        except asyncio.CancelledError:
+            if call.state is CallState.RUNNING:
+                raise
+            self.cancelled.append(call.method)
+            task.uncancel()
+            return None
+        finally:
+            del self.running[call]
+        if call.id is None:
+            return None
+        return Outgoing(jsonrpc.encode_response(call.id, result), call.id)
+
+    async def run(self, call: Call) -> Any:
+        params = msgspec.json.decode(call.params) if bytes(call.params) else {}
+        match call.method:
+            case "sleep" | "initialize":
+                await asyncio.sleep(params.get("seconds", 0))
+            case "fail":
+                raise RuntimeError("answer must not raise, and does")
+            case "print":
+                print(params["text"])
+            case "notify":
+                for number in range(params["times"]):
+                    await self.channel.send(Outgoing(jsonrpc.encode_notification("tick", {"number": number})))
+            case "big":
+                return "x" * params["size"]
+        return Raw(bytes(call.params)) if bytes(call.params) else {}
+
+    def cancel(self, call: Call | Batch, reason: str, /) -> None:
+        assert isinstance(call, Call)
+        call.state = CallState.CANCELLED
+        if call in self.running:
+            self.running[call].cancel()
+
+    def close(self, reason: str, /) -> None:
+        self.closed.append(reason)
+        for call in list(self.running):
+            self.cancel(call, reason)
+
+    async def finish(self) -> None:
+        self.finished += 1
+        if self.running:
+            await asyncio.wait(list(self.running.values()), timeout=5)
+
+
+class AskConversation:
+    """Asks and waits; `heard` keeps the notifications, `broken` the answers that are none."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.waiting: dict[object, asyncio.Future[Any]] = {}
+        self.heard: list[Any] = []
+        self.broken: list[bytes] = []
+        self.closed: list[str] = []
+        self.finished = 0
+        self._ids = 0
+
+    def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN, /) -> Call | Batch | Outgoing | None:
+        assert isinstance(data, bytes)
+        try:
+            message = jsonrpc.decode(data)
+        except ProtocolError:
+            self.broken.append(data)
+            return None
+        if isinstance(message, jsonrpc.Response):
+            self.waiting.pop(message.id).set_result(msgspec.json.decode(message.result))
+        elif isinstance(message, jsonrpc.Failure):
+            if message.id in self.waiting:
+                self.waiting.pop(message.id).set_exception(RuntimeError(message.error.message))
+        elif isinstance(message, jsonrpc.Request):
+            error = ErrorObject(-32601, "Method not found")
+            return Outgoing(jsonrpc.encode_failure(message.id, error), message.id)
+        else:
+            self.heard.append(msgspec.json.decode(message.params))
+        return None
+
+    async def ask(self, method: str, **params: Any) -> Any:
+        if self.closed:
+            raise ChannelClosed(self.closed[0])
+        self._ids += 1
+        number = self._ids
+        self.waiting[number] = asyncio.get_running_loop().create_future()
+        answer = self.waiting[number]
+        await self.channel.send(Outgoing(jsonrpc.encode_request(number, method, params), number, method))
+        return await answer
+
+    async def tell(self, method: str, **params: Any) -> None:
+        await self.channel.send(Outgoing(jsonrpc.encode_notification(method, params), None, method))
+
+    async def answer(self, call: Call | Batch, /) -> Outgoing | None:
+        raise AssertionError("nobody asks this client")
+
+    def cancel(self, call: Call | Batch, reason: str, /) -> None:
+        raise AssertionError("nothing to cancel")
+
+    def close(self, reason: str, /) -> None:
+        self.closed.append(reason)
+        for answer in self.waiting.values():
+            if not answer.done():
+                answer.set_exception(ConnectionLost(reason))
+        self.waiting.clear()
+
+    async def finish(self) -> None:
+        self.finished += 1
+
+
+def request(request_id: object, method: str, **params: Any) -> bytes:
+    """The line of a request."""
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}) + b"\n"
+
+
+#: What a server answers to a line that isn't JSON.
+NOT_JSON = ParseError.code
