@@ -54,7 +54,7 @@ def inspect_output(annotation: Any, place: Place, content: Predicate, descriptio
 
     Raises DefinitionError for types that JSON can't carry.
     """
-    annotation = _awaited(annotation)
+    annotation = type(None) if annotation is None else _awaited(annotation)
     promised = _promised(annotation, content)
     if promised is not None:
         return Output(_TypedOutput(place, promised).schema, _FreeOutput(place).encode)

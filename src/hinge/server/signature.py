@@ -204,7 +204,7 @@ def _doc_of(function: Any) -> str | None:
         function = function.func
     if inspect.isroutine(function):
         return inspect.getdoc(function)
-    return inspect.getdoc(type(function).__call__) or inspect.getdoc(type(function))
+    return type(function).__call__.__doc__ or inspect.getdoc(type(function))
 
 
 def _is_async(function: Any) -> bool:

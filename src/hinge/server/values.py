@@ -25,6 +25,7 @@ from hinge.server.problems import Path, Refusal
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
     from pydantic.json_schema import GenerateJsonSchema
+    from pydantic_core import PydanticSerializationError
 
 _encode = msgspec.json.Encoder().encode
 
@@ -186,38 +187,49 @@ class PydanticType:
         self.schema = writer.adopt(_with_base64(schema) if base64 else schema, bare(annotation))
 
     def read(self, text: bytes | Raw) -> Any:
-        from pydantic import ValidationError
-
         try:
             return self._adapter.validate_json(bytes(text), strict=True)
-        except ValidationError as error:
+        except _validation_error() as error:
             raise _refused(error, _decoded(text)) from None
 
     def write(self, value: Any) -> bytes:
-        from pydantic import ValidationError
-        from pydantic_core import PydanticSerializationError
-
         try:
             return self._adapter.dump_json(value, warnings="error", by_alias=True)
-        except PydanticSerializationError:
+        except _serialization_error():
             pass
         try:
-            text = self._adapter.dump_json(self._adapter.validate_python(value), warnings="none", by_alias=True)
-        except ValidationError as error:
+            fitting = self._adapter.validate_python(value)
+        except _validation_error() as error:
             raise _refused(error, _plain(value)) from None
-        except PydanticSerializationError as error:
+        try:
+            return self._adapter.dump_json(fitting, warnings="error", by_alias=True)
+        except _serialization_error():
+            pass
+        try:
+            text = self._adapter.dump_json(fitting, warnings="none", by_alias=True)
+        except _serialization_error() as error:
             raise Unwritable(f"{type(value).__name__} ({_one_line(error)})") from None
-        self.read(text)
-        return text
+        raise Refused([Refusal((), spare="has a part of another type than annotated")], _decoded(text))
 
     def write_default(self, value: Any) -> bytes:
-        from pydantic import ValidationError
-
         try:
             self._adapter.validate_python(value)
-        except ValidationError as error:
+        except _validation_error() as error:
             raise _refused(error, _plain(value)) from None
         return self.write(value)
+
+
+# An except clause looks its class up only when something was raised: the hot path pays for no import statement.
+def _validation_error() -> type[ValidationError]:
+    from pydantic import ValidationError
+
+    return ValidationError
+
+
+def _serialization_error() -> type[PydanticSerializationError]:
+    from pydantic_core import PydanticSerializationError
+
+    return PydanticSerializationError
 
 
 def _adapter(annotation: Any) -> tuple[TypeAdapter[Any], bool]:
