@@ -335,6 +335,9 @@ async def test_another_wire_can_carry_the_requests_and_is_closed_with_the_channe
             events.append("released")
 
     class Fake:
+        def __init__(self) -> None:
+            events.append("made")
+
         async def open(self, method: str, url: str, headers: HeaderPairs, body: bytes | None, /) -> Reply:
             events.append((method, url))
             return Reply(b'{"jsonrpc": "2.0", "id": 1, "result": {"fake": true}}')
@@ -344,7 +347,7 @@ async def test_another_wire_can_carry_the_requests_and_is_closed_with_the_channe
 
     async with Talking("https://example.test/mcp", wire=Fake) as client:
         assert await client.call() == {"fake": True}
-    assert events == [("POST", "https://example.test/mcp"), "released", "closed"]
+    assert events == ["made", ("POST", "https://example.test/mcp"), "released", "closed"]
 
 
 def test_it_works_on_uvloop_too() -> None:

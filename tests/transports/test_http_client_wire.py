@@ -269,6 +269,12 @@ async def test_cancelling_while_connecting_leaves_nothing_open(wire: SocketWire)
         assert not server.asked
 
 
+async def test_a_host_name_is_tried_at_each_of_its_addresses(wire: SocketWire) -> None:
+    """`localhost` is often ::1 first, where nobody listens."""
+    async with ScriptedServer(raw(OK, OK)) as server:
+        assert await fetch(wire, f"http://localhost:{server.port}/") == b"ok"
+
+
 async def test_one_wire_talks_to_several_origins(wire: SocketWire) -> None:
     """Authorization servers live elsewhere."""
     async with ScriptedServer(raw(OK, OK)) as one, ScriptedServer(raw(OK, OK)) as two:
@@ -361,6 +367,7 @@ def test_the_wire_works_the_same_on_uvloop() -> None:
             test_a_reader_that_does_not_read_stops_the_server_not_the_memory,
             test_an_answer_before_the_request_was_read_is_taken_and_the_connection_dropped,
             test_releasing_a_response_wakes_who_reads_it_and_closes_the_connection,
+            test_a_host_name_is_tried_at_each_of_its_addresses,
             test_a_stream_that_is_to_be_finished_may_not_go_on_for_ever,
         ):
             wire = SocketWire()

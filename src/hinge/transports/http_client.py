@@ -16,7 +16,7 @@ from hinge.protocol.events import Outgoing
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.states import PendingState
 from hinge.transports.channel import Channel, ChannelKind, Serve
-from hinge.transports.http_client_endpoint import AuthValue, Credentials, Endpoint, UserHeaders
+from hinge.transports.http_client_endpoint import AuthValue, Credentials, Endpoint, UserHeaders, user_headers
 from hinge.transports.http_client_errors import HttpStatus, SessionEnded
 from hinge.transports.http_client_exchange import refusal, run_exchange
 from hinge.transports.http_client_inbox import Inbox
@@ -64,21 +64,20 @@ class HttpTransport:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         read_url(url)
+        if headers is not None and not callable(headers):
+            user_headers(headers)
         self.url = url
         self.limits = limits
         self._headers = headers
         self._auth = auth
         self._wire = wire or (lambda: SocketWire(tls=tls, proxy=proxy, connect=limits.connect))
-        self._endpoint()
 
     async def open(self, serve: Serve, /) -> Channel:
         """Start a conversation. Connects with the first message, so it doesn't fail."""
-        channel = HttpChannel(self._endpoint(), self.limits)
+        endpoint = Endpoint(self.url, self._wire(), self._headers, self._auth)
+        channel = HttpChannel(endpoint, self.limits)
         channel.start(serve)
         return channel
-
-    def _endpoint(self) -> Endpoint:
-        return Endpoint(self.url, self._wire(), self._headers, self._auth)
 
 
 class HttpChannel:
@@ -140,6 +139,7 @@ class HttpChannel:
         if self._closed:
             return
         self._closed = True
+        listener = self._listener
         try:
             self._stop_listening()
             if self.session_id is not None:
@@ -147,6 +147,8 @@ class HttpChannel:
         finally:
             await self._endpoint.close()
             await self.inbox.close()
+            if listener is not None and listener is not asyncio.current_task():
+                await asyncio.wait({listener}, timeout=self.limits.teardown)
 
     # ---------------------------------------------------------------- what an exchange needs
 
@@ -252,10 +254,11 @@ class HttpChannel:
                 response = await self.get(cursor.last_id)
                 if not await self._hear(response, cursor, backoff):
                     return
-            except HttpStatus:
-                return
             except (NotSent, ConnectionLost, InvalidResponse) as exc:
                 logger.debug("The server's own stream: %s", exc)
+            except Exception as exc:
+                logger.warning("The server's own stream can't be opened: %s", exc)
+                return
             if loop.time() - began >= _LONG_LIVED:
                 backoff.progress()
             delay = backoff.wait(cursor.retry)

@@ -66,7 +66,7 @@ class Endpoint:
         if callable(headers):
             self._asked = headers
         elif headers is not None:
-            self._fixed = _user_headers(headers)
+            self._fixed = user_headers(headers)
         #: Nothing has to be asked before a request.
         self._plain = self._asked is None and auth is None
 
@@ -104,7 +104,7 @@ class Endpoint:
             given = self._asked() if self._asked is not None else None
             if inspect.isawaitable(given):
                 given = await given
-            headers = self._fixed if given is None else _user_headers(cast("Mapping[str, str]", given))
+            headers = self._fixed if given is None else user_headers(cast("Mapping[str, str]", given))
             value = self._auth() if self._auth is not None else None
             if inspect.isawaitable(value):
                 value = await value
@@ -157,7 +157,7 @@ class Endpoint:
         raise HttpStatus(why, response.status, response.headers)
 
 
-def _user_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+def user_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     """What a user wants sent, without what the protocol sets itself."""
     try:
         pairs = [(name, value) for name, value in headers.items() if name.lower() not in _OURS]

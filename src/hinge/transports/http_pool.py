@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import Iterable
 from functools import cache, lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from hinge.errors import DefinitionError, NotSent
@@ -27,6 +27,8 @@ _STALE_SECONDS = 0.5
 _PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _HOST = re.compile(r"[-0-9A-Za-z._~%:]+")
+#: An address, not a name.
+_NUMERIC = re.compile(r"[0-9.]+|.*:.*")
 _TIMEOUT = re.compile(r"(?:^|[,\s])timeout=(\d{1,6})")
 
 
@@ -216,12 +218,13 @@ class SocketWire:
             await open_tunnel(route, target.host, target.port, context, connection)
             return
         host, port = (target.host, target.port) if route is None else (route.host, route.port)
-        name = target.host if context is not None else None
-        transport, _ = await loop.create_connection(lambda: connection, host, port, ssl=context, server_hostname=name)
-        sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-            # A stream may be silent for hours; a peer that vanished must be noticed.
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        options: dict[str, Any] = {}
+        if context is not None:
+            options.update(ssl=context, server_hostname=target.host)
+        if isinstance(loop, asyncio.BaseEventLoop) and _NUMERIC.fullmatch(host) is None:
+            options["happy_eyeballs_delay"] = 0.25  # RFC 8305; uvloop has no such option
+        transport, _ = await loop.create_connection(lambda: connection, host, port, **options)
+        _keep_watch(transport.get_extra_info("socket"))
 
     def _keep(self, origin: tuple[str, str, int], connection: SocketConnection, keep_alive: str) -> None:
         """A connection can carry another request."""
@@ -258,6 +261,16 @@ class SocketWire:
         except KeyError:
             route = self._routes[target.origin] = find_proxy(self._proxy, target.scheme, target.host, target.port)
             return route
+
+
+def _keep_watch(sock: socket.socket | None) -> None:
+    """A stream may be silent for hours, so a peer that vanished must be noticed: by TCP, after about two minutes."""
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _flat(groups: Iterable[list[SocketConnection]]) -> list[SocketConnection]:
