@@ -1,1 +1,1 @@
-"""The typed messages of MCP in their newest shape: data only, one file per feature. `revisions.py` says what is newer than what."""
+"""The typed messages of MCP in their newest shape: data, one file per feature. `revisions.py` says what came when."""

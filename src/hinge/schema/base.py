@@ -52,7 +52,7 @@ class Annotations(Model, kw_only=True):
 
 
 class RequestMeta(Model, kw_only=True):
-    """The `_meta` of a request as the kernel needs it. What is the client's own word stays undecoded until asked for."""
+    """The `_meta` of a request as the kernel needs it. What the client says of itself is decoded when asked for."""
 
     progress_token: ProgressToken | None = None
     protocol_version: Raw = msgspec.field(name=PROTOCOL_VERSION, default=Raw(b""))
@@ -63,7 +63,7 @@ class RequestMeta(Model, kw_only=True):
 
 
 class Result(Model, kw_only=True):
-    """What every result may carry. `result_type` and the reserved `_meta` keys are written by the era, never by a feature."""
+    """What every result may carry. The era writes `result_type` and the reserved `_meta` keys, never a feature."""
 
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
     result_type: str | UnsetType = UNSET
@@ -74,7 +74,7 @@ class EmptyResult(Result, kw_only=True):
 
 
 class CacheableResult(Result, kw_only=True):
-    """A result that may be kept for `ttl_ms` milliseconds, by all (`public`) or by its caller (`private`) (CACHE-02)."""
+    """A result that may be kept for `ttl_ms` milliseconds, by all (`public`) or its caller (`private`) (CACHE-02)."""
 
     ttl_ms: int | UnsetType = UNSET
     cache_scope: Literal["public", "private"] | UnsetType = UNSET
@@ -94,3 +94,9 @@ class Page(CacheableResult, kw_only=True):
 
 class EmptyParams(Model, kw_only=True):
     """No parameters of its own."""
+
+
+class NotificationParams(Model, kw_only=True):
+    """What every notification may carry; on a subscription, `meta` names it (SUB-05)."""
+
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)

@@ -47,7 +47,7 @@ class ResourceLink(_Block, tag="resource_link", kw_only=True):
 
 
 class ResourceContents(Model, kw_only=True):
-    """What a resource holds: exactly one of `text` and `blob` (base64) is set; an empty text is not an absent one (CONT-04)."""
+    """What a resource holds: one of `text` and `blob` (base64) is set; an empty text is not an absent one (CONT-04)."""
 
     uri: str
     text: str | None = None

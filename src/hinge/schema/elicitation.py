@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from hinge.schema.base import Model, Result
+from hinge.schema.base import Model, NotificationParams, Result
 
 
 class ElicitFormParams(Model, kw_only=True):
@@ -31,7 +31,7 @@ class ElicitResult(Result, kw_only=True):
     content: dict[str, Any] | None = None
 
 
-class ElicitationCompleteParams(Model, kw_only=True):
+class ElicitationCompleteParams(NotificationParams, kw_only=True):
     """A URL elicitation was finished elsewhere (last handshake revision only)."""
 
     elicitation_id: str

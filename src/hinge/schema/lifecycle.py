@@ -1,10 +1,8 @@
-"""How a conversation opens: `initialize` and `ping` of the handshake revisions, `server/discover` of the stateless one."""
+"""How a conversation opens: `initialize` in the handshake revisions, `server/discover` in the stateless one."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import msgspec
 
 from hinge.schema.base import CacheableResult, Implementation, Model, Result
 
@@ -23,7 +21,10 @@ class ResourcesCapability(Model, kw_only=True):
 
 
 class ServerCapabilities(Model, kw_only=True):
-    """What a server offers (LIFE-12, DISC-04). A feature that isn't offered is None."""
+    """What a server offers (LIFE-12, DISC-04). A feature that isn't offered is None.
+
+    `tasks` is the experimental form of the last handshake revision (TSK-01), kept as it came.
+    """
 
     tools: ListChanged | None = None
     resources: ResourcesCapability | None = None
@@ -32,6 +33,11 @@ class ServerCapabilities(Model, kw_only=True):
     logging: dict[str, Any] | None = None
     experimental: dict[str, Any] | None = None
     extensions: dict[str, dict[str, Any]] | None = None
+    tasks: dict[str, Any] | None = None
+
+
+class RootsCapability(ListChanged, kw_only=True):
+    """Roots; only a handshake client tells of their changes (ROOT-01)."""
 
 
 class Elicitation(Model, kw_only=True):
@@ -49,13 +55,14 @@ class Sampling(Model, kw_only=True):
 
 
 class ClientCapabilities(Model, kw_only=True):
-    """What a client offers (LIFE-11, REQM-09)."""
+    """What a client offers (LIFE-11, REQM-09); `tasks` as in ServerCapabilities."""
 
-    roots: ListChanged | None = None
+    roots: RootsCapability | None = None
     sampling: Sampling | None = None
     elicitation: Elicitation | None = None
     experimental: dict[str, Any] | None = None
     extensions: dict[str, dict[str, Any]] | None = None
+    tasks: dict[str, Any] | None = None
 
 
 class InitializeParams(Model, kw_only=True):
@@ -81,7 +88,6 @@ class DiscoverResult(CacheableResult, kw_only=True):
     supported_versions: list[str]
     capabilities: ServerCapabilities
     instructions: str | None = None
-    server_info: msgspec.UnsetType | Implementation = msgspec.UNSET
 
 
 class InitializedParams(Model, kw_only=True):

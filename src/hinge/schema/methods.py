@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from hinge.schema.base import EmptyParams, EmptyResult, Model, PageParams, Result
+from hinge.schema.base import EmptyParams, EmptyResult, Model, NotificationParams, PageParams, Result
 from hinge.schema.completion import CompleteParams, CompleteResult
 from hinge.schema.elicitation import ElicitationCompleteParams, ElicitFormParams, ElicitResult
 from hinge.schema.lifecycle import DiscoverResult, InitializedParams, InitializeParams, InitializeResult
@@ -100,11 +100,11 @@ _ROWS = (
     Method(name="notifications/cancelled", params=CancelledParams, sender="both"),
     Method(name="notifications/progress", params=ProgressParams, sender="both"),
     Method(name="notifications/message", params=LogParams, sender="server"),
-    Method(name="notifications/tools/list_changed", params=EmptyParams, sender="server"),
-    Method(name="notifications/prompts/list_changed", params=EmptyParams, sender="server"),
-    Method(name="notifications/resources/list_changed", params=EmptyParams, sender="server"),
+    Method(name="notifications/tools/list_changed", params=NotificationParams, sender="server"),
+    Method(name="notifications/prompts/list_changed", params=NotificationParams, sender="server"),
+    Method(name="notifications/resources/list_changed", params=NotificationParams, sender="server"),
     Method(name="notifications/resources/updated", params=ResourceUpdatedParams, sender="server"),
-    Method(name="notifications/roots/list_changed", params=EmptyParams, last=V2025_11),
+    Method(name="notifications/roots/list_changed", params=NotificationParams, last=V2025_11),
     Method(
         name="notifications/elicitation/complete",
         params=ElicitationCompleteParams,
@@ -112,9 +112,7 @@ _ROWS = (
         first=V2025_11,
         last=V2025_11,
     ),
-    Method(
-        name="notifications/subscriptions/acknowledged", params=AcknowledgedParams, sender="server", first=V2026_07
-    ),
+    Method(name="notifications/subscriptions/acknowledged", params=AcknowledgedParams, sender="server", first=V2026_07),
 )
 
 METHODS: dict[str, Method] = {row.name: row for row in _ROWS}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-import msgspec
-
-from hinge.schema.base import Model, ProgressToken
+from hinge.schema.base import Model, NotificationParams, ProgressToken
 
 LoggingLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 #: From low to high (LOG-02).
@@ -14,14 +12,14 @@ LOGGING_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
 SEVERITY = {level: rank for rank, level in enumerate(LOGGING_LEVELS)}
 
 
-class CancelledParams(Model, kw_only=True):
+class CancelledParams(NotificationParams, kw_only=True):
     """Which request is no longer wanted, and why (CANC-01)."""
 
     request_id: str | int
     reason: str | None = None
 
 
-class ProgressParams(Model, kw_only=True):
+class ProgressParams(NotificationParams, kw_only=True):
     """How far a request got; `progress` strictly increases, `total` and fractions are free (PROG-04)."""
 
     progress_token: ProgressToken
@@ -30,13 +28,12 @@ class ProgressParams(Model, kw_only=True):
     message: str | None = None
 
 
-class LogParams(Model, kw_only=True):
+class LogParams(NotificationParams, kw_only=True):
     """One log message; `data` is any JSON value (LOG-02)."""
 
     level: LoggingLevel
     data: Any
     logger: str | None = None
-    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 
 class SetLevelParams(Model, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, UnsetType
 
-from hinge.schema.base import Annotations, CacheableResult, Icon, Model, Page
+from hinge.schema.base import Annotations, CacheableResult, Icon, Model, NotificationParams, Page
 from hinge.schema.content import ResourceContents
 
 
@@ -70,8 +70,7 @@ class SubscribeParams(Model, kw_only=True):
     uri: str
 
 
-class ResourceUpdatedParams(Model, kw_only=True):
+class ResourceUpdatedParams(NotificationParams, kw_only=True):
     """A watched resource, or one below it, changed (SUB-13)."""
 
     uri: str
-    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)

@@ -1,8 +1,13 @@
-"""The published revisions in order, and which behaviour came or left with which. Revision names compare like dates."""
+"""The published revisions in order, and what came or left with which: behaviours, types, members. Data only.
+
+Revision names compare like dates. What isn't named here is known to all revisions. No enumeration ever gained or lost a
+value; unions did, with the types in them. It knows the structs by name only.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Literal, TypeAlias, get_args
 
 FIRST = "2024-11-05"
 V2025_03 = "2025-03-26"
@@ -16,22 +21,160 @@ HANDSHAKE_REVISIONS = (FIRST, V2025_03, V2025_06, V2025_11)
 STATELESS_REVISIONS = (V2026_07,)
 REVISIONS = HANDSHAKE_REVISIONS + STATELESS_REVISIONS
 
-Behaviour = Literal["batches", "argument results", "version header", "priming event"]
+#: The first and the last revision that know something.
+Window: TypeAlias = tuple[str, str]
 
-_WINDOWS: dict[str, tuple[str, str]] = {
+ALWAYS: Window = (FIRST, V2026_07)
+NEVER: Window = ("", "")
+SINCE_03: Window = (V2025_03, V2026_07)
+SINCE_06: Window = (V2025_06, V2026_07)
+SINCE_11: Window = (V2025_11, V2026_07)
+SINCE_26: Window = (V2026_07, V2026_07)
+UNTIL_11: Window = (FIRST, V2025_11)
+ONLY_11: Window = (V2025_11, V2025_11)
+
+Behaviour = Literal[
+    "batches",
+    "argument results",
+    "version header",
+    "priming event",
+    "any structured content",
+    "several blocks",
+    "rich forms",
+]
+
+_BEHAVIOURS: Mapping[str, Window] = {
     # BASE-11, BASE-13
     "batches": (V2025_03, V2025_03),
     # TOOL-20, TOOL-21: bad arguments are a result that the model reads, no protocol error
-    "argument results": (V2025_11, V2026_07),
+    "argument results": SINCE_11,
     # LHTTP-27
-    "version header": (V2025_06, V2026_07),
+    "version header": SINCE_06,
     # LHTTP-08: a stream opens with an id and empty data
-    "priming event": (V2025_11, V2025_11),
+    "priming event": ONLY_11,
+    # TOOL-13, TOOL-14: structured content of any JSON type, output schemas with any root; before, objects only
+    "any structured content": SINCE_26,
+    # SAMP-04: a sampling message may hold a list of blocks
+    "several blocks": SINCE_11,
+    # ELIC-07, ELIC-08: titled choices as `oneOf`, choices of several, defaults of all kinds
+    "rich forms": SINCE_11,
 }
-assert set(_WINDOWS) == set(get_args(Behaviour))
+assert set(_BEHAVIOURS) == set(get_args(Behaviour))
+
+#: Types by the names of their structs.
+TYPES: Mapping[str, Window] = {
+    "AudioContent": SINCE_03,
+    "ToolAnnotations": SINCE_03,
+    "CompletionContext": SINCE_06,
+    "ElicitFormParams": SINCE_06,
+    "ElicitResult": SINCE_06,
+    "Elicitation": SINCE_06,
+    "ResourceLink": SINCE_06,
+    "ElicitUrlParams": SINCE_11,
+    "Icon": SINCE_11,
+    "ToolChoice": SINCE_11,
+    "ToolResultContent": SINCE_11,
+    "ToolUseContent": SINCE_11,
+    "AcknowledgedParams": SINCE_26,
+    "DiscoverResult": SINCE_26,
+    "InputRequest": SINCE_26,
+    "InputRequiredResult": SINCE_26,
+    "ListenParams": SINCE_26,
+    "ListenResult": SINCE_26,
+    "SubscriptionFilter": SINCE_26,
+    "InitializeParams": UNTIL_11,
+    "InitializeResult": UNTIL_11,
+    "InitializedParams": UNTIL_11,
+    "SetLevelParams": UNTIL_11,
+    "SubscribeParams": UNTIL_11,
+    "ElicitationCompleteParams": ONLY_11,
+}
+
+_TITLE_META_ICONS: Mapping[str, Window] = {"title": SINCE_06, "meta": SINCE_06, "icons": SINCE_11}
+_RETRY: Mapping[str, Window] = {"input_responses": SINCE_26, "request_state": SINCE_26}
+#: What comes back for an input request is bare in the stateless revision (SAMP-13, T-29).
+_BARE: Mapping[str, Window] = {"result_type": NEVER, "meta": UNTIL_11}
+
+#: Members, by the names of their structs and their Python names. A struct inherits the rows of its bases.
+MEMBERS: Mapping[str, Mapping[str, Window]] = {
+    # what all features share
+    "Implementation": {"title": SINCE_06, "description": SINCE_11, "website_url": SINCE_11, "icons": SINCE_11},
+    "Annotations": {"last_modified": SINCE_06},
+    "RequestMeta": {
+        "protocol_version": SINCE_26,
+        "client_capabilities": SINCE_26,
+        "client_info": SINCE_26,
+        "log_level": SINCE_26,
+        "subscription_id": SINCE_26,
+    },
+    "Result": {"result_type": SINCE_26},
+    "CacheableResult": {"ttl_ms": SINCE_26, "cache_scope": SINCE_26},
+    # content
+    "_Block": {"meta": SINCE_06},
+    "ResourceLink": {"icons": SINCE_11},
+    "ResourceContents": {"meta": SINCE_06},
+    # lifecycle
+    "ServerCapabilities": {"completions": SINCE_03, "tasks": ONLY_11},
+    "ClientCapabilities": {"elicitation": SINCE_06, "tasks": ONLY_11},
+    "RootsCapability": {"list_changed": UNTIL_11},
+    "Elicitation": {"form": SINCE_11, "url": SINCE_11},
+    "Sampling": {"tools": SINCE_11, "context": SINCE_11},
+    # tools, resources, prompts, completion, progress
+    "Tool": {**_TITLE_META_ICONS, "annotations": SINCE_03, "output_schema": SINCE_06, "execution": ONLY_11},
+    "CallToolParams": _RETRY,
+    "CallToolResult": {"structured_content": SINCE_06},
+    "Resource": _TITLE_META_ICONS,
+    "ResourceTemplate": _TITLE_META_ICONS,
+    "ReadResourceParams": _RETRY,
+    "Prompt": _TITLE_META_ICONS,
+    "PromptArgument": {"title": SINCE_06},
+    "GetPromptParams": _RETRY,
+    "PromptReference": {"title": SINCE_06},
+    "CompleteParams": {"context": SINCE_06},
+    "ProgressParams": {"message": SINCE_03},
+    # what the server asks
+    "SamplingMessage": {"meta": SINCE_11},
+    "CreateMessageParams": {"tools": SINCE_11, "tool_choice": SINCE_11},
+    "CreateMessageResult": {"result_type": NEVER},
+    "ElicitFormParams": {"mode": SINCE_11},
+    "ElicitUrlParams": {"elicitation_id": ONLY_11},
+    "ElicitResult": _BARE,
+    "Root": {"meta": SINCE_06},
+    "ListRootsResult": _BARE,
+}
+
+#: Reserved `_meta` keys that not every revision knows (META-05).
+META_KEYS: Mapping[str, Window] = {
+    "io.modelcontextprotocol/serverInfo": SINCE_26,
+    "io.modelcontextprotocol/subscriptionId": SINCE_26,
+}
+
+_TEXTS: Mapping[str, Window] = {"type": SINCE_06, "title": SINCE_06, "description": SINCE_06}
+_LIMITS: Mapping[str, Window] = {"minimum": SINCE_06, "maximum": SINCE_06, "default": SINCE_11}
+#: The words of a form's fields, by their JSON type (ELIC-06…ELIC-08); a type without its words is no field.
+FORM_WORDS: Mapping[str, Mapping[str, Window]] = {
+    "string": {
+        **_TEXTS,
+        **dict.fromkeys(("minLength", "maxLength", "format", "enum", "enumNames"), SINCE_06),
+        **dict.fromkeys(("oneOf", "default"), SINCE_11),
+    },
+    "number": {**_TEXTS, **_LIMITS},
+    "integer": {**_TEXTS, **_LIMITS},
+    "boolean": {**_TEXTS, "default": SINCE_06},
+    "array": {
+        **dict.fromkeys(_TEXTS, SINCE_11),
+        **dict.fromkeys(("items", "minItems", "maxItems", "default"), SINCE_11),
+    },
+}
+#: The words at the root of a form.
+FORM_ROOT: Mapping[str, Window] = {"type": SINCE_06, "properties": SINCE_06, "required": SINCE_06, "$schema": SINCE_11}
+
+
+def within(revision: str, window: Window) -> bool:
+    """Whether the window holds the revision."""
+    return window[0] <= revision <= window[1]
 
 
 def knows(revision: str, behaviour: Behaviour) -> bool:
     """Whether the revision has this behaviour."""
-    first, last = _WINDOWS[behaviour]
-    return first <= revision <= last
+    return within(revision, _BEHAVIOURS[behaviour])

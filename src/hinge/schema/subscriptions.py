@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
-from hinge.schema.base import Model, Result
+from hinge.schema.base import Model, NotificationParams, Result
 
 
 class SubscriptionFilter(Model, kw_only=True):
@@ -28,8 +24,7 @@ class ListenResult(Result, kw_only=True):
     """The end of a subscription; `_meta` names it (SUB-09)."""
 
 
-class AcknowledgedParams(Model, kw_only=True):
+class AcknowledgedParams(NotificationParams, kw_only=True):
     """The part of the filter that is honoured (SUB-04)."""
 
     notifications: SubscriptionFilter
-    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)

@@ -12,7 +12,7 @@ from hinge.schema.content import ContentBlock, TextContent
 
 
 class ToolAnnotations(Model, kw_only=True):
-    """Hints about what a tool does; untrusted unless the server is (TOOL-10). Absent means the specification's default."""
+    """Hints about what a tool does, as trusted as its server (TOOL-10). Absent means the specification's default."""
 
     title: str | None = None
     read_only_hint: bool | None = None
@@ -22,7 +22,10 @@ class ToolAnnotations(Model, kw_only=True):
 
 
 class Tool(Model, kw_only=True):
-    """A tool as it is listed. `output_schema` may have any root in the newest revision."""
+    """A tool as it is listed. `output_schema` may have any root in the newest revision.
+
+    `execution` says in the last handshake revision whether a call may become a task (TSK-04).
+    """
 
     name: str
     input_schema: dict[str, Any]
@@ -31,6 +34,7 @@ class Tool(Model, kw_only=True):
     output_schema: dict[str, Any] | bool | None = None
     annotations: ToolAnnotations | None = None
     icons: list[Icon] | None = None
+    execution: dict[str, Any] | None = None
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 
