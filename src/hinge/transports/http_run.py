@@ -116,7 +116,8 @@ def _make_server(
             ready()
 
     settings: dict[str, Any] = {
-        "lifespan": "on",
+        # Started and stopped here, in good order even when the server is cancelled.
+        "lifespan": "off",
         "ws": "none",
         "access_log": False,
         "server_header": False,

@@ -20,6 +20,8 @@ KEEP_ALIVE = sse.comment("keep-alive")
 LEFT = "the client closed the connection"
 NOT_READING = "the client doesn't read its stream"
 
+#: The empty body of a GET comes first; a server that goes on telling of bodies never tells of the end.
+_STRAY_MESSAGES = 4
 _CLOSE = ((b"connection", b"close"),)
 _TOO_SLOW = Refusal(408, "The body took too long to arrive", _CLOSE)
 
@@ -45,6 +47,7 @@ class Exchange:
         "_clock",
         "_late",
         "_lock",
+        "_lost",
         "_options",
         "_quiet_since",
         "_reader",
@@ -67,6 +70,7 @@ class Exchange:
         self._reader: asyncio.Task[object] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._late = False
+        self._lost = ""
         self._quiet_since = 0.0
         #: Who is told that the client left.
         self.owner: Owner | None = None
@@ -147,11 +151,12 @@ class Exchange:
         Waits while the reader is slow, within the limit; then the stream is over and the connection is cut.
         """
         async with self._writing():
-            if self.over:
-                raise ChannelClosed(LEFT)
-            await self._put(data, True)
-            if self.over:
-                raise ChannelClosed(NOT_READING)
+            if not self.over:
+                await self._put(data, True)
+        # A server's `send` needn't wait for anything, and a handler that only sends would starve all others.
+        await asyncio.sleep(0)
+        if self.over:
+            raise ChannelClosed(self._lost or LEFT)
 
     async def end(self, data: bytes = b"") -> None:
         """The last piece of an event stream; nothing happens when it can't be delivered."""
@@ -195,15 +200,17 @@ class Exchange:
 
     async def _await_disconnect(self) -> None:
         try:
-            while (await self._receive())["type"] != "http.disconnect":
-                pass
+            for _ in range(_STRAY_MESSAGES):
+                if (await self._receive())["type"] == "http.disconnect":
+                    self._lose(LEFT)
+                    return
         except OSError:
-            pass
-        self._lose(LEFT)
+            self._lose(LEFT)
 
     def _lose(self, reason: str) -> None:
         if not self.over:
             self.over = True
+            self._lost = reason
             if self.owner is not None:
                 self.owner.gone(reason)
 

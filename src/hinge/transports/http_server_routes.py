@@ -81,7 +81,7 @@ class Routes:
 
     def _is_modern(self, inbound: Inbound | bytes, headers: Headers) -> bool:
         if isinstance(inbound, bytes):
-            return self._modern_only
+            return self._modern_only or era.is_stateless(http.protocol_version(headers) or "")
         if inbound.claims:
             return self._eras != ("2025",)
         return era.route(inbound, http.protocol_version(headers), self._eras) == "2026"

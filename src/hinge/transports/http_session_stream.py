@@ -52,6 +52,8 @@ class Stream:
             await reader.room()
         elif message.pending is not None:
             raise ChannelClosed("the client takes no event stream on this request, so it can't be asked anything")
+        # Nothing above need have waited, and a handler that only sends would starve all others.
+        await asyncio.sleep(0)
 
     def _give(self, reader: Reader, data: bytes) -> None:
         opening = self.opening()
