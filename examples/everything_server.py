@@ -288,10 +288,35 @@ async def test_elicitation_sep1330_enums(ctx: Context) -> str:
 # ---------------------------------------------------------------- asking, round by round
 
 
+class Name(msgspec.Struct):
+    """A name."""
+
+    name: str
+
+
+class Color(msgspec.Struct):
+    """A colour."""
+
+    color: str
+
+
+class Topic(msgspec.Struct):
+    """What it is about."""
+
+    context: str
+
+
+class Consent(msgspec.Struct):
+    """Yes or no."""
+
+    ok: bool
+
+
 @server.tool
 async def test_input_required_result_elicitation(ctx: Context) -> str:
     """One question to the user."""
-    return f"Hello, {await ctx.elicit('What is your name?', str, key='user_name')}!"
+    answer = await ctx.elicit("What is your name?", Name, key="user_name")
+    return f"Hello, {answer.name}!"
 
 
 @server.tool
@@ -311,7 +336,7 @@ async def test_input_required_result_list_roots(ctx: Context) -> str:
 async def test_input_required_result_request_state(ctx: Context) -> str:
     """What was done before the question is remembered."""
     started = await ctx.step(lambda: "state-ok")
-    await ctx.elicit("Please confirm", bool, key="confirm")
+    await ctx.elicit("Please confirm", Consent, key="confirm")
     return f"Confirmed: {started}"
 
 
@@ -319,25 +344,25 @@ async def test_input_required_result_request_state(ctx: Context) -> str:
 async def test_input_required_result_multiple_inputs(ctx: Context) -> str:
     """Three questions in one round."""
     name, greeting, roots = await asyncio.gather(
-        ctx.elicit("What is your name?", str, key="user_name"),
+        ctx.elicit("What is your name?", Name, key="user_name"),
         ctx.sample("Write a greeting", max_tokens=50, key="greeting"),
         ctx.list_roots(key="client_roots"),
     )
-    return f"{_text(greeting.content)}, {name}, with {len(roots)} roots"
+    return f"{_text(greeting.content)}, {name.name}, with {len(roots)} roots"
 
 
 @server.tool
 async def test_input_required_result_multi_round(ctx: Context) -> str:
     """Two questions, the second after the first."""
-    name = await ctx.elicit("Step 1: what is your name?", str, key="step1")
-    color = await ctx.elicit("Step 2: what is your favourite colour?", str, key="step2")
-    return f"{name} likes {color}"
+    found = await ctx.elicit("Step 1: what is your name?", Name, key="step1")
+    liked = await ctx.elicit("Step 2: what is your favourite colour?", Color, key="step2")
+    return f"{found.name} likes {liked.color}"
 
 
 @server.tool
 async def test_input_required_result_tampered_state(ctx: Context) -> str:
     """A state that was changed on its way is refused."""
-    await ctx.elicit("Please confirm", bool, key="confirm")
+    await ctx.elicit("Please confirm", Consent, key="confirm")
     return "Confirmed"
 
 
@@ -355,8 +380,8 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
 @server.prompt
 async def test_input_required_result_prompt(ctx: Context) -> str:
     """A prompt that asks first."""
-    topic = await ctx.elicit("What should the prompt be about?", str, key="user_context")
-    return f"Tell me about {topic}."
+    topic = await ctx.elicit("What should the prompt be about?", Topic, key="user_context")
+    return f"Tell me about {topic.context}."
 
 
 # ---------------------------------------------------------------- change
@@ -402,9 +427,9 @@ def complete_arg1(value: str) -> list[str]:
 
 
 @server.prompt
-def test_prompt_with_embedded_resource(resource_uri: Annotated[str, "the resource to embed"]) -> list[PromptMessage]:
+def test_prompt_with_embedded_resource(resourceUri: Annotated[str, "the resource to embed"]) -> list[PromptMessage]:
     """A prompt with a resource inside."""
-    contents = ResourceContents(uri=resource_uri, text="Embedded resource content for testing.", mime_type="text/plain")
+    contents = ResourceContents(uri=resourceUri, text="Embedded resource content for testing.", mime_type="text/plain")
     return [
         PromptMessage(role="user", content=EmbeddedResource(resource=contents)),
         PromptMessage(role="user", content=TextContent(text="Please process the embedded resource above.")),

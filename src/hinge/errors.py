@@ -54,7 +54,10 @@ class HingeError(Exception):
 
 
 class DefinitionError(HingeError):
-    """The author of a server wrote something that can't work; the message names it and says what to do."""
+    """The author of a server wrote something that can't work; the message names it and says what to do.
+
+    Raised at registration, or when a function returns what its annotation doesn't allow.
+    """
 
 
 class StartError(HingeError):

@@ -24,7 +24,7 @@ from hinge.errors import (
 )
 from hinge.jsonrpc import Failure, RequestId, Response, Unreadable
 from hinge.protocol import era, era_2025, era_2026, http
-from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending
+from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, EraName, Inbound, Origin, Outgoing, Pending
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.offer import Offer
 from hinge.protocol.states import CALL_MOVES, PENDING_MOVES, HandshakeState
@@ -110,9 +110,9 @@ class Connection:
         request_id = getattr(message, "id", None)
         if self.closed is not None or (self.stateless and request_id is not None):
             return None  # D-003: in the stateless era a client is asked nothing and answers nothing
-        name = "2025"
+        name = self._era_of(inbound, origin)
         try:
-            name, call = self._admit(inbound, origin)
+            call = self._admit(name, inbound, origin)
             if request_id is not None:
                 self._owe(call)
             elif call.method == "notifications/cancelled":
@@ -123,23 +123,24 @@ class Connection:
         except ProtocolError as exc:
             if request_id is None:
                 return None
-            rules = era_2026 if name == "2026" or inbound.claims else era_2025
-            exc, status = rules.error(exc)
+            exc, status = (era_2026 if name == "2026" else era_2025).error(exc)
             return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, status)
 
-    def _admit(self, inbound: Inbound, origin: Origin) -> tuple[str, Call]:
+    def _era_of(self, inbound: Inbound, origin: Origin) -> EraName:
+        """A client serves handshake servers only; a server asks the table."""
         if self.offer is None:
-            return "2025", era_2025.make_call(inbound, origin, self.handshake)
-        version = None if origin.headers is None else http.protocol_version(origin.headers)
-        if era.route(inbound, version, self.offer.eras) == "2026":
-            return "2026", era_2026.admit(inbound, origin, self.offer)
-        if self.one_shot and self.handshake.state is HandshakeState.NEW:
-            self._assume(inbound, version)
-        return "2025", era_2025.admit(inbound, origin, self.handshake)
+            return "2025"
+        return era.route(inbound, _version(origin), self.offer.eras)
 
-    def _assume(self, inbound: Inbound, version: str | None) -> None:
-        if getattr(inbound.message, "method", None) != "initialize":
-            self.handshake.assume(version)
+    def _admit(self, name: EraName, inbound: Inbound, origin: Origin) -> Call:
+        if self.offer is None:
+            return era_2025.make_call(inbound, origin, self.handshake)
+        if name == "2026":
+            return era_2026.admit(inbound, origin, self.offer)
+        opens = getattr(inbound.message, "method", None) == "initialize"
+        if self.one_shot and not opens and self.handshake.state is HandshakeState.NEW:
+            self.handshake.assume(_version(origin))
+        return era_2025.admit(inbound, origin, self.handshake)
 
     def _owe(self, call: Call) -> None:
         if len(self.incoming) >= self.limits.calls:
@@ -170,7 +171,7 @@ class Connection:
     def _batches_allowed(self, origin: Origin) -> bool:
         if self.handshake.open:
             return knows(self.handshake.revision, "batches")
-        version = None if origin.headers is None else http.protocol_version(origin.headers)
+        version = _version(origin)
         return self.one_shot and (version is None or knows(version, "batches"))
 
     def _unreadable(self, exc: ProtocolError) -> Outgoing | None:
@@ -337,6 +338,11 @@ class Connection:
             raise HingeError("a request that is over is still awaited")
         if self.closed is not None and (self.incoming or self.outgoing):
             raise HingeError("something is in flight on a closed connection")
+
+
+def _version(origin: Origin) -> str | None:
+    """The revision that the HTTP headers name."""
+    return None if origin.headers is None else http.protocol_version(origin.headers)
 
 
 def _method(item: bytes) -> str | None:

@@ -153,4 +153,10 @@ def _titles(annotation: Any) -> Schema:
 
 
 def _hints(annotation: Any) -> Mapping[str, Any]:
-    return class_hints(annotation) if has_fields(annotation) else {}
+    """The annotations of a type's fields, by their names on the wire."""
+    if not has_fields(annotation):
+        return {}
+    hints = class_hints(annotation)
+    if issubclass(annotation, msgspec.Struct):
+        return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(annotation)}
+    return hints

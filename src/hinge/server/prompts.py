@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams, shorten
 from hinge.schema.base import PageParams
@@ -49,10 +49,10 @@ class RegisteredPrompt:
             arguments[name] = ctx
         if self._inline:
             value = self._function(**arguments)
-            if self.signature.is_async:
-                value = await cast("Awaitable[Any]", value)
         else:
             value = await threads.run(self._function, arguments)
+        if isinstance(value, Awaitable):
+            value = await value
         if isinstance(value, GetPromptResult):
             return value
         return GetPromptResult(messages=as_messages(value, self.prompt.name), description=self.prompt.description)
@@ -102,14 +102,14 @@ class Prompts:
         listing: Mapping[str, Any],
     ) -> RegisteredPrompt:
         """Register a function. Raises DefinitionError with one line that says what to change."""
-        found = name or getattr(function, "__name__", None)
-        if not found or found == "<lambda>":
-            raise DefinitionError('A prompt needs a name: give one with name="…"')
+        signature = inspect_function(function, injected=is_context, name=name)
+        found = signature.name
+        if found == "<lambda>":
+            raise DefinitionError('A prompt needs a name: write server.prompt("name")(function)')
         if found in self._prompts:
             raise DefinitionError(
                 f"There is a prompt {found!r} already: give this one another name, or remove the first"
             )
-        signature = inspect_function(function, injected=is_context, name=found)
         prompt = Prompt(
             name=found,
             title=listing.get("title"),

@@ -6,7 +6,7 @@ import difflib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -60,19 +60,20 @@ class RegisteredTool:
             arguments[name] = ctx
         if self._inline:
             value = self.function(**arguments)
-            if self.signature.is_async:
-                value = await cast(Awaitable[Any], value)
         else:
             value = await threads.run(self.function, arguments)
+        if isinstance(value, Awaitable):  # also of a plain function that wraps an async one
+            value = await value
         return self.result(value)
 
     def result(self, value: Any) -> CallToolResult:
         """A returned value as content and, where the tool has an output schema, as structured content (TOOL-15, TOOL-17)."""
         if isinstance(value, CallToolResult):
             return value
-        blocks = as_blocks(value)
-        if blocks is not None:
-            return CallToolResult(content=blocks)
+        if self.signature.output_schema is None:
+            blocks = as_blocks(value)
+            if blocks is not None:
+                return CallToolResult(content=blocks)
         encoded = self.signature.encode(value)
         text: list[ContentBlock] = [TextContent(text=encoded.text)]
         structured = encoded.structured if self.tool.output_schema is not None else UNSET
@@ -102,17 +103,17 @@ class Tools:
         listing: Mapping[str, Any],
     ) -> RegisteredTool:
         """Register a function. Raises DefinitionError with one line that says what to change."""
-        found = name or getattr(function, "__name__", None)
-        if found is None or found == "<lambda>":
-            raise DefinitionError('A tool needs a name: give one with name="…"')
+        given = listing.get("input_schema")
+        signature = inspect_function(function, injected=is_context, name=name)
+        found = signature.name
+        if found == "<lambda>":
+            raise DefinitionError('A tool needs a name: write server.tool("name")(function)')
         if not _NAME.match(found):
             raise DefinitionError(
                 f"Tool name {shorten(found)!r} is not allowed: use 1 to 128 of A-Z a-z 0-9 _ - . (no blanks)"
             )
         if found in self._tools:
             raise DefinitionError(f"There is a tool {found!r} already: give this one another name, or remove the first")
-        given = listing.get("input_schema")
-        signature = inspect_function(function, injected=is_context, name=found)
         reader = signature if given is None else SchemaArguments(signature, given, found)
         tool = Tool(
             name=found,
