@@ -246,6 +246,8 @@ class Talk:
                 pending.result = message.result
             else:
                 pending.error = PeerError(message.error)
+            if pending.wake is not None:
+                pending.wake()
         return None
 
     async def answer(self, call: Call | Batch, /) -> Outgoing | None:

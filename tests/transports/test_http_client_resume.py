@@ -9,7 +9,16 @@ import pytest
 
 from hinge.errors import ConnectionLost
 from hinge.transports.http_client_stream import Backoff
-from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking, legacy, notification, result_of
+from tests.transports.scripted_http import (
+    Answer,
+    Asked,
+    ScriptedServer,
+    Talking,
+    legacy,
+    notification,
+    result_of,
+    until,
+)
 
 
 @pytest.fixture
@@ -137,6 +146,34 @@ async def test_405_ends_resuming() -> None:
         client.channel.adopt("2025-11-25")
         with pytest.raises(ConnectionLost, match="405"):
             await client.call()
+        assert len(server.by("GET")) == 1
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_an_answer_on_the_servers_own_stream_ends_the_call_that_waits_elsewhere(ended: bool) -> None:
+    """LHTTP-15 forbids it, yet servers do it, the mock of conformance scenario sse-retry among them."""
+    called: asyncio.Future[Asked] = asyncio.get_running_loop().create_future()
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        if asked.method == "GET":
+            await answer.stream()
+            await answer.event(result_of(await called, {"late": True}))
+            await answer.gone()
+        elif asked.method == "POST" and asked.message.get("method") == "tools/call":
+            await answer.stream()
+            await answer.event("", id="e-1", retry=60_000)
+            if ended:
+                await answer.end()
+            called.set_result(asked)
+            await answer.gone()
+        else:
+            await legacy(asked, answer)
+
+    async with ScriptedServer(script) as server, Talking(server.url) as client:
+        await client.handshake()
+        await until(lambda: bool(server.by("GET")))
+        async with asyncio.timeout(10):
+            assert await client.call() == {"late": True}
         assert len(server.by("GET")) == 1
 
 

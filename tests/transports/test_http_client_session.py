@@ -51,10 +51,25 @@ async def test_the_servers_own_stream_is_asked_for_as_events_and_405_ends_the_ma
     """LHTTP-12, LHTTP-13."""
     async with ScriptedServer(legacy) as server, Talking(server.url) as client:
         await client.handshake()
-        await until(lambda: bool(server.by("GET")))
         assert server.by("GET")[0].headers["accept"] == "text/event-stream"
         await client.call()
         assert len(server.by("GET")) == 1
+
+
+async def test_a_server_that_is_slow_with_its_own_stream_does_not_hold_up_the_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hinge.transports.http_client._LISTEN_SECONDS", 0.02)
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        if asked.method == "GET":
+            await answer.gone()
+        else:
+            await legacy(asked, answer)
+
+    async with ScriptedServer(script) as server, Talking(server.url) as client:
+        await client.handshake()
+        assert await client.call() == {}
 
 
 async def test_a_server_without_sessions_gets_no_delete() -> None:
@@ -234,7 +249,7 @@ async def asks(asked: Asked, answer: Answer) -> None:
 
 async def answers_wrongly(asked: Asked, answer: Answer) -> None:
     await answer.stream()
-    await answer.event({"jsonrpc": "2.0", "id": 1, "result": {"stolen": True}})
+    await answer.event({"jsonrpc": "2.0", "id": 4711, "result": {"stolen": True}})
     await answer.chunk(b"data: {oops\n\n")
     await answer.event({"jsonrpc": "2.0", "error": {"code": -32000, "message": "no"}})
     await answer.event(notification("notifications/tools/list_changed"))

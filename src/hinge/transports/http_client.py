@@ -34,6 +34,8 @@ CONNECTIONS = 256
 _ENDLESS = frozenset({"subscriptions/listen"})
 #: A quiet stream that lived for so long counts as progress when it has to be opened again.
 _LONG_LIVED = 30.0
+#: The server's own stream is asked for before the first call; its head may take this long to come before calls go on.
+_LISTEN_SECONDS = 0.25
 #: Ending the session may take this long.
 _DELETE_SECONDS = 2.0
 
@@ -202,8 +204,7 @@ class HttpChannel:
             raise CallTimeout(f"{what}: the server did not accept it within {self.limits.call_idle:g} s") from None
         response.release(finish=True)
         if message.method == "notifications/initialized" and not self._closed:
-            self._stop_listening()
-            self._listener = asyncio.get_running_loop().create_task(self._listen())
+            await self._start_listening()
 
     # ---------------------------------------------------------------- the session
 
@@ -244,7 +245,18 @@ class HttpChannel:
             self._listener.cancel()
         self._listener = None
 
-    async def _listen(self) -> None:
+    async def _start_listening(self) -> None:
+        """Open the server's own stream; wait a little, so that what the first calls bring about isn't missed."""
+        self._stop_listening()
+        answered = asyncio.Event()
+        self._listener = asyncio.get_running_loop().create_task(self._listen(answered))
+        try:
+            async with asyncio.timeout(_LISTEN_SECONDS):
+                await answered.wait()
+        except TimeoutError:
+            logger.debug("The server has not answered the request for its own stream yet")
+
+    async def _listen(self, answered: asyncio.Event) -> None:
         """Keep the server's own stream open (LHTTP-12), as long as the server offers one."""
         cursor, backoff = Cursor(), Backoff()
         loop = asyncio.get_running_loop()
@@ -252,6 +264,7 @@ class HttpChannel:
             began = loop.time()
             try:
                 response = await self.get(cursor.last_id)
+                answered.set()
                 if not await self._hear(response, cursor, backoff):
                     return
             except (NotSent, ConnectionLost, InvalidResponse) as exc:
@@ -259,6 +272,8 @@ class HttpChannel:
             except Exception as exc:
                 logger.warning("The server's own stream can't be opened: %s", exc)
                 return
+            finally:
+                answered.set()
             if loop.time() - began >= _LONG_LIVED:
                 backoff.progress()
             delay = backoff.wait(cursor.retry)

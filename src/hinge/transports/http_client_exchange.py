@@ -152,19 +152,35 @@ class _Follower:
         self._cursor = Cursor()
         self._backoff = Backoff()
         self._resumed = False
+        self._response: WireResponse | None = None
+        self._taking = False
+        self._over = asyncio.Event()
 
-    async def follow(self, response: WireResponse) -> None:
+    async def follow(self, response: WireResponse | None) -> None:
         """Feed events until the request is settled. Raises ConnectionLost when no answer will come."""
-        while True:
-            reason = await self._feed(response)
-            if self._pending.state is not PendingState.WAITING:
-                response.release(finish=self._pending.state is PendingState.ANSWERED)
-                return
-            response.release()
-            if not self._legacy or not self._cursor.last_id:
-                raise ConnectionLost(f"The answer to {self._pending.method} ended without a result: {reason}")
-            response = await self._resume(reason)
-            self._resumed = True
+        pending = self._pending
+        pending.wake = self._settled
+        try:
+            while response is not None:
+                self._response = response
+                reason = await self._feed(response)
+                response.release(finish=pending.state is PendingState.ANSWERED)
+                self._response = None
+                if pending.state is not PendingState.WAITING:
+                    return
+                if not self._legacy or not self._cursor.last_id:
+                    raise ConnectionLost(f"The answer to {pending.method} ended without a result: {reason}")
+                response = await self._resume(reason)
+                self._resumed = True
+        finally:
+            pending.wake = None
+
+    def _settled(self) -> None:
+        """The request is over. If that isn't this stream's doing, nothing more need be waited for here."""
+        if not self._taking:
+            self._over.set()
+            if self._response is not None:
+                self._response.release()
 
     async def _feed(self, response: WireResponse) -> str:
         """Take events until the request is settled or the stream is over; returns how it ended."""
@@ -187,13 +203,22 @@ class _Follower:
         self._cursor.note(event)
         if event.data and event.type == "message":  # LHTTP-08
             self._backoff.progress()
-            self._line.inbox.answer(event.data, self._pending, legacy=self._legacy, replay=self._resumed)
+            self._taking = True
+            try:
+                self._line.inbox.answer(event.data, self._pending, legacy=self._legacy, replay=self._resumed)
+            finally:
+                self._taking = False
 
-    async def _resume(self, reason: str) -> WireResponse:
-        """Open the stream again after its last event, in due time (LHTTP-10, LHTTP-18)."""
+    async def _resume(self, reason: str) -> WireResponse | None:
+        """Open the stream again after its last event, in due time (LHTTP-10, LHTTP-18). None when it is over."""
         about = self._pending.method
         while (delay := self._backoff.wait(self._cursor.retry)) is not None:
-            await asyncio.sleep(delay)
+            try:
+                async with asyncio.timeout(delay):
+                    await self._over.wait()
+                return None
+            except TimeoutError:
+                pass
             try:
                 response = await self._line.get(self._cursor.last_id)
             except (NotSent, ConnectionLost) as exc:

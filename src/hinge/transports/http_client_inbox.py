@@ -62,7 +62,8 @@ class Inbox:
         except InvalidResponse as exc:
             logger.warning("%s", exc)
             return False
-        useful = [inbound for inbound in inbounds if not isinstance(inbound.message, Response | Failure)]  # LHTTP-15
+        # Answers don't belong here (LHTTP-15), but some servers send them here when a call's own stream has ended.
+        useful = [inbound for inbound in inbounds if getattr(inbound.message, "id", "") is not None]
         for inbound in useful:
             self._feed(inbound, legacy=True)
         return bool(useful)
