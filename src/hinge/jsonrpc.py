@@ -15,7 +15,9 @@ from hinge.errors import ErrorObject, InvalidRequest, ParseError
 #: A request id: a string or an integer, given back in the same JSON type (BASE-03, BASE-06).
 RequestId: TypeAlias = str | int
 
+#: Stands for a member that wasn't there; compared by identity.
 ABSENT = Raw(b"")
+_BRACE = ord("{")
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -52,7 +54,7 @@ Message: TypeAlias = Request | Notification | Response | Failure
 
 class _Envelope(msgspec.Struct):
     jsonrpc: str = ""
-    id: int | str | None | UnsetType = UNSET
+    id: int | str | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
     params: Raw = ABSENT
     result: Raw = ABSENT
@@ -117,7 +119,7 @@ def _classify(envelope: _Envelope, data: bytes) -> Message:
         raise _unreadable(data, 'the member "jsonrpc" must be "2.0"')
     method = envelope.method
     if method is not UNSET:
-        if bytes(envelope.result) or bytes(envelope.error):
+        if envelope.result is not ABSENT or envelope.error is not ABSENT:
             raise _unreadable(data, "a request has no result and no error")
         params = _object(envelope.params, data)
         if request_id is UNSET:
@@ -129,14 +131,13 @@ def _classify(envelope: _Envelope, data: bytes) -> Message:
 
 
 def _object(params: Raw, data: bytes) -> Raw:
-    text = memoryview(params)
-    if len(text) == 0 or text[0] == 0x7B:  # absent, or "{"
+    if params is ABSENT or memoryview(params)[0] == _BRACE:
         return params
     raise _unreadable(data, "params must be an object")
 
 
 def _answer(envelope: _Envelope, data: bytes) -> Message:
-    has_result, has_error = bool(bytes(envelope.result)), bool(bytes(envelope.error))
+    has_result, has_error = envelope.result is not ABSENT, envelope.error is not ABSENT
     request_id = None if envelope.id is UNSET else envelope.id
     if has_result == has_error:
         raise _unreadable(data, "a response has exactly one of result and error")

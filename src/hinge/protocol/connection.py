@@ -27,11 +27,16 @@ from hinge.protocol import era, era_2025, era_2026, http
 from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, EraName, Inbound, Origin, Outgoing, Pending
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.offer import Offer
-from hinge.protocol.states import CALL_MOVES, PENDING_MOVES, HandshakeState
+from hinge.protocol.states import CALL_MOVES, PENDING_MOVES, CallState, HandshakeState, PendingState
 from hinge.schema.notifications import CancelledParams
 from hinge.schema.revisions import knows
 
 _cancelled = msgspec.json.Decoder(CancelledParams)
+
+
+#: Only what is running or awaited can end; the tables say how.
+_CALL_ENDS = CALL_MOVES[CallState.RUNNING]
+_PENDING_ENDS = PENDING_MOVES[PendingState.WAITING]
 
 
 class _Token(msgspec.Struct, rename="camel"):
@@ -96,7 +101,7 @@ class Connection:
         except ProtocolError as exc:
             return self._unreadable(exc)
         message = data.message
-        if isinstance(message, Response | Failure):
+        if isinstance(message, (Response, Failure)):
             if self.one_shot and self.offer is not None and self.offer.eras == ("2026",):
                 return self._unreadable(
                     InvalidRequest("A stateless server sends no requests, so it takes no responses")
@@ -130,7 +135,8 @@ class Connection:
         """A client serves handshake servers only; a server asks the table."""
         if self.offer is None:
             return "2025"
-        return era.route(inbound, _version(origin), self.offer.eras)
+        version = None if inbound.claims else _version(origin)
+        return era.route(inbound, version, self.offer.eras)
 
     def _admit(self, name: EraName, inbound: Inbound, origin: Origin) -> Call:
         if self.offer is None:
@@ -205,10 +211,9 @@ class Connection:
 
     def _remove(self, call: Call, event: str) -> bool:
         """The only way out of `incoming`. False when the debt was gone already."""
-        move = CALL_MOVES[call.state].get(event)
-        if move is None:
+        if call.state is not CallState.RUNNING:
             return False
-        call.state = move
+        call.state = _CALL_ENDS[event]
         if call.id is not None and self.incoming.get(call.key) is call:
             del self.incoming[call.key]
         return True
@@ -267,7 +272,7 @@ class Connection:
             return  # late, cancelled or never asked (CANC-08)
         if isinstance(message, Failure):
             self.fail(pending, PeerError(message.error))
-        elif bytes(message.result)[:1] != b"{":
+        elif memoryview(message.result)[0] != ord("{"):
             self.fail(pending, InvalidResponse(f"The result of {pending.method} is not an object"))
         else:
             pending.result = message.result
@@ -284,7 +289,7 @@ class Connection:
 
     def fail(self, pending: Pending, error: Exception) -> None:
         """End a request of ours with an error."""
-        if pending.error is None and PENDING_MOVES[pending.state]:
+        if pending.error is None and pending.state is PendingState.WAITING:
             pending.error = error
             self._over(pending, "answer")
 
@@ -294,10 +299,9 @@ class Connection:
 
     def _over(self, pending: Pending, event: str) -> bool:
         """The only way out of `outgoing`. False when it was over already."""
-        move = PENDING_MOVES[pending.state].get(event)
-        if move is None:
+        if pending.state is not PendingState.WAITING:
             return False
-        pending.state = move
+        pending.state = _PENDING_ENDS[event]
         del self.outgoing[pending.id]
         if pending.wake is not None:
             pending.wake()
@@ -332,9 +336,9 @@ class Connection:
 
     def check(self) -> None:
         """The invariant: what is in the tables is running, what isn't is over. Raises HingeError."""
-        if any(call.key != key or not CALL_MOVES[call.state] for key, call in self.incoming.items()):
+        if any(call.key != key or call.state is not CallState.RUNNING for key, call in self.incoming.items()):
             raise HingeError("a call that is over is still owed")
-        if any(p.id != key or not PENDING_MOVES[p.state] for key, p in self.outgoing.items()):
+        if any(p.id != key or p.state is not PendingState.WAITING for key, p in self.outgoing.items()):
             raise HingeError("a request that is over is still awaited")
         if self.closed is not None and (self.incoming or self.outgoing):
             raise HingeError("something is in flight on a closed connection")

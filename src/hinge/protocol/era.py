@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from hinge import jsonrpc
-from hinge.jsonrpc import Message, Notification, Request
+from hinge.jsonrpc import ABSENT, Message, Notification, Request
 from hinge.protocol.events import EraName, Inbound
-from hinge.schema.base import Model, RequestMeta
+from hinge.schema.base import NOTHING, Model, RequestMeta
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 
 
@@ -35,13 +35,13 @@ def read(data: bytes) -> Inbound:
 
 def consider(message: Message) -> Inbound:
     """The message with its `_meta`; a malformed `_meta` counts as absent, field by field (C-108)."""
-    if not isinstance(message, Request | Notification) or not memoryview(message.params):
+    if not isinstance(message, (Request, Notification)) or message.params is ABSENT:
         return Inbound(message, None, False)
     try:
         meta = _meta_decoder.decode(message.params).meta
     except (msgspec.MsgspecError, RecursionError):
         meta = _salvage(message.params)
-    return Inbound(message, meta, meta is not None and len(memoryview(meta.protocol_version)) > 0)
+    return Inbound(message, meta, meta is not None and meta.protocol_version is not NOTHING)
 
 
 def _salvage(params: msgspec.Raw) -> RequestMeta | None:
@@ -73,7 +73,7 @@ def route(inbound: Inbound, version_header: str | None, eras: tuple[EraName, ...
         return "2026"
     if version_header is None or version_header in HANDSHAKE_REVISIONS:
         return "2025"
-    from_client = isinstance(inbound.message, Request | Notification)
+    from_client = isinstance(inbound.message, (Request, Notification))
     return "2026" if from_client and is_stateless(version_header) else "2025"
 
 

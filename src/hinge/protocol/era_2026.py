@@ -18,6 +18,7 @@ from hinge.schema.base import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
     LOG_LEVEL,
+    NOTHING,
     PROTOCOL_VERSION,
     SERVER_INFO,
     CacheableResult,
@@ -54,22 +55,25 @@ def admit(inbound: Inbound, origin: Origin, offer: Offer) -> Call:
         http.check_envelope_headers(origin.headers, revision, message.method)
     if revision not in STATELESS_REVISIONS:
         raise UnsupportedVersion(revision, offer.revisions)
-    if meta is not None and len(memoryview(meta.log_level)) and log_level(meta) is None:
+    if meta is not None and meta.log_level is not NOTHING and log_level(meta) is None:
         raise InvalidParams(f"Unknown log level in {LOG_LEVEL}: use one of {', '.join(SEVERITY)}")
     return Call(message.id, message.method, message.params, meta=meta, era="2026", revision=revision, origin=origin)
 
 
 def _claimed(meta: RequestMeta | None, offer: Offer) -> str:
-    supported = {"supported": list(offer.revisions)}
-    if meta is None or not len(memoryview(meta.protocol_version)):
-        raise InvalidEnvelope(f"Missing required params._meta field {PROTOCOL_VERSION}", supported)
+    if meta is None or meta.protocol_version is NOTHING:
+        raise _envelope(f"Missing required params._meta field {PROTOCOL_VERSION}", offer)
     try:
         revision = _text.decode(meta.protocol_version)
     except msgspec.ValidationError:
-        raise InvalidEnvelope(f"params._meta field {PROTOCOL_VERSION} must be a string", supported) from None
-    if bytes(meta.client_capabilities)[:1] != b"{":
-        raise InvalidEnvelope(f"params._meta field {CLIENT_CAPABILITIES} must be present, and an object", supported)
+        raise _envelope(f"params._meta field {PROTOCOL_VERSION} must be a string", offer) from None
+    if meta.client_capabilities is NOTHING or memoryview(meta.client_capabilities)[0] != ord("{"):
+        raise _envelope(f"params._meta field {CLIENT_CAPABILITIES} must be present, and an object", offer)
     return revision
+
+
+def _envelope(words: str, offer: Offer) -> InvalidEnvelope:
+    return InvalidEnvelope(words, {"supported": list(offer.revisions)})  # VER-16
 
 
 def discover(offer: Offer) -> DiscoverResult:
@@ -110,7 +114,7 @@ def error(exc: ProtocolError) -> tuple[ProtocolError, int]:
 
 def client_info(meta: RequestMeta | None) -> Implementation | None:
     """Who the client says it is on this request; malformed counts as absent (REQM-05, C-108)."""
-    if meta is None or not len(memoryview(meta.client_info)):
+    if meta is None or meta.client_info is NOTHING:
         return None
     try:
         return _implementation.decode(meta.client_info)
@@ -120,7 +124,7 @@ def client_info(meta: RequestMeta | None) -> Implementation | None:
 
 def client_capabilities(meta: RequestMeta | None) -> ClientCapabilities:
     """What the client can do on this request; a malformed entry counts as absent."""
-    if meta is None or not len(memoryview(meta.client_capabilities)):
+    if meta is None or meta.client_capabilities is NOTHING:
         return ClientCapabilities()
     try:
         return _capabilities.decode(meta.client_capabilities)
@@ -142,7 +146,7 @@ def _salvaged_capabilities(raw: Raw) -> ClientCapabilities:
 
 def log_level(meta: RequestMeta | None) -> str | None:
     """The least severe level that this request wants to hear of; None for silence (LOG-05, LOG-06)."""
-    if meta is None or not len(memoryview(meta.log_level)):
+    if meta is None or meta.log_level is NOTHING:
         return None
     try:
         level = _text.decode(meta.log_level)

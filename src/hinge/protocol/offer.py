@@ -16,7 +16,7 @@ from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 class Offer:
     """Identity, instructions, eras and capabilities. `capabilities()` is asked at each `initialize` and discovery."""
 
-    __slots__ = ("capabilities", "eras", "info", "instructions", "log_level", "result_meta")
+    __slots__ = ("capabilities", "eras", "info", "instructions", "log_level", "result_meta", "revisions")
 
     def __init__(
         self,
@@ -30,18 +30,13 @@ class Offer:
         self.info = info
         self.capabilities = capabilities
         self.eras = eras
+        #: All revisions on offer, newest first: the same list in discovery and in errors (T-07).
+        self.revisions: tuple[str, ...] = (STATELESS_REVISIONS[::-1] if "2026" in eras else ()) + (
+            HANDSHAKE_REVISIONS[::-1] if "2025" in eras else ()
+        )
         self.instructions = instructions
         #: What a handshake client hears of that never set a level; None for silence (LOG-03, B-015).
         self.log_level = log_level
         #: The `_meta` of a stateless result that has none of its own (REQM-07), encoded once.
         self.result_meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(msgspec.json.encode(info))}
 
-    @property
-    def revisions(self) -> tuple[str, ...]:
-        """All revisions on offer, newest first: the same list in discovery and in errors (T-07)."""
-        found: tuple[str, ...] = ()
-        if "2026" in self.eras:
-            found += STATELESS_REVISIONS[::-1]
-        if "2025" in self.eras:
-            found += HANDSHAKE_REVISIONS[::-1]
-        return found

@@ -18,6 +18,9 @@ SERVER_INFO = RESERVED + "serverInfo"
 
 ProgressToken = str | int
 
+#: Stands in a field of undecoded JSON that wasn't there; compared by identity.
+NOTHING = Raw(b"")
+
 
 class Model(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """The root of all wire types: camelCase on the wire, absent when default, unknown members ignored (BASE-20)."""
@@ -55,10 +58,10 @@ class RequestMeta(Model, kw_only=True):
     """The `_meta` of a request as the kernel needs it. What the client says of itself is decoded when asked for."""
 
     progress_token: ProgressToken | None = None
-    protocol_version: Raw = msgspec.field(name=PROTOCOL_VERSION, default=Raw(b""))
-    client_capabilities: Raw = msgspec.field(name=CLIENT_CAPABILITIES, default=Raw(b""))
-    client_info: Raw = msgspec.field(name=CLIENT_INFO, default=Raw(b""))
-    log_level: Raw = msgspec.field(name=LOG_LEVEL, default=Raw(b""))
+    protocol_version: Raw = msgspec.field(name=PROTOCOL_VERSION, default=NOTHING)
+    client_capabilities: Raw = msgspec.field(name=CLIENT_CAPABILITIES, default=NOTHING)
+    client_info: Raw = msgspec.field(name=CLIENT_INFO, default=NOTHING)
+    log_level: Raw = msgspec.field(name=LOG_LEVEL, default=NOTHING)
     subscription_id: str | int | None = msgspec.field(name=SUBSCRIPTION_ID, default=None)
 
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from hinge.errors import ChannelClosed, ConnectionLost, InvalidParams, shorten
-from hinge.jsonrpc import RequestId
+from hinge.jsonrpc import ABSENT, RequestId
 from hinge.protocol import era_2026
 from hinge.protocol.events import Call
 from hinge.protocol.shape import shape
@@ -111,7 +111,7 @@ class Context(Generic[StateT]):
     @property
     def meta(self) -> dict[str, Any]:
         """The request's whole `_meta`, decoded when asked for."""
-        if not len(memoryview(self.call.params)):
+        if self.call.params is ABSENT:
             return {}
         found = msgspec.json.decode(self.call.params).get("_meta")
         return found if isinstance(found, dict) else {}

@@ -14,10 +14,11 @@ import msgspec
 from msgspec import Raw
 
 from hinge.errors import ErrorObject, InvalidParams, MethodNotFound, ProtocolError, shorten
+from hinge.jsonrpc import ABSENT
 from hinge.protocol import era_2025, era_2026, http
 from hinge.protocol.offer import Offer
 from hinge.protocol.shape import shape
-from hinge.schema.base import EmptyResult
+from hinge.schema.base import EmptyResult, Result
 from hinge.schema.methods import METHODS, Method, method_in
 from hinge.server.asking import InputRequired
 from hinge.server.context import Context
@@ -48,7 +49,7 @@ class Served:
     def read(self, params: Raw) -> Any:
         """The typed params; absent ones are `{}` (A-111). Raises InvalidParams, without echoing what came."""
         try:
-            return self._decoder(params if len(memoryview(params)) else _EMPTY)
+            return self._decoder(params if params is not ABSENT else _EMPTY)
         except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
             raise invalid_params(exc) from exc
 
@@ -99,9 +100,7 @@ class Dispatch:
     def _dress(self, ctx: Context[Any], served: Served, result: Any) -> Any:
         if result is None:
             result = _DONE
-        elif isinstance(result, ErrorObject):
-            raise ProtocolError(result.message, result.data, code=result.code)  # A-113
-        elif not isinstance(result, msgspec.Struct):
+        elif not isinstance(result, Result):
             result = _structured(result, served.row, ctx.method)
         if ctx.call.era == "2026":
             return era_2026.dress(result, self._offer)
@@ -141,7 +140,7 @@ def _unserved(ctx: Context[Any]) -> ProtocolError:
     row = method_in(ctx.method, ctx.call.revision)
     if row is not None and row.result is not None and ctx.call.era == "2025":
         try:
-            params_decoder(row.params)(ctx.params if len(memoryview(ctx.params)) else _EMPTY)
+            params_decoder(row.params)(ctx.params if ctx.params is not ABSENT else _EMPTY)
         except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
             return invalid_params(exc)
     return MethodNotFound(ctx.method)
@@ -149,6 +148,10 @@ def _unserved(ctx: Context[Any]) -> ProtocolError:
 
 def _structured(result: Any, row: Method | None, method: str) -> Any:
     """A result that isn't one of our types: a mapping passes (checked, for the protocol's own methods), models are dumped."""
+    if isinstance(result, ErrorObject):
+        raise ProtocolError(result.message, result.data, code=result.code)  # A-113
+    if isinstance(result, msgspec.Struct):
+        return result
     dump = getattr(result, "model_dump", None)
     if dump is not None:
         result = dump(mode="json", by_alias=True, exclude_none=True)

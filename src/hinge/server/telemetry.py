@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hinge.errors import InvalidParams, ProtocolError
+from hinge.jsonrpc import ABSENT
 from hinge.server.context import Context
 from hinge.server.middleware import CallNext
 
@@ -60,7 +61,7 @@ async def _traced(tracer: Tracer, ctx: Context[Any], call_next: CallNext) -> Any
 def _target_and_meta(ctx: Context[Any]) -> tuple[str | None, dict[str, str]]:
     """What the call names, and the trace context that its `_meta` carries; garbage there counts as none (META-06)."""
     try:
-        params = msgspec.json.decode(ctx.params) if len(memoryview(ctx.params)) else {}
+        params = msgspec.json.decode(ctx.params) if ctx.params is not ABSENT else {}
     except (msgspec.MsgspecError, RecursionError):
         return None, {}
     name, meta = params.get("name"), params.get("_meta")
