@@ -24,6 +24,9 @@ from hinge.transports.http_server import HttpApp
 
 META = "io.modelcontextprotocol/"
 BOTH_TYPES = "application/json, text/event-stream"
+#: A header that is not to be sent, though it usually is.
+ABSENT = "(absent)"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Log:
@@ -146,7 +149,7 @@ class Wire:
         fields = {"Host": "127.0.0.1", **headers}
         if method == "POST":
             fields.setdefault("Content-Length", str(len(body)))
-        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items() if value is not None)
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items() if value != ABSENT)
         self.writer.write(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
         await self.writer.drain()
 
@@ -205,6 +208,10 @@ class Site:
         self.port = port
         self.app = app
         self.wires: list[Wire] = []
+
+    def close(self) -> None:
+        for wire in self.wires:
+            wire.close()
 
     async def open(self) -> Wire:
         wire = Wire(*await asyncio.open_connection("127.0.0.1", self.port))
@@ -286,15 +293,15 @@ async def serving(server: Server[Any], **options: Any) -> AsyncIterator[Site]:
     app = server.http_app(**options)
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.get_running_loop().create_task(serve_http(app, port=0, announce=url.set_result))
-    await asyncio.wait([task, url], return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        task.result()
-    site = Site(int(url.result().rsplit(":", 1)[1].split("/")[0]), app)
+    either: list[asyncio.Future[Any]] = [task, url]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not url.done():
+        await task
+    site = Site(int((await url).rsplit(":", 1)[1].split("/")[0]), app)
     try:
         yield site
     finally:
-        for wire in site.wires:
-            wire.close()
+        site.close()
         task.cancel()
         await asyncio.wait([task])
 
@@ -304,8 +311,7 @@ async def process(directory: Path, program: str, *arguments: str) -> AsyncIterat
     """A Python program in a process of its own, killed at the end if it is still there."""
     file = directory / "program.py"
     file.write_text(program)
-    root = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}:{directory}"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}:{directory}"}
     made = await asyncio.create_subprocess_exec(
         sys.executable,
         *(arguments or (str(file),)),

@@ -14,6 +14,7 @@ from hinge.protocol.limits import Limits
 from hinge.transports.asgi import Message, Scope
 from hinge.transports.http_server import HttpApp
 from tests.transports.http_rig import (
+    ABSENT,
     BOTH_TYPES,
     JSON_HEADERS,
     Log,
@@ -221,14 +222,14 @@ async def test_a_body_is_bounded_whether_its_length_is_told_or_not() -> None:
         headers, body = modern_call("add", a=1, b=2)
         assert (await site.ask({**headers, "Content-Length": "99999999999"}, body)).status == 413
         assert (await site.ask(headers, b" " * 1001)).status == 413
-        wire = await site.call({**headers, "Transfer-Encoding": "chunked", "Content-Length": None}, b"")  # type: ignore[dict-item]
+        wire = await site.call({**headers, "Transfer-Encoding": "chunked", "Content-Length": ABSENT}, b"")
         for _ in range(11):
             wire.writer.write(b"64\r\n" + b" " * 100 + b"\r\n")
         assert (await wire.reply()).status == 413
 
 
 async def test_a_body_that_comes_in_pieces_is_one_body(site: Site) -> None:
-    scope, body = post_scope("/mcp")
+    _, body = post_scope("/mcp")
     headers, _ = modern_call("add", a=1, b=2)
     wire = await site.open()
     await wire.send("POST", {**headers, "Content-Length": str(len(body))}, b"")
@@ -304,3 +305,14 @@ async def test_a_mounted_app_has_no_health_pages() -> None:
     app = make_server(Log()).http_app()
     scope = {"type": "http", "method": "GET", "path": "/livez", "root_path": "", "headers": [(b"host", b"localhost")]}
     assert (await through(app, scope))[0] == 404
+
+
+async def test_a_half_sent_request_does_not_hold_the_stop(site: Site) -> None:
+    headers, _ = modern_call("add")
+    wire = await site.open()
+    await wire.send("POST", {**headers, "Content-Length": "100"}, b"{")
+    await asyncio.sleep(0.05)
+    assert site.app is not None
+    async with asyncio.timeout(1):
+        await site.app.stop()
+    assert (await wire.reply()).status == 503

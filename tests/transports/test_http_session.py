@@ -11,6 +11,7 @@ import pytest
 from hinge.protocol.http import Headers
 from hinge.protocol.limits import Limits
 from hinge.schema.revisions import FIRST, V2025_03, V2025_06, V2025_11
+from hinge.transports import http_session_table
 from hinge.transports.asgi import Scope
 from tests.transports.http_rig import (
     JSON_HEADERS,
@@ -331,3 +332,29 @@ async def test_without_sessions_each_handshake_post_stands_alone(log: Log) -> No
         await asyncio.sleep(0.1)
         log.gate.set()
         await log.until("wait ends")  # LHTTP-11
+
+
+async def test_the_end_of_a_session_stops_its_calls_and_ends_its_streams(site: Site, log: Log) -> None:
+    """LHTTP-26."""
+    session = await site.session()
+    standing = await site.listen(session)
+    await standing.head()
+    await standing.event()
+    call = await site.call(session, handshake_call("wait"))
+    await log.until("wait begins")
+    assert (await site.ask(session, b"", "DELETE")).status == 204
+    await log.until("wait is cancelled")
+    assert await standing.event() is None
+    assert b"result" not in (await call.reply()).body
+
+
+async def test_sessions_that_were_never_used_make_room_when_places_are_short(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_session_table, "NEVER_USED", 0.0)
+    async with serving(make_server(log, limits=Limits(sessions=2))) as site:
+        used = await site.session()
+        unused = (await site.ask(JSON_HEADERS, initialize())).headers["mcp-session-id"]
+        assert (await site.ask(JSON_HEADERS, initialize())).status == 200
+        assert (await site.ask(used, PING)).status == 200
+        assert (await site.ask({**used, "Mcp-Session-Id": unused}, PING)).status == 404

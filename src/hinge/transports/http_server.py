@@ -228,6 +228,8 @@ class HttpApp:
         self._routes.stopping = True
         end = loop.time() + limits.drain
         self._sessions.drain()
+        for request in self._clock.everyone():
+            request.drain()
         await self._run_hook("on_drain", self.options.on_drain, limits.drain)
         await self._quiet(end)
         for request in self._clock.everyone():

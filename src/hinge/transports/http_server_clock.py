@@ -24,6 +24,9 @@ class Watched(Protocol):
     def beat(self, now: float) -> None:
         """Called now and then while it is watched: keep a quiet stream open, give up on a slow body."""
 
+    def drain(self) -> None:
+        """The server takes no more work."""
+
     def stop(self, reason: str) -> None:
         """The server can wait no longer."""
 

@@ -12,7 +12,7 @@ from hinge import jsonrpc
 from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest
 from hinge.protocol import sse
 from hinge.protocol.http import Headers, Refusal
-from hinge.transports.asgi import JSON_TYPE, NO_BODY, STREAM_HEADERS, HeaderPairs, Receive, Send, cut
+from hinge.transports.asgi import JSON_TYPE, NO_BODY, RETRY_LATER, STREAM_HEADERS, HeaderPairs, Receive, Send, cut
 from hinge.transports.http_server_clock import Clock
 from hinge.transports.http_server_options import HttpOptions
 
@@ -23,6 +23,7 @@ NOT_READING = "the client doesn't read its stream"
 #: The empty body of a GET comes first; a server that goes on telling of bodies never tells of the end.
 _STRAY_MESSAGES = 4
 _CLOSE = ((b"connection", b"close"),)
+STOPPING = Refusal(503, "The server is stopping: call again", (*RETRY_LATER, *_CLOSE))
 _TOO_SLOW = Refusal(408, "The body took too long to arrive", _CLOSE)
 
 
@@ -45,7 +46,7 @@ class Exchange:
 
     __slots__ = (
         "_clock",
-        "_late",
+        "_given_up",
         "_lock",
         "_lost",
         "_options",
@@ -69,7 +70,7 @@ class Exchange:
         self._lock: asyncio.Lock | None = None
         self._reader: asyncio.Task[object] | None = None
         self._watcher: asyncio.Task[None] | None = None
-        self._late = False
+        self._given_up: Refusal | None = None
         self._lost = ""
         self._quiet_since = 0.0
         #: Who is told that the client left.
@@ -102,10 +103,10 @@ class Exchange:
                 body = bytearray(body) if isinstance(body, bytes) else body
                 body += message.get("body", b"")
         except asyncio.CancelledError:
-            if not self._late or self._reader is None:
+            if self._given_up is None or self._reader is None:
                 raise
             self._reader.uncancel()
-            return _TOO_SLOW
+            return self._given_up
         finally:
             self._reader = None
         if message["type"] == "http.disconnect":
@@ -219,10 +220,18 @@ class Exchange:
         quiet = now - self._quiet_since
         if self._reader is not None:
             if quiet > self._options.body_wait:
-                self._late = True
-                self._reader.cancel()
+                self._give_up(_TOO_SLOW)
         elif self.may_stream and not self.over and quiet >= self._options.limits.keep_alive * 0.8:
             self._clock.keep(asyncio.get_running_loop().create_task(self._keep_alive()))
+
+    def drain(self) -> None:
+        """The server stops: what hasn't come whole by now is new work."""
+        self._give_up(STOPPING)
+
+    def _give_up(self, refusal: Refusal) -> None:
+        if self._reader is not None and self._given_up is None:
+            self._given_up = refusal
+            self._reader.cancel()
 
     async def _keep_alive(self) -> None:
         if self._lock is not None and self._lock.locked():

@@ -10,15 +10,13 @@ from hinge.protocol import sse
 from hinge.protocol.events import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.media_types import TAKES_EVENTS, TAKES_JSON
 from hinge.transports.channel import ChannelKind, Conversation, Serve
-from hinge.transports.http_server_exchange import Exchange
-
-STOPPING = "The server is stopping: call again"
+from hinge.transports.http_server_exchange import STOPPING, Exchange
 
 
 def refusal_of(call: Call | Batch) -> Outgoing:
     """What a caller is told whose call the server itself ended: nobody else will ever answer it (ERR-17)."""
     request_id = call.id if isinstance(call, Call) else None
-    error = InternalError(STOPPING)
+    error = InternalError(STOPPING.text)
     return Outgoing.failure(jsonrpc.encode_failure(request_id, error.error), request_id, error, 503)
 
 

@@ -25,9 +25,9 @@ from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from hinge.transports.asgi import EVENTS_TYPE, RETRY_LATER, HeaderPairs
 from hinge.transports.channel import Serve
 from hinge.transports.http_server_clock import Clock
-from hinge.transports.http_server_exchange import Exchange
+from hinge.transports.http_server_exchange import STOPPING, Exchange
 from hinge.transports.http_server_options import HttpOptions
-from hinge.transports.http_server_post import STOPPING, Post
+from hinge.transports.http_server_post import Post
 from hinge.transports.http_session import HttpSession
 from hinge.transports.http_session_table import SessionTable
 
@@ -96,7 +96,7 @@ class Routes:
             await Post(exchange, self._serve, takes=BOTH, cancels=True).run(inbound, origin)
 
     async def _turn_away(self, exchange: Exchange, inbound: Inbound | bytes) -> None:
-        await _fail(exchange, InternalError(STOPPING), _id_of(inbound), 503, RETRY_LATER)
+        await _fail(exchange, InternalError(STOPPING.text), _id_of(inbound), 503, RETRY_LATER)
 
     # ---------------------------------------------------------------- POST of the handshake revisions
 
@@ -187,7 +187,7 @@ class Routes:
         if session is None:
             return
         if self.stopping:
-            await exchange.refuse(Refusal(503, STOPPING, RETRY_LATER))
+            await exchange.refuse(STOPPING)
             return
         try:
             after = http.last_event_id(headers)

@@ -96,6 +96,9 @@ class HttpSession:
         first = call if isinstance(call, Call) else next(iter(call.calls), None)
         if first is not None:
             self.revision = first.revision
+        return self._hint()
+
+    def _hint(self) -> int | None:
         return self._options.retry if self.revision and knows(self.revision, "priming event") else None
 
     async def _answer(self, call: Call | Batch, stream: Stream) -> None:
@@ -152,8 +155,9 @@ class HttpSession:
         """The stream for what belongs to no call. What comes before a client opens it waits in the log."""
         stream = self._streams.get(STANDING)
         if stream is None:
-            retry = self._options.retry if self.revision and knows(self.revision, "priming event") else None
-            stream = self._streams[STANDING] = Stream(STANDING, self._log, retry, keeps=True)
+            stream = self._streams[STANDING] = Stream(STANDING, self._log, None, keeps=True)
+        # It may be older than the end of the handshake, which decides.
+        stream.retry = self._hint()
         return stream
 
     async def listen(self, exchange: Exchange, last_event_id: str | None) -> None:

@@ -22,12 +22,12 @@ class Stream:
     A stream that `keeps` holds what comes while nobody reads it, even before the first reader.
     """
 
-    __slots__ = ("_given", "_keeps", "_log", "_retry", "ended", "number", "reader")
+    __slots__ = ("_given", "_keeps", "_log", "ended", "number", "reader", "retry")
 
     def __init__(self, number: int, log: ReplayLog, retry: int | None, *, keeps: bool = False) -> None:
         self.number = number
         self._log = log
-        self._retry = retry
+        self.retry = retry
         #: From the first id on that a client was given, it can come back.
         self._keeps = keeps
         #: The position of the last event that a reader was given.
@@ -63,10 +63,10 @@ class Stream:
 
     def opening(self) -> bytes:
         """The event that a stream begins with; empty when it has begun, and where the revision has none (LHTTP-08)."""
-        return b"" if self._keeps or self.ended else self._hint(self._retry)
+        return b"" if self._keeps or self.ended else self._hint(self.retry)
 
     def _hint(self, retry: int | None) -> bytes:
-        if self._retry is None:
+        if self.retry is None:
             return b""
         self._keeps = True
         return self._log.mark(self.number, retry)
@@ -101,7 +101,7 @@ class Stream:
         self.reader = reader
         reader.stream = self
         # Events first: an opening event before them has a later id, and a client that got only that would miss them.
-        reader.feed(b"".join(events) or self._hint(self._retry))
+        reader.feed(b"".join(events) or self._hint(self.retry))
         self._given = self._log.position
 
     def release(self, retry: int) -> bool:
@@ -110,7 +110,7 @@ class Stream:
         False where the revision doesn't let a server do so, or nobody reads.
         """
         reader = self.reader
-        if self._retry is None or reader is None or not reader.takes & TAKES_EVENTS:
+        if self.retry is None or reader is None or not reader.takes & TAKES_EVENTS:
             return False
         reader.feed(self._hint(retry))
         self.reader = None
