@@ -5,6 +5,7 @@ What must hold: nobody hangs, a server outlives its clients, and a stateless cal
 
 import json
 import os
+import select
 import signal
 import subprocess
 import time
@@ -137,8 +138,7 @@ def _hold(matrix: Matrix, cell: Cell, where: str, place: Path, journal: Path) ->
             stderr=file,
             start_new_session=True,
         )
-    assert process.stdout is not None
-    line = process.stdout.readline()
+    line = _first_line(process)
     if not line.startswith(b'{"server_pid"'):
         stop(process)
         raise Fault(f"the client did not get as far as the call: {line[:200]!r} {tail(log, 300)}")
@@ -146,6 +146,13 @@ def _hold(matrix: Matrix, cell: Cell, where: str, place: Path, journal: Path) ->
         stop(process)
         raise Fault("the slow call did not reach the handler")
     return Held(process, json.loads(line)["server_pid"], log)
+
+
+def _first_line(process: subprocess.Popen[bytes]) -> bytes:
+    """What the client says first; nothing when it says nothing in time."""
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], STARTED_LIMIT)
+    return process.stdout.readline() if ready else b""
 
 
 def _await_end(pid: int, otherwise: str) -> None:

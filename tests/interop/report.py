@@ -71,8 +71,9 @@ class Report:
         """Await the work within the limit and write down how it ended."""
         begin = time.monotonic()
         entry: dict[str, Any] = {}
+        limit = asyncio.timeout(STEP_LIMIT)
         try:
-            async with asyncio.timeout(STEP_LIMIT) as limit:
+            async with limit:
                 entry["value"] = await work
         except BaseException as error:
             hang = {"type": "Hang", "message": f"no end within {STEP_LIMIT} s"}
@@ -128,10 +129,10 @@ async def walk(name: str, adapter: Adapter, chosen: Settings) -> None:
 
 
 async def _hold(adapter: Adapter, report: Report) -> None:
-    answer = await adapter.call("pid", {})
-    print(json.dumps({"server_pid": int(answer["text"])}), flush=True)
-    tool, arguments = report.settings.plan["cancel"]
-    await report.step("held", adapter.call(tool, arguments))
+    if await report.step("pid", adapter.call("pid", {})):
+        print(json.dumps({"server_pid": int(report.steps["pid"]["value"]["text"])}), flush=True)
+        tool, arguments = report.settings.plan["cancel"]
+        await report.step("held", adapter.call(tool, arguments))
 
 
 async def _walk_plan(adapter: Adapter, report: Report) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hinge import Context, Server, ToolError
 
-server = Server("interop-hinge", version="1.0", instructions="a fixture")
+server: Server[None] = Server("interop-hinge", version="1.0", instructions="a fixture")
 
 
 @dataclass
@@ -50,7 +50,7 @@ async def fail(reason: str) -> str:
 
 
 @server.tool
-async def count(ctx: Context, steps: int) -> str:
+async def count(ctx: Context[None], steps: int) -> str:
     """Report progress for each step."""
     for step in range(1, steps + 1):
         await ctx.progress(step, steps, f"step {step}")
@@ -59,7 +59,7 @@ async def count(ctx: Context, steps: int) -> str:
 
 
 @server.tool
-async def chatter(ctx: Context) -> str:
+async def chatter(ctx: Context[None]) -> str:
     """Log one message of each of three levels."""
     await ctx.debug("a debug line")
     await ctx.info("an info line")

@@ -126,9 +126,10 @@ const special = {
 
 if (await step('connect', connect)) {
     if (given.hold) {
-        const answer = await call(['pid', {}]);
-        console.log(JSON.stringify({ server_pid: Number(answer.text) }));
-        await step('held', () => call(plan.cancel));
+        if (await step('pid', () => call(['pid', {}]))) {
+            console.log(JSON.stringify({ server_pid: Number(steps.pid.value.text) }));
+            await step('held', () => call(plan.cancel));
+        }
     } else {
         await step('list_tools', async () => (await client.listTools()).tools);
         for (const [name, item] of Object.entries(plan)) {
