@@ -9,22 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-import msgspec
+from hinge.protocol.changes import Changed, Lost
 
-
-class Changed(msgspec.Struct, frozen=True):
-    """Something changed. `kind` is "tools", "prompts", "resources" (the lists), "resource" (one, named by `uri`), or an
-    extension's own word, with `uri` as its key."""
-
-    kind: str
-    uri: str | None = None
-
-
-class Gap(msgspec.Struct, frozen=True):
-    """Hints may have been lost: every listener should look again at all it listens to."""
-
-
-Event: TypeAlias = Changed | Gap
+Event: TypeAlias = Changed | Lost
 Listener: TypeAlias = Callable[[Event], None]
 
 
@@ -33,7 +20,7 @@ class Backend(Protocol):
 
     def publish(self, event: Changed) -> None:
         """Tell all listeners, in every process. Never waits and never raises: a backend that is down tells the local
-        ones, and sends a Gap to all when it is back."""
+        ones, and sends a Lost to all when it is back."""
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` for each event, on the thread that `publish` was called on or on the loop's; gives back the

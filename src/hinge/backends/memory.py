@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from hinge.backends.backend import Changed, Listener
+from hinge.backends.backend import Listener
+from hinge.protocol.changes import Changed
 
 logger = logging.getLogger("hinge")
 

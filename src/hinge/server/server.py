@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
-from hinge.backends.backend import Backend, Changed
+from hinge.backends.backend import Backend
 from hinge.backends.memory import MemoryBackend
 from hinge.errors import DefinitionError
 from hinge.protocol import era_2025, era_2026
+from hinge.protocol.changes import Changed
 from hinge.protocol.connection import Connection
 from hinge.protocol.events import Call, EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
-from hinge.backends.backend import Backend, Changed, Event, Gap
+from hinge.backends.backend import Backend, Event
 from hinge.errors import InvalidParams
+from hinge.protocol.changes import Changed, Lost
 from hinge.protocol.states import CallState
 from hinge.schema.base import SUBSCRIPTION_ID, EmptyResult
 from hinge.schema.resources import ResourceUpdatedParams, SubscribeParams
@@ -77,7 +78,7 @@ class Subscriptions:
         for session in list(self._sessions):
             if not session.connection.handshake.open:
                 continue
-            if isinstance(event, Gap):
+            if isinstance(event, Lost):
                 for kind in self._offers() & _LISTS.keys():
                     session.tell(_LISTS[kind])
                 for uri in self._watched.get(session, ()):
@@ -195,7 +196,7 @@ class _Stream:
             self._loop.call_soon_threadsafe(self._keep, wanted)
 
     def _wanted(self, event: Event) -> list[Changed]:
-        if isinstance(event, Gap):
+        if isinstance(event, Lost):
             return [Changed(kind) for kind in self._wants] + [Changed("resource", uri) for uri in self._uris]
         if event.kind == "resource":
             return [event] if any(covers(uri, event.uri or "") for uri in self._uris) else []
