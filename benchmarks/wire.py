@@ -71,4 +71,6 @@ def check_http(head: bytes, body: bytes, number: int) -> None:
 
 
 def _value(result: Mapping[str, Any]) -> Any:
-    return result["structuredContent"]["result"]
+    """The tool's value; this revision allows any JSON value there, older ones want an object around it."""
+    value = result["structuredContent"]
+    return value["result"] if isinstance(value, dict) else value

@@ -11,8 +11,8 @@ async def main() -> None:
     async with Client(server) as client:
 
         async def call(number: int) -> int:
-            value = await client.call_tool("add", {"a": number, "b": 7})
-            return int(value)
+            result = await client.call_tool("add", {"a": number, "b": 7})
+            return int(result.data)
 
         await on_command(call)
 
