@@ -255,6 +255,8 @@ class Exchange:
     def close(self) -> None:
         """It is over: nobody waits for the client any more."""
         self.over = True
+        # A cycle that the garbage collector would have to find, once per request.
+        self.owner = None
         self._clock.end(self)
         if self._watcher is not None:
             self._watcher.cancel()

@@ -58,6 +58,8 @@ class Post:
         finally:
             conversation.close("the POST is answered")
             await conversation.finish()
+            # Each knows the other: a cycle that the garbage collector would have to find, once per request.
+            del self.conversation
 
     async def _refuse(self, reply: Outgoing) -> None:
         await self._exchange.reply(reply.status, reply.data)
