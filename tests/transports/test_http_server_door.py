@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -49,8 +50,6 @@ async def through(app: Any, scope: Scope, body: bytes = b"") -> tuple[int, bytes
 
 def post_scope(path: str, root_path: str = "", **changes: str) -> tuple[Scope, bytes]:
     """A call of `add`."""
-    import json
-
     headers, body = modern_call("add", a=1, b=2)
     pairs = [
         (name.lower().encode(), value.encode()) for name, value in {"Host": "localhost", **headers, **changes}.items()
@@ -179,12 +178,16 @@ async def test_names_and_pages_can_be_allowed() -> None:
         assert (await site.ask({**headers, "Host": "a.example", "Origin": "https://b.example"}, body)).status == 200
 
 
-async def test_a_refusal_says_why_in_a_json_rpc_error_without_id(site: Site) -> None:
-    """T-04."""
+async def test_a_refusal_says_why_in_a_json_rpc_error_without_id_and_once_in_the_log(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T-04; the operator reads which option to set."""
     good, body = modern_call("add", a=1, b=2)
     error = (await site.ask({**good, "Host": "evil.example"}, body)).json()
     assert "id" not in error
     assert "allowed_hosts" in error["error"]["message"]
+    await site.ask({**good, "Host": "evil.example"}, body)
+    assert [record.getMessage().count("allowed_hosts") for record in caplog.records] == [1]
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/jsonp", "text/plain; a=application/json"])

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import pytest
 
 from hinge.protocol.limits import Limits
-from tests.transports.http_rig import Log, Site, make_server, modern, modern_call, serving, text_of
+from hinge.transports.asgi import Message
+from tests.transports.http_rig import (
+    JSON_HEADERS,
+    Log,
+    Site,
+    initialize,
+    make_server,
+    modern,
+    modern_call,
+    serving,
+    text_of,
+)
 
 
 @pytest.fixture
@@ -101,12 +113,35 @@ async def test_equal_ids_on_two_posts_are_two_calls(site: Site, log: Log) -> Non
     assert [text_of((await wire.reply()).json()) for wire in wires] == ["a", "b"]
 
 
+async def test_a_quick_call_costs_no_task_and_no_more_than_two_messages() -> None:
+    """The handler runs in the request's own task; nothing waits for a disconnect yet."""
+    tasks: list[int] = []
+    server = make_server(Log())
+
+    @server.tool
+    async def count() -> None:
+        tasks.append(len(asyncio.all_tasks()))
+
+    headers, body = modern_call("count")
+    pairs = [(name.lower().encode(), value.encode()) for name, value in {"Host": "localhost", **headers}.items()]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "root_path": "", "headers": pairs}
+    sent: list[str] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+
+    before = len(asyncio.all_tasks())
+    await server.http_app()(scope, receive, send)
+    assert (tasks, sent) == ([before], ["http.response.start", "http.response.body"])
+
+
 async def test_one_connection_carries_calls_one_after_the_other(site: Site) -> None:
     wire = await site.open()
     headers, body = modern_call("add", a=1, b=2)
     for _ in range(3):
-        import json
-
         await wire.send("POST", headers, json.dumps(body).encode())
         assert text_of((await wire.reply()).json()) == "3"
 
@@ -157,7 +192,7 @@ async def test_a_modern_client_must_take_both_types(site: Site, accept: str, sta
     """MHTTP-03, C-144."""
     headers, body = modern_call("add", a=1, b=2)
     reply = await site.ask({**headers, "Accept": accept}, body)
-    assert reply.status == status
+    assert (reply.status, reply.json()["id"]) == (status, 1)
 
 
 async def test_a_slow_json_answer_becomes_a_stream_with_the_first_keep_alive(log: Log) -> None:
@@ -204,8 +239,6 @@ async def test_a_server_of_the_stateless_era_alone_takes_no_get_and_no_delete(lo
 
 async def test_a_server_of_the_stateless_era_alone_refuses_the_handshake_in_words_that_help(log: Log) -> None:
     """Table 4.A row 10, and row 7 for responses."""
-    from tests.transports.http_rig import JSON_HEADERS, initialize
-
     async with serving(make_server(log, eras="2026")) as site:
         reply = await site.ask(JSON_HEADERS, initialize())
         assert (reply.status, reply.json()["id"]) == (400, 0)

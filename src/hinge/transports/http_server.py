@@ -26,6 +26,9 @@ from hinge.transports.http_session_table import SessionTable
 
 logger = logging.getLogger("hinge")
 
+#: So many different refusals at the door are told to the operator.
+_TOLD = 64
+
 
 class HttpApp:
     """An ASGI 3 app that serves one MCP endpoint; mount it anywhere or run it alone.
@@ -50,6 +53,7 @@ class HttpApp:
             self.options.bind, self.options.allowed_hosts, self.options.allowed_origins
         )
         self._methods = http.SESSION_METHODS if self.holds_sessions else http.MODERN_METHODS
+        self._told: set[str] = set()
         self._signals = StopSignals(self._stop_soon)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -91,7 +95,7 @@ class HttpApp:
             return
         refusal = self._guard.check(headers)
         if refusal is not None:
-            logger.info("refused %s: %s", scope.get("client"), refusal.text)
+            self._tell_operator(refusal)
             await exchange.refuse(refusal)
             return
         principal = None
@@ -114,6 +118,12 @@ class HttpApp:
             await self._routes.get(exchange, headers, origin)
         else:
             await self._routes.delete(exchange, headers, origin)
+
+    def _tell_operator(self, refusal: Refusal) -> None:
+        """Say once what to do if the caller should come in; not for ever, since callers choose their names."""
+        if refusal.text not in self._told and len(self._told) < _TOLD:
+            self._told.add(refusal.text)
+            logger.warning("a request was refused: %s", refusal.text)
 
     async def _failed(self, exchange: Exchange, exc: Exception) -> None:
         error = wire_error(exc, "an HTTP request")

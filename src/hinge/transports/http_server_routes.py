@@ -89,7 +89,7 @@ class Routes:
     async def _modern(self, exchange: Exchange, headers: Headers, origin: Origin, inbound: Inbound | bytes) -> None:
         refusal = check_accept(headers, BOTH)
         if refusal is not None:
-            await exchange.refuse(refusal)
+            await _fail(exchange, InvalidRequest(refusal.text), _id_of(inbound), refusal.status)
         elif self.stopping:
             await self._turn_away(exchange, inbound)
         else:
@@ -104,7 +104,7 @@ class Routes:
         message = None if isinstance(inbound, bytes) else inbound.message
         refusal = check_accept(headers, EITHER)
         if refusal is not None:
-            await exchange.refuse(refusal)
+            await _fail(exchange, InvalidRequest(refusal.text), _id_of(inbound), refusal.status)
             return
         takes = accepted(headers)
         try:
