@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hinge.errors import DefinitionError, NotSent
@@ -81,6 +81,10 @@ def test_what_is_no_url_of_a_server_is_refused_at_once(url: str) -> None:
         HttpTransport(url)
 
 
+@example([("x", "a\nevil: 1")])
+@example([("x", "a\revil: 1")])
+@example([("x", "a\r\nevil: 1")])
+@example([("x: 1\r\nevil", "1")])
 @given(st.lists(st.tuples(st.text(max_size=6), st.text(max_size=12)), max_size=4))
 def test_no_header_can_add_a_line_to_a_request(headers: list[tuple[str, str]]) -> None:
     """Whatever the values hold, a head has exactly the lines that it should, or isn't written."""

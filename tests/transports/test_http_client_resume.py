@@ -149,6 +149,23 @@ async def test_405_ends_resuming() -> None:
         assert len(server.by("GET")) == 1
 
 
+async def test_a_stream_without_event_ids_can_not_be_resumed() -> None:
+    async def script(asked: Asked, answer: Answer) -> None:
+        if asked.method == "POST" and asked.message.get("method") == "tools/call":
+            await answer.stream()
+            await answer.event(notification("notifications/message"))
+            await answer.end()
+        else:
+            await legacy(asked, answer)
+
+    async with ScriptedServer(script) as server, Talking(server.url) as client:
+        await client.call("initialize")
+        client.channel.adopt("2025-11-25")
+        with pytest.raises(ConnectionLost):
+            await client.call()
+        assert not server.by("GET")
+
+
 @pytest.mark.parametrize("ended", [True, False])
 async def test_an_answer_on_the_servers_own_stream_ends_the_call_that_waits_elsewhere(ended: bool) -> None:
     """LHTTP-15 forbids it, yet servers do it, the mock of conformance scenario sse-retry among them."""

@@ -126,6 +126,23 @@ async def test_404_ends_the_session_and_the_next_initialize_begins_without_it(bo
         assert server.messages("tools/list")[1].headers["mcp-session-id"] == "s-2"
 
 
+async def test_a_new_initialize_leaves_nothing_of_the_old_session() -> None:
+    sessions = iter([SESSION, None])
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        if asked.method == "POST" and asked.message.get("method") == "initialize":
+            await answer.result(asked, headers=next(sessions))
+        else:
+            await legacy(asked, answer)
+
+    async with ScriptedServer(script) as server, Talking(server.url) as client:
+        await client.handshake("2025-06-18")
+        await client.call("initialize")
+        await client.call("tools/list")
+        assert not {"mcp-session-id", "mcp-protocol-version"} & set(server.messages("initialize")[1].headers)
+        assert not {"mcp-session-id", "mcp-protocol-version"} & set(server.messages("tools/list")[0].headers)
+
+
 async def test_a_late_404_of_the_old_session_does_not_end_the_new_one() -> None:
     """Many calls fail at once when a session ends; only the first may have an effect on the channel."""
     release = asyncio.Event()

@@ -117,10 +117,8 @@ async def refusal(line: Line, message: Outgoing, response: WireResponse, session
     if status == 404 and session is not None and not known:
         line.session_ended(session)
         return SessionEnded(what, status, response.headers, body, error)
-    if failure is not None and status not in _ABOUT_ACCESS:
-        own = failure.id == message.id and type(failure.id) is type(message.id)
-        if failure.id is None or own:
-            return PeerError(failure.error)
+    if failure is not None and status not in _ABOUT_ACCESS and failure.id in (None, message.id):
+        return PeerError(failure.error)
     return HttpStatus(what, status, response.headers, body, error)
 
 

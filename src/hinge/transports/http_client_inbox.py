@@ -47,7 +47,7 @@ class Inbox:
             if isinstance(message, Response | Failure):
                 if message.id is None:
                     raise PeerError(message.error)
-                if message.id != pending.id or type(message.id) is not type(pending.id):
+                if message.id != pending.id:
                     if replay:
                         continue
                     raise InvalidResponse(
