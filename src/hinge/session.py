@@ -33,6 +33,7 @@ class Session:
     __slots__ = (
         "__weakref__",
         "_cleanups",
+        "_ended",
         "_finished",
         "_handle",
         "_loop",
@@ -56,6 +57,7 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._cleanups: list[Callable[[], Awaitable[None]]] = []
         self._finished = False
+        self._ended: asyncio.Future[None] | None = None
 
     # ---------------------------------------------------------------- serving
 
@@ -259,6 +261,16 @@ class Session:
     def close(self, reason: str) -> None:
         """Nothing is owed any more: waiting requests fail with `reason`, running handlers are cancelled. Twice is fine."""
         self.connection.close(reason)
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    async def ended(self) -> str:
+        """Wait until the conversation is over, and say why."""
+        if self.connection.closed is None:
+            if self._ended is None:
+                self._ended = self._loop.create_future()
+            await asyncio.shield(self._ended)
+        return self.connection.closed or "the conversation is over"
 
     async def finish(self) -> None:
         """After `close`: wait for handlers and clean-ups, never longer than the limit; runs even while being cancelled."""

@@ -1,61 +1,55 @@
-"""The client: one object for every server, era and transport. What its users call; how it asks stays in the session."""
+"""The client: one object for every server, era and transport. Its life, and the doors to asking, answering and listening."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import metadata
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw
 
-from hinge.client.connecting import Opening
+from hinge.client.answers import Answers, OnElicit, OnElicitUrl, OnRoots, OnSample
+from hinge.client.cache import METHODS as CACHEABLE
+from hinge.client.cache import Cache, CacheMode, MemoryStore, Store
+from hinge.client.features import Features, Limit
+from hinge.client.link import Link
+from hinge.client.listening import Listeners, Listening, filter_of
 from hinge.client.negotiate import Discovery
+from hinge.client.requests import SAFE_METHODS, Ask, OnProgress, Requests
 from hinge.client.target import transport_for
-from hinge.errors import (
-    CallError,
-    ConnectFailed,
-    InvalidResponse,
-    MethodNotFound,
-    NotSent,
-    ToolFailed,
-)
-from hinge.protocol import era_2026, http
-from hinge.protocol.connection import Connection
+from hinge.client.tool_index import ToolIndex
+from hinge.errors import InvalidResponse, NotSent
+from hinge.protocol.changes import Changed, Lost
 from hinge.protocol.events import Call, EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.schema.base import Implementation, Result
-from hinge.schema.lifecycle import ClientCapabilities, ServerCapabilities
-from hinge.schema.methods import METHODS
-from hinge.schema.notifications import LogParams, ProgressParams
-from hinge.schema.tools import CallToolResult, ListToolsResult, Tool
+from hinge.protocol.shape import shape
+from hinge.schema.base import Implementation, Page
+from hinge.schema.lifecycle import ServerCapabilities
+from hinge.schema.notifications import LoggingLevel, LogParams
 from hinge.session import Session
-from hinge.transports.channel import Channel
 
 logger = logging.getLogger("hinge")
 
-ResultT = TypeVar("ResultT", bound=Result)
-OnProgress = Callable[[ProgressParams], None]
+PageT = TypeVar("PageT", bound=Page)
 OnLog = Callable[[LogParams], Any]
+OnChange = Callable[[Changed | Lost], Any]
 OnNotification = Callable[[str, dict[str, Any]], Any]
 
-_progress = msgspec.json.Decoder(ProgressParams)
-_decoders: dict[type[Any], Any] = {}
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
-class _Runs(Protocol):
-    def running(self) -> AbstractAsyncContextManager[None]: ...
-
-
-class Client:
+class Client(Features):
     """A conversation with one MCP server: `async with Client(target) as client`.
 
     `target` is a URL, a command line (string or words), a Python file, a `Server` object, or a transport. `era` is found
-    out by itself unless pinned; `discovery=` (an earlier `client.discovery`) connects without a round trip. `on_log` and
-    `on_notification` hear what the server says unasked. Further options go to the transport (`headers`, `env`, …).
+    out by itself unless pinned; `discovery=` (an earlier `client.discovery`) connects without a round trip.
+
+    Questions of the server go to `on_elicit`, `on_elicit_url`, `on_sample` and `on_roots`; what is registered is what the
+    client declares. `on_log`, `on_change` and `on_notification` hear what the server says unasked, `log_level` says from
+    which level on. `reconnect=False` leaves a lost connection lost; `check_results=False` doesn't check structured
+    content. Further options go to the transport (`headers`, `auth`, `env`, …).
     """
 
     def __init__(
@@ -66,25 +60,52 @@ class Client:
         info: Implementation | None = None,
         discovery: Discovery | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        on_elicit: OnElicit | None = None,
+        on_elicit_url: OnElicitUrl | None = None,
+        on_sample: OnSample | None = None,
+        on_roots: OnRoots | None = None,
+        sampling_tools: bool = False,
         on_log: OnLog | None = None,
+        log_level: LoggingLevel | None = None,
+        on_change: OnChange | None = None,
         on_notification: OnNotification | None = None,
+        cache: Store | None = None,
+        reconnect: bool = True,
+        check_results: bool = True,
         **options: Any,
     ) -> None:
         self.limits = limits
-        self._target = target
-        self._transport = transport_for(target, limits=limits, **options)
-        self._era: EraName | Literal["auto"] = era
-        self._info = info or _own_info()
-        self._capabilities = ClientCapabilities()
-        self._saved = discovery
+        self._answers = Answers(
+            on_elicit=on_elicit,
+            on_elicit_url=on_elicit_url,
+            on_sample=on_sample,
+            on_roots=on_roots,
+            sampling_tools=sampling_tools,
+        )
+        self._link = Link(
+            target,
+            transport_for(target, limits=limits, **options),
+            self._handle,
+            info=info or Implementation(name="hinge", version=metadata.version("hinge")),
+            capabilities=self._answers.capabilities,
+            era=era,
+            saved=discovery,
+            limits=limits,
+            reconnect=reconnect,
+        )
+        self._link.log_level = log_level or ("info" if on_log is not None else None)
+        self._link.on_reopened.append(self._reopened)
+        self._requests = Requests(self._link, self._answers, limits)
+        self._listeners = Listeners()
+        self._tools = ToolIndex()
+        self._check_results = check_results
+        store = cache or MemoryStore(limits.cache_entries)
+        self._cache = Cache(store, partition=str(id(self)), longest=limits.cache_ttl)
         self._on_log = on_log
+        self._on_change = on_change
         self._on_notification = on_notification
-        self._session: Session | None = None
-        self._found: Discovery | None = None
-        self._meta = b""
-        self._resources: AsyncExitStack | None = None
 
-    # ---------------------------------------------------------------- opening and closing
+    # ---------------------------------------------------------------- life
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -94,81 +115,31 @@ class Client:
         await self.close()
 
     async def connect(self) -> None:
-        """Open the conversation. Raises ConnectFailed or another CallError, never a group; may be called again after `close`."""
-        if self._session is not None:
-            raise ConnectFailed("This client is connected already")
-        resources = AsyncExitStack()
-        try:
-            async with asyncio.timeout(self.limits.connect):
-                await self._open(resources)
-        except BaseException as exc:
-            await self._shut(resources, "the connection could not be opened")
-            if isinstance(exc, TimeoutError) and not isinstance(exc, CallError):
-                raise ConnectFailed(f"No conversation within {self.limits.connect:g} seconds") from exc
-            raise
-        self._resources = resources
+        """Open the conversation. Raises ConnectFailed or another CallError, never a group. Works again after `close`."""
+        await self._link.open()
+        await self._greet()
 
-    async def _open(self, resources: AsyncExitStack) -> None:
-        running: _Runs | None = self._target if hasattr(self._target, "running") else None
-        if running is not None:
-            await resources.enter_async_context(running.running())
-        channel = await self._transport.open(self._serve)
-        session = self._session
-        assert session is not None
-        resources.push_async_callback(self._end, session, channel)
-        if self._saved is not None and self._saved.era == "2026":
-            found = self._saved
-        else:
-            era = self._saved.era if self._saved is not None else self._era
-            found = await Opening(session, self._info, self._capabilities).agree(era)
-        await self._settle(session, channel, found)
-
-    def _serve(self, channel: Channel) -> Session:
-        self._session = Session(Connection(None, limits=self.limits), channel, self._handle)
-        return self._session
-
-    async def _settle(self, session: Session, channel: Channel, found: Discovery) -> None:
-        """Keep what was agreed, and finish a handshake (LIFE-07)."""
-        self._found = found
-        session.connection.stateless = found.era == "2026"
-        if found.era == "2026":
-            meta = era_2026.request_meta(found.revision, self._info, self._capabilities)
-            self._meta = msgspec.json.encode(meta)
-            return
-        self._meta = b""
-        session.connection.handshake.assume(found.revision)
-        adopt = getattr(channel, "adopt", None)
-        if adopt is not None:
-            adopt(found.revision)
-        await session.notify("notifications/initialized")
+    async def _greet(self) -> None:
+        """A handshake server is told the log level; the stateless era says it with every request."""
+        wants = self._link.log_level
+        if wants is not None and self.era == "2025" and self.server_capabilities.logging is not None:
+            await self.request("logging/setLevel", {"level": wants})
 
     async def close(self) -> None:
         """End the conversation, from any task, twice or during a call: waiting calls fail with ConnectionLost."""
-        resources, self._resources = self._resources, None
-        if resources is not None:
-            await self._shut(resources, "the client was closed")
+        await self._link.close()
 
-    async def _shut(self, resources: AsyncExitStack, reason: str) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            session.close(reason)
-        await resources.aclose()
-
-    async def _end(self, session: Session, channel: Channel) -> None:
-        try:
-            await channel.close()
-        finally:
-            session.close("the client was closed")
-            await session.finish()
+    def _reopened(self) -> None:
+        self._heard(Lost("the connection was opened again"))
 
     # ---------------------------------------------------------------- what was agreed
 
     @property
     def discovery(self) -> Discovery:
-        """What the server turned out to be; save it to connect later without a round trip. Raises NotSent when not connected."""
-        if self._found is None:
+        """What the server turned out to be; save it to connect later without a round trip. Raises NotSent before that."""
+        if self._link.found is None:
             raise NotSent("The client is not connected: use `async with Client(…)` or await `connect()`")
-        return self._found
+        return self._link.found
 
     @property
     def era(self) -> EraName:
@@ -195,108 +166,122 @@ class Client:
         """How the server wants to be used, in its own words."""
         return self.discovery.instructions
 
+    @property
+    def mirrors(self) -> bool:
+        """Whether tool arguments go into headers: the stateless era over HTTP (HDR-13)."""
+        found = self._link.found
+        return found is not None and found.era == "2026" and self._link.on_http
+
     # ---------------------------------------------------------------- asking
 
-    async def request(
+    async def request(  # type: ignore[override]  # the options of the base, by name
         self,
         method: str,
         params: Mapping[str, Any] | None = None,
         *,
-        result: type[ResultT] | None = None,
-        idle: float | msgspec.UnsetType | None = UNSET,
-        total: float | msgspec.UnsetType | None = UNSET,
+        result: Any = None,
+        idle: Limit = UNSET,
+        total: Limit = UNSET,
         on_progress: OnProgress | None = None,
+        safe: bool | None = None,
+        cache: CacheMode = "use",
+        headers: Mapping[str, str] | None = None,
+        mirror: tuple[str, Mapping[str, Any]] | None = None,
     ) -> Any:
-        """Any request: its result read into `result`, or into a dict.
+        """Any request; its result read into `result`, a type, or into a dict.
 
-        `idle` and `total` are seconds without a word from the server, and at all; None for no limit. Raises a CallError,
-        whose `outcome` says whether the request may have run.
+        `idle` and `total` are seconds without a word from the server, and at all; None for no limit. `safe` says that
+        running it twice does no harm. Raises a CallError, whose `outcome` says whether the request may have run.
         """
-        raw = await self._ask(method, dict(params or {}), idle, total, on_progress)
-        return _read(raw, method, result)
+        asked = dict(params or {})
+        key = self._cache.key(method, asked, self.protocol_version) if self._caches(method, cache) else None
+        kept = self._cache.get(key) if key is not None and cache == "use" else None
+        if kept is None:
+            ask = Ask(
+                method=method,
+                params=asked,
+                idle=self.limits.call_idle if idle is UNSET else idle,
+                total=self.limits.call_total if total is UNSET else total,
+                on_progress=on_progress,
+                safe=method in SAFE_METHODS if safe is None else safe,
+                headers=self._headers(headers, mirror),
+                mismatch=self._relist if mirror is not None else None,
+            )
+            kept = await self._requests.ask(ask)
+            if key is not None:
+                self._cache.put(key, kept)
+        return _read(kept, method, result)
 
-    async def _ask(
-        self,
-        method: str,
-        params: dict[str, Any],
-        idle: float | msgspec.UnsetType | None = UNSET,
-        total: float | msgspec.UnsetType | None = UNSET,
-        on_progress: OnProgress | None = None,
-    ) -> Raw:
-        session = self._session
-        if session is None or self._found is None:
-            raise NotSent(f"{method} was not sent: the client is not connected")
-        pending = session.ask(method)
-        headers: dict[str, str] | None = None
-        if self._found.era == "2026":
-            given = params.get("_meta")
-            params["_meta"] = _with_token(self._meta, pending.id) if given is None else self._merged(given, pending.id)
-            if session.channel.kind == "post":
-                row = METHODS.get(method)
-                name = params.get(row.name_field) if row is not None and row.name_field is not None else None
-                headers = http.request_headers(method, name, self._found.revision)
-        else:
-            params["_meta"] = {**params.get("_meta", {}), "progressToken": pending.id}
-        return await session.exchange(
-            pending,
-            params,
-            headers=headers,
-            idle=self.limits.call_idle if idle is UNSET else idle,
-            total=self.limits.call_total if total is UNSET else total,
-            on_progress=None if on_progress is None else _reporter(on_progress),
-        )
+    def _caches(self, method: str, mode: CacheMode) -> bool:
+        return mode != "bypass" and method in CACHEABLE and self._link.found is not None and self.era == "2026"
 
-    def _merged(self, given: Mapping[str, Any], token: str | int) -> dict[str, Any]:
-        return {"progressToken": token, **msgspec.json.decode(self._meta), **given}
+    def _headers(
+        self, given: Mapping[str, str] | None, mirror: tuple[str, Mapping[str, Any]] | None
+    ) -> Callable[[], dict[str, str]] | None:
+        if given is None and mirror is None:
+            return None
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification of your own. Raises ChannelClosed when it can't leave."""
-        if self._session is None:
-            raise NotSent(f"{method} was not sent: the client is not connected")
-        await self._session.notify(method, UNSET if params is None else params)
+        def headers() -> dict[str, str]:
+            mirrored = self._tools.headers(*mirror) if mirror is not None else {}
+            return {**(given or {}), **mirrored}
 
-    async def ping(self) -> None:
-        """Ask for a sign of life: `ping`, or `server/discover` in the stateless era, which has no ping."""
-        await self._ask("ping" if self.era == "2025" else "server/discover", {})
+        return headers
 
-    async def list_tools(self) -> list[Tool]:
-        """All tools, over all pages. Raises InvalidResponse for pages without end."""
-        tools: list[Tool] = []
+    async def _relist(self) -> None:
+        await self.list_tools(cache="refresh")
+
+    async def _pages(self, method: str, kind: type[PageT], cache: CacheMode) -> list[PageT]:
+        """All pages of a list, bounded (PAGE-02…PAGE-04)."""
+        pages: list[PageT] = []
         params: dict[str, Any] = {}
         seen: set[str] = set()
         while True:
-            page: ListToolsResult = await self.request("tools/list", params, result=ListToolsResult)
-            tools.extend(page.tools)
+            page: PageT = await self.request(method, params, result=kind, cache=cache)
+            pages.append(page)
             cursor = page.next_cursor
             if cursor is None:
-                return tools
+                return pages
             if cursor in seen or len(seen) >= self.limits.pages:
-                raise InvalidResponse("tools/list: the server's pages don't end")
+                raise InvalidResponse(f"{method}: the server's pages don't end")
             seen.add(cursor)
             params = {"cursor": cursor}
 
-    async def call_tool(
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification of your own. Raises NotSent or ChannelClosed when it can't leave."""
+        session = await self._link.session()
+        await session.notify(method, UNSET if params is None else params)
+
+    async def ping(self) -> None:
+        """Ask for a sign of life: `ping`, or `server/discover` in the stateless era, which has no ping."""
+        await self.request("ping" if self.era == "2025" else "server/discover", cache="bypass")
+
+    async def set_log_level(self, level: LoggingLevel) -> None:
+        """From which level on the server's log messages are wanted; `on_log` gets them."""
+        self._link.set_log_level(level)
+        await self._greet()
+
+    async def roots_changed(self) -> None:
+        """Tell a handshake server that the roots changed (ROOT-03); a stateless one asks when it needs them."""
+        if self.era == "2025":
+            await self.notify("notifications/roots/list_changed")
+
+    def listen(
         self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
         *,
-        on_progress: OnProgress | None = None,
-        idle: float | msgspec.UnsetType | None = UNSET,
-        total: float | msgspec.UnsetType | None = UNSET,
-        raise_on_error: bool = True,
-    ) -> CallToolResult:
-        """Call a tool; the result has `content`, `structured_content`, `text` and `data`.
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool | Sequence[str] = False,
+        resource_list: bool = False,
+    ) -> Listening:
+        """Hear of changes: `async with client.listen(tools=True, resources=[uri]) as changes: async for change in changes`.
 
-        A result marked as an error raises ToolFailed, unless `raise_on_error=False`. Time limits as for `request`.
+        `resources` are URIs to watch, or True for changes of the list. Kept up by itself: after a loss it is opened again,
+        with a `Lost` in between.
         """
-        params = {"name": name, "arguments": {} if arguments is None else arguments}
-        raw = await self._ask("tools/call", params, idle, total, on_progress)
-        result: CallToolResult = _read(raw, "tools/call", CallToolResult)
-        if result.is_error and raise_on_error:
-            raise ToolFailed(result.text or f"Tool {name!r} failed without a word", result)
-        return result
+        wanted = filter_of(tools=tools, prompts=prompts, resource_list=resource_list, resources=resources)
+        return Listening(self._link, self._listeners, wanted, self.limits)
 
-    # ---------------------------------------------------------------- being asked
+    # ---------------------------------------------------------------- being asked and told
 
     async def _handle(self, session: Session, call: Call) -> Any:
         if call.id is None:
@@ -304,65 +289,40 @@ class Client:
             return None
         if call.method == "ping":
             return {}
-        raise MethodNotFound(call.method)
+        return shape(await self._answers.answer(call.method, bytes(call.params)), call.revision)
 
     async def _hear(self, call: Call) -> None:
-        if call.method == "notifications/message" and self._on_log is not None:
-            try:
-                params = msgspec.json.decode(call.params, type=LogParams)
-            except msgspec.MsgspecError as exc:
-                logger.warning("notifications/message is dropped: %s", exc)
-                return
-            await _maybe(self._on_log(params))
-        elif self._on_notification is not None:
-            text = bytes(call.params)
-            await _maybe(self._on_notification(call.method, msgspec.json.decode(text) if text else {}))
-
-
-def _own_info() -> Implementation:
-    return Implementation(name="hinge", version=metadata.version("hinge"))
-
-
-def _with_token(meta: bytes, token: str | int) -> Raw:
-    """The prepared `_meta` with this request's progress token: progress renews the time limit, so it is always wanted."""
-    return Raw(b'{"progressToken":' + msgspec.json.encode(token) + b"," + meta[1:])
-
-
-def _reporter(on_progress: OnProgress) -> Callable[[Raw], None]:
-    def report(params: Raw) -> None:
+        text = bytes(call.params)
         try:
-            on_progress(_progress.decode(params))
+            params: Any = msgspec.json.decode(text) if text else {}
+            if call.method == "notifications/message" and self._on_log is not None:
+                await _maybe(self._on_log(msgspec.convert(params, LogParams)))
+                return
         except msgspec.MsgspecError as exc:
-            logger.warning("notifications/progress is dropped: %s", exc)
-        except Exception:
-            logger.exception("on_progress failed")
+            logger.warning("%s is dropped: %s", call.method, exc)
+            return
+        change = self._listeners.heard(call.method, params)
+        if change is not None:
+            self._heard(change)
+        if self._on_notification is not None:
+            await _maybe(self._on_notification(call.method, params))
 
-    return report
+    def _heard(self, change: Changed | Lost) -> None:
+        self._cache.heard(change)
+        if self._on_change is not None:
+            self._on_change(change)
 
 
-def _read(raw: Raw, method: str, kind: type[Any] | None) -> Any:
-    """A result as its type; what it says of being complete is checked first (BASE-16, BASE-17)."""
-    decoder = _decoders.get(kind or dict)
+def _read(raw: Raw, method: str, kind: Any) -> Any:
+    """A complete result as its type."""
+    kind = dict[str, Any] if kind is None else kind
+    decoder = _decoders.get(kind)
     if decoder is None:
-        decoder = _decoders[kind or dict] = msgspec.json.Decoder(kind or dict[str, Any])
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        found = decoder.decode(raw)
+        return decoder.decode(raw)
     except (msgspec.MsgspecError, RecursionError) as exc:
-        said = _result_type(raw)
-        if said not in (None, "complete"):
-            raise InvalidResponse(f"{method}: the result is of type {said!r}, which is unknown here") from exc
         raise InvalidResponse(f"{method}: the result can't be read: {exc}") from exc
-    said = found.get("resultType") if isinstance(found, dict) else found.result_type
-    if said not in (None, UNSET, "complete"):
-        raise InvalidResponse(f"{method}: the result is of type {said!r}, which is unknown here")
-    return found
-
-
-def _result_type(raw: Raw) -> Any:
-    try:
-        return msgspec.json.decode(raw, type=Result).result_type
-    except (msgspec.MsgspecError, RecursionError):
-        return None
 
 
 async def _maybe(value: Any) -> None:

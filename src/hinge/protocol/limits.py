@@ -58,6 +58,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     probe: float = 5.0
     #: Client: pages of one list.
     pages: int = 1000
+    #: Client: attempts to open a lost connection again, and repeats of one request where repeating is safe.
+    reconnects: int = 5
+    retries: int = 2
+    #: Client: rounds of questions within one call, and questions in one round.
+    rounds: int = 16
+    questions: int = 16
+    #: Client: changes that wait to be read on one `listen`; repeats are merged.
+    changes: int = 10_000
+    #: Client: entries of the cache, and the longest that one is kept, whatever the server says.
+    cache_entries: int = 1024
+    cache_ttl: float = 24 * 3600.0
 
 
 DEFAULT_LIMITS = Limits()

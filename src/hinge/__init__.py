@@ -1,0 +1,140 @@
+"""Hinge, the Model Context Protocol for Python: the public names, each loaded when it is first used.
+
+Importing this module imports nothing else. A name stands in two places below: in the table that the interpreter reads,
+and in the imports that type checkers read; a test holds them together.
+"""
+
+TYPE_CHECKING = False  # type checkers take it for True; importing `typing` for it would cost more than all the rest
+
+if TYPE_CHECKING:
+    from hinge.client.client import Client as Client
+    from hinge.client.negotiate import Discovery as Discovery
+    from hinge.errors import CallError as CallError
+    from hinge.errors import CallTimeout as CallTimeout
+    from hinge.errors import ChannelClosed as ChannelClosed
+    from hinge.errors import ConnectFailed as ConnectFailed
+    from hinge.errors import ConnectionLost as ConnectionLost
+    from hinge.errors import DefinitionError as DefinitionError
+    from hinge.errors import ErrorObject as ErrorObject
+    from hinge.errors import HeaderMismatch as HeaderMismatch
+    from hinge.errors import HingeError as HingeError
+    from hinge.errors import InternalError as InternalError
+    from hinge.errors import InvalidArguments as InvalidArguments
+    from hinge.errors import InvalidEnvelope as InvalidEnvelope
+    from hinge.errors import InvalidParams as InvalidParams
+    from hinge.errors import InvalidRequest as InvalidRequest
+    from hinge.errors import InvalidResponse as InvalidResponse
+    from hinge.errors import MethodNotFound as MethodNotFound
+    from hinge.errors import MissingClientCapability as MissingClientCapability
+    from hinge.errors import NotSent as NotSent
+    from hinge.errors import Outcome as Outcome
+    from hinge.errors import ParseError as ParseError
+    from hinge.errors import PeerError as PeerError
+    from hinge.errors import ProtocolError as ProtocolError
+    from hinge.errors import ResourceNotFound as ResourceNotFound
+    from hinge.errors import StartError as StartError
+    from hinge.errors import ToolError as ToolError
+    from hinge.errors import ToolFailed as ToolFailed
+    from hinge.errors import UnsupportedVersion as UnsupportedVersion
+    from hinge.protocol.changes import Changed as Changed
+    from hinge.protocol.changes import Lost as Lost
+    from hinge.protocol.limits import Limits as Limits
+    from hinge.schema.base import Annotations as Annotations
+    from hinge.schema.base import Icon as Icon
+    from hinge.schema.base import Implementation as Implementation
+    from hinge.schema.completion import Completion as Completion
+    from hinge.schema.content import AudioContent as AudioContent
+    from hinge.schema.content import ContentBlock as ContentBlock
+    from hinge.schema.content import EmbeddedResource as EmbeddedResource
+    from hinge.schema.content import ImageContent as ImageContent
+    from hinge.schema.content import ResourceContents as ResourceContents
+    from hinge.schema.content import ResourceLink as ResourceLink
+    from hinge.schema.content import TextContent as TextContent
+    from hinge.schema.input_required import InputRequiredResult as InputRequiredResult
+    from hinge.schema.prompts import GetPromptResult as GetPromptResult
+    from hinge.schema.prompts import PromptMessage as PromptMessage
+    from hinge.schema.sampling import SamplingMessage as SamplingMessage
+    from hinge.schema.tools import CallToolResult as CallToolResult
+    from hinge.schema.tools import Tool as Tool
+    from hinge.schema.tools import ToolAnnotations as ToolAnnotations
+    from hinge.server.asking import Declined as Declined
+    from hinge.server.context import Context as Context
+    from hinge.server.forms import Titled as Titled
+    from hinge.server.router import Router as Router
+    from hinge.server.server import Server as Server
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Annotations": "hinge.schema.base",
+    "AudioContent": "hinge.schema.content",
+    "CallError": "hinge.errors",
+    "CallTimeout": "hinge.errors",
+    "CallToolResult": "hinge.schema.tools",
+    "Changed": "hinge.protocol.changes",
+    "ChannelClosed": "hinge.errors",
+    "Client": "hinge.client.client",
+    "Completion": "hinge.schema.completion",
+    "ConnectFailed": "hinge.errors",
+    "ConnectionLost": "hinge.errors",
+    "ContentBlock": "hinge.schema.content",
+    "Context": "hinge.server.context",
+    "Declined": "hinge.server.asking",
+    "DefinitionError": "hinge.errors",
+    "Discovery": "hinge.client.negotiate",
+    "EmbeddedResource": "hinge.schema.content",
+    "ErrorObject": "hinge.errors",
+    "GetPromptResult": "hinge.schema.prompts",
+    "HeaderMismatch": "hinge.errors",
+    "HingeError": "hinge.errors",
+    "Icon": "hinge.schema.base",
+    "ImageContent": "hinge.schema.content",
+    "Implementation": "hinge.schema.base",
+    "InputRequiredResult": "hinge.schema.input_required",
+    "InternalError": "hinge.errors",
+    "InvalidArguments": "hinge.errors",
+    "InvalidEnvelope": "hinge.errors",
+    "InvalidParams": "hinge.errors",
+    "InvalidRequest": "hinge.errors",
+    "InvalidResponse": "hinge.errors",
+    "Limits": "hinge.protocol.limits",
+    "Lost": "hinge.protocol.changes",
+    "MethodNotFound": "hinge.errors",
+    "MissingClientCapability": "hinge.errors",
+    "NotSent": "hinge.errors",
+    "Outcome": "hinge.errors",
+    "ParseError": "hinge.errors",
+    "PeerError": "hinge.errors",
+    "PromptMessage": "hinge.schema.prompts",
+    "ProtocolError": "hinge.errors",
+    "ResourceContents": "hinge.schema.content",
+    "ResourceLink": "hinge.schema.content",
+    "ResourceNotFound": "hinge.errors",
+    "Router": "hinge.server.router",
+    "SamplingMessage": "hinge.schema.sampling",
+    "Server": "hinge.server.server",
+    "StartError": "hinge.errors",
+    "TextContent": "hinge.schema.content",
+    "Titled": "hinge.server.forms",
+    "Tool": "hinge.schema.tools",
+    "ToolAnnotations": "hinge.schema.tools",
+    "ToolError": "hinge.errors",
+    "ToolFailed": "hinge.errors",
+    "UnsupportedVersion": "hinge.errors",
+}
+
+__all__ = tuple(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]  # the table is the list; the imports above say it to checkers
+
+if not TYPE_CHECKING:  # a checker that saw __getattr__ would believe in every name
+
+    def __getattr__(name):
+        if name not in _HOME:
+            raise AttributeError(f"module 'hinge' has no attribute {name!r}")
+        from importlib import import_module
+
+        value = getattr(import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+
+    def __dir__():
+        return sorted({*globals(), *_HOME})

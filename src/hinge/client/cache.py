@@ -1,0 +1,127 @@
+"""Results that a server allowed to keep: by method, params and revision, for as long as it said, never shared between
+clients. Told of changes it forgets what they concern (CACHE-01…CACHE-10)."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from hinge.protocol.changes import Changed, Lost
+
+CacheMode: TypeAlias = Literal["use", "refresh", "bypass"]
+
+#: Which change concerns which methods.
+_CONCERNS = {
+    "tools": ("tools/list",),
+    "prompts": ("prompts/list",),
+    "resources": ("resources/list", "resources/templates/list"),
+    "resource": ("resources/read",),
+}
+METHODS = frozenset({"server/discover", *(method for methods in _CONCERNS.values() for method in methods)})
+
+
+class _Hint(msgspec.Struct, rename="camel"):
+    ttl_ms: int | UnsetType = UNSET
+    cache_scope: str | UnsetType = UNSET
+
+
+_hint = msgspec.json.Decoder(_Hint)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One kept result: its JSON text, and until when (seconds since the epoch) it is fresh."""
+
+    text: bytes
+    until: float
+    scope: str
+
+
+class Store(Protocol):
+    """Where entries are kept. Keys are texts that nobody needs to understand."""
+
+    def get(self, key: str) -> Entry | None:
+        """The entry, stale or not."""
+
+    def put(self, key: str, entry: Entry) -> None:
+        """Keep it; others may be dropped for it."""
+
+    def drop(self, concerns: Callable[[str], bool]) -> None:
+        """Forget all entries whose key is concerned."""
+
+
+class MemoryStore:
+    """Entries in this process; the least recently used ones give way."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: OrderedDict[str, Entry] = OrderedDict()
+
+    def get(self, key: str) -> Entry | None:
+        """The entry, which counts as used."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+        return entry
+
+    def put(self, key: str, entry: Entry) -> None:
+        """Keep it."""
+        self._entries[key] = entry
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._limit:
+            self._entries.popitem(last=False)
+
+    def drop(self, concerns: Callable[[str], bool]) -> None:
+        """Forget."""
+        for key in [key for key in self._entries if concerns(key)]:
+            del self._entries[key]
+
+
+class Cache:
+    """The cache of one client. `partition` names the authorization that private entries belong to (CACHE-07)."""
+
+    def __init__(self, store: Store, *, partition: str, longest: float) -> None:
+        self._store = store
+        self._partition = partition
+        self._longest = longest
+
+    def key(self, method: str, params: dict[str, Any], revision: str) -> str:
+        """What makes a result the same: the method, what it was asked, and how it is written."""
+        asked = {name: value for name, value in params.items() if name != "_meta"}
+        text = msgspec.json.encode([revision, asked], order="deterministic").decode()
+        return f"{method}\n{self._partition}\n{text}"
+
+    def get(self, key: str) -> Raw | None:
+        """A fresh result (CACHE-04)."""
+        entry = self._store.get(key)
+        return Raw(entry.text) if entry is not None and time.time() < entry.until else None
+
+    def put(self, key: str, raw: Raw) -> None:
+        """Keep a complete result if the server gave it time; no word and nonsense count as none."""
+        try:
+            hint = _hint.decode(raw)
+        except msgspec.MsgspecError:
+            return
+        if hint.ttl_ms is UNSET or hint.ttl_ms <= 0:
+            return
+        until = time.time() + min(hint.ttl_ms / 1000, self._longest)
+        scope = hint.cache_scope if hint.cache_scope is not UNSET else "private"
+        self._store.put(key, Entry(bytes(raw), until, scope))
+
+    def heard(self, event: Changed | Lost) -> None:
+        """Something changed: forget at once what it concerns (CACHE-08)."""
+        if isinstance(event, Lost):
+            self._store.drop(lambda key: True)
+            return
+        methods = _CONCERNS.get(event.kind, ())
+        quoted = msgspec.json.encode(event.uri).decode() if event.uri is not None else ""
+
+        def concerns(key: str) -> bool:
+            method, partition, asked = key.split("\n", 2)
+            return partition == self._partition and method in methods and quoted[:-1] in asked
+
+        self._store.drop(concerns)

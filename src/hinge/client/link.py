@@ -1,0 +1,190 @@
+"""The connection of a client over its life: opens it, keeps what was agreed, and opens it again when it was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Any, Literal
+
+import msgspec
+
+from hinge.client.connecting import Opening
+from hinge.client.negotiate import Discovery
+from hinge.errors import CallError, ConnectFailed, HingeError, NotSent
+from hinge.protocol import era_2026
+from hinge.protocol.connection import Connection
+from hinge.protocol.events import EraName
+from hinge.protocol.limits import Limits
+from hinge.schema.base import Implementation
+from hinge.schema.lifecycle import ClientCapabilities
+from hinge.session import Handle, Session
+from hinge.transports.channel import Channel, Transport
+
+
+class Link:
+    """One client's way to its server. `reconnect` opens it again for the next request after it was lost."""
+
+    def __init__(
+        self,
+        target: Any,
+        transport: Transport,
+        handle: Handle,
+        *,
+        info: Implementation,
+        capabilities: ClientCapabilities,
+        era: EraName | Literal["auto"],
+        saved: Discovery | None,
+        limits: Limits,
+        reconnect: bool,
+    ) -> None:
+        self._target = target
+        self._transport = transport
+        self._handle = handle
+        self._info = info
+        self._capabilities = capabilities
+        self._era = era
+        self._saved = saved
+        self._limits = limits
+        self._reconnect = reconnect
+        self._session: Session | None = None
+        self._resources: AsyncExitStack | None = None
+        self._opening = asyncio.Lock()
+        self._wanted = False
+        #: What was agreed; kept after the end.
+        self.found: Discovery | None = None
+        #: The `_meta` of every stateless request, encoded once, and the level of log messages it asks for.
+        self.meta = b""
+        self.log_level: str | None = None
+        #: Called with each new session, after the first.
+        self.on_reopened: list[Callable[[], None]] = []
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a session that works."""
+        return self._session is not None and self._session.connection.closed is None
+
+    @property
+    def on_http(self) -> bool:
+        """Whether messages travel over HTTP, with headers that mirror them."""
+        return self._session is not None and self._session.channel.kind == "post"
+
+    async def open(self) -> None:
+        """Open for the first time, or after `close`. Raises ConnectFailed or another CallError, never a group."""
+        async with self._opening:
+            if self._wanted:
+                raise ConnectFailed("This client is connected already")
+            await self._open()
+            self._wanted = True
+
+    async def session(self) -> Session:
+        """A session that works: the one there is, or a new one. Raises NotSent when closed, or the reason it can't open."""
+        session = self._session
+        if session is not None and session.connection.closed is None:
+            return session
+        if self._wanted and self._reconnect:
+            return await self._another()
+        why = session.connection.closed if session is not None else "the client is not connected"
+        raise NotSent(f"Nothing was sent: {why}")
+
+    async def _another(self) -> Session:
+        async with self._opening:
+            if not self.alive:
+                await self._shut("the connection was lost")
+                await self._open_patiently()
+                for hook in self.on_reopened:
+                    hook()
+            if self._session is None or not self._wanted:
+                await self._shut("the client was closed")
+                raise NotSent("Nothing was sent: the client was closed")
+            return self._session
+
+    async def _open_patiently(self) -> None:
+        """A server that died needs a moment: a few attempts, further and further apart, with jitter."""
+        wait = 0.1
+        for attempt in range(self._limits.reconnects):
+            try:
+                await self._open()
+                return
+            except CallError:
+                if attempt + 1 == self._limits.reconnects:
+                    raise
+            await asyncio.sleep(wait * random.uniform(0.5, 1.5))
+            wait = min(wait * 2, 30.0)
+
+    async def _open(self) -> None:
+        resources = AsyncExitStack()
+        try:
+            async with asyncio.timeout(self._limits.connect):
+                await self._agree(resources)
+        except BaseException as exc:
+            self._resources = resources
+            await self._shut("the connection could not be opened")
+            if isinstance(exc, TimeoutError) and not isinstance(exc, CallError):
+                raise ConnectFailed(f"No conversation within {self._limits.connect:g} seconds") from exc
+            raise
+        self._resources = resources
+
+    async def _agree(self, resources: AsyncExitStack) -> None:
+        if hasattr(self._target, "running"):
+            await resources.enter_async_context(self._target.running())
+        channel = await self._transport.open(self._serve)
+        session = self._session
+        assert session is not None
+        resources.push_async_callback(_end, session, channel)
+        found = self._saved
+        if found is None or found.era != "2026":
+            era = found.era if found is not None else self._era
+            found = await Opening(session, self._info, self._capabilities).agree(era)
+        self.found = found
+        session.connection.stateless = found.era == "2026"
+        if found.era == "2026":
+            self._write_meta(found.revision)
+        else:
+            await _shaken(session, channel, found.revision)
+
+    def _write_meta(self, revision: str) -> None:
+        meta = era_2026.request_meta(revision, self._info, self._capabilities, self.log_level)
+        self.meta = msgspec.json.encode(meta)
+
+    def set_log_level(self, level: str) -> None:
+        """Later stateless requests ask for this level."""
+        self.log_level = level
+        if self.found is not None and self.found.era == "2026":
+            self._write_meta(self.found.revision)
+
+    def _serve(self, channel: Channel) -> Session:
+        self._session = Session(Connection(None, limits=self._limits), channel, self._handle)
+        return self._session
+
+    async def close(self) -> None:
+        """End it for good, from any task; twice is fine."""
+        self._wanted = False
+        await self._shut("the client was closed")
+
+    async def _shut(self, reason: str) -> None:
+        session, self._session = self._session, None
+        resources, self._resources = self._resources, None
+        if session is not None:
+            session.close(reason)
+        if resources is not None:
+            await resources.aclose()
+
+
+async def _shaken(session: Session, channel: Channel, revision: str) -> None:
+    """The handshake is agreed: keep the revision and say so (LIFE-07)."""
+    session.connection.handshake.assume(revision)
+    adopt = getattr(channel, "adopt", None)
+    if adopt is not None:
+        adopt(revision)
+    await session.notify("notifications/initialized")
+
+
+async def _end(session: Session, channel: Channel) -> None:
+    try:
+        with suppress(HingeError):
+            await channel.close()
+    finally:
+        session.close("the client was closed")
+        await session.finish()

@@ -1,0 +1,199 @@
+"""How a client asks: writes the request for the era, waits within limits, answers questions on the way, and repeats what is
+safe to repeat. Every repeat counts against a budget, so nothing goes on for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from hinge.client.answers import Answers, refuse_while_answering
+from hinge.client.link import Link
+from hinge.errors import CallTimeout, ConnectionLost, InvalidResponse, NotSent, PeerError
+from hinge.protocol import http
+from hinge.protocol.events import Pending
+from hinge.protocol.limits import Limits
+from hinge.schema.input_required import InputRequiredResult
+from hinge.schema.methods import METHODS
+from hinge.schema.notifications import ProgressParams
+from hinge.session import Session
+from hinge.transports.http_client_errors import SessionEnded
+
+logger = logging.getLogger("hinge")
+
+HEADER_MISMATCH = -32020
+#: Asking again changes nothing: safe to repeat when the outcome is unknown (T-14).
+SAFE_METHODS = frozenset(
+    {
+        "ping",
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "prompts/get",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "completion/complete",
+        "logging/setLevel",
+    }
+)
+
+OnProgress = Callable[[ProgressParams], None]
+_progress = msgspec.json.Decoder(ProgressParams)
+
+
+class _Type(msgspec.Struct):
+    resultType: str | UnsetType = UNSET
+
+
+_type = msgspec.json.Decoder(_Type)
+_input_required = msgspec.json.Decoder(InputRequiredResult)
+
+
+class Ask(msgspec.Struct, kw_only=True):
+    """One request as its caller wants it. Times in seconds, None for no limit; `safe` says that it may be repeated.
+
+    `headers` are computed for each attempt; `mismatch` is called once when the server found them wrong.
+    """
+
+    method: str
+    params: dict[str, Any]
+    idle: float | None
+    total: float | None
+    on_progress: OnProgress | None = None
+    safe: bool = False
+    headers: Callable[[], dict[str, str]] | None = None
+    mismatch: Callable[[], Any] | None = None
+
+
+class Requests:
+    """The asking side of one client."""
+
+    def __init__(self, link: Link, answers: Answers, limits: Limits) -> None:
+        self._link = link
+        self._answers = answers
+        self._limits = limits
+
+    async def ask(self, ask: Ask) -> Raw:
+        """The complete result of a request, over all its rounds (MRTR-06…MRTR-10). Raises a CallError.
+
+        The time in which questions are being answered here doesn't count against the limits.
+        """
+        refuse_while_answering(ask.method)
+        row = METHODS.get(ask.method)
+        params, left = ask.params, ask.total
+        for rounds in range(self._limits.rounds + 1):
+            start = time.monotonic()
+            raw = await self._safely(ask, params, left)
+            left = None if left is None else max(0.0, left - (time.monotonic() - start))
+            kind = _result_type(raw, ask.method)
+            if kind == "complete":
+                return raw
+            if kind != "input_required" or row is None or not row.may_ask:
+                raise InvalidResponse(f"{ask.method}: the result is of type {kind!r}, which is unknown here")
+            params = await self._next_round(ask, raw, rounds)
+        raise InvalidResponse(f"{ask.method}: still asking after {self._limits.rounds} rounds of questions")  # C-082
+
+    async def _next_round(self, ask: Ask, raw: Raw, rounds: int) -> dict[str, Any]:
+        required = _input_required.decode(raw)
+        requests = required.input_requests or {}
+        if len(requests) > self._limits.questions:
+            raise InvalidResponse(f"{ask.method}: {len(requests)} questions in one round")  # C-083
+        params = dict(ask.params)
+        if requests:
+            params["inputResponses"] = await self._answers.all(requests)
+        else:
+            await asyncio.sleep(min(0.05 * 2**rounds, 1.0))  # only a state: don't hammer
+        if required.request_state is not UNSET:
+            params["requestState"] = required.request_state
+        return params
+
+    async def _safely(self, ask: Ask, params: dict[str, Any], left: float | None) -> Raw:
+        """One round, repeated where that can't run anything twice."""
+        tries, refreshed = 0, False
+        while True:
+            session = await self._link.session()
+            try:
+                return await self._once(session, ask, params, left)
+            except CallTimeout:
+                raise
+            except SessionEnded as exc:  # LHTTP-25
+                session.close(f"the server ended the session: {exc}")
+                error: Exception = exc
+            except NotSent as exc:
+                error = exc
+            except ConnectionLost as exc:
+                if not ask.safe:
+                    raise
+                error = exc
+            except PeerError as exc:
+                if exc.code != HEADER_MISMATCH or ask.mismatch is None or refreshed:
+                    raise
+                refreshed = True
+                await ask.mismatch()  # HDR-23
+                continue
+            tries += 1
+            if tries > self._limits.retries:
+                raise error
+            logger.debug("%s is repeated: %s", ask.method, error)
+            await asyncio.sleep(0.1 * 2**tries * random.uniform(0.5, 1.5))
+
+    async def _once(self, session: Session, ask: Ask, params: dict[str, Any], left: float | None) -> Raw:
+        pending = session.ask(ask.method)
+        found = self._link.found
+        headers: dict[str, str] | None = None
+        if found is not None and found.era == "2026":
+            sent = {**params, "_meta": stateless_meta(self._link.meta, params.get("_meta"), pending)}
+            if session.channel.kind == "post":
+                headers = http.request_headers(ask.method, _name(ask.method, params), found.revision)
+                if ask.headers is not None:
+                    headers.update(ask.headers())
+        else:
+            sent = {**params, "_meta": {"progressToken": pending.id, **params.get("_meta", {})}}
+        return await session.exchange(
+            pending,
+            sent,
+            headers=headers,
+            idle=ask.idle,
+            total=left,
+            on_progress=None if ask.on_progress is None else _reporter(ask.on_progress),
+        )
+
+
+def _name(method: str, params: Mapping[str, Any]) -> str | None:
+    row = METHODS.get(method)
+    return params.get(row.name_field) if row is not None and row.name_field is not None else None
+
+
+def stateless_meta(meta: bytes, given: Mapping[str, Any] | None, pending: Pending) -> Any:
+    """The prepared `_meta` with this request's progress token: progress renews the limit, so it is always wanted."""
+    if given is None:
+        return Raw(b'{"progressToken":' + msgspec.json.encode(pending.id) + b"," + meta[1:])
+    return {"progressToken": pending.id, **msgspec.json.decode(meta), **given}
+
+
+def _result_type(raw: Raw, method: str) -> str:
+    """No word means complete (BASE-16)."""
+    try:
+        said = _type.decode(raw).resultType
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise InvalidResponse(f"{method}: the result can't be read: {exc}") from exc
+    return "complete" if said is UNSET else said
+
+
+def _reporter(on_progress: OnProgress) -> Callable[[Raw], None]:
+    def report(params: Raw) -> None:
+        try:
+            on_progress(_progress.decode(params))
+        except msgspec.MsgspecError as exc:
+            logger.warning("notifications/progress is dropped: %s", exc)
+        except Exception:
+            logger.exception("on_progress failed")
+
+    return report
