@@ -319,3 +319,23 @@ async def test_a_half_sent_request_does_not_hold_the_stop(site: Site) -> None:
     async with asyncio.timeout(1):
         await site.app.stop()
     assert (await wire.reply()).status == 503
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_a_connection_cut_anywhere_in_a_request_hurts_nobody(site: Site, reset: bool) -> None:
+    """SEC-11 of the reliability list: the server goes on, and nothing is left running."""
+    scope, body = post_scope("/mcp")
+    head = b"".join(b"%b: %b\r\n" % pair for pair in scope["headers"])
+    request = b"POST /mcp HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+    for length in range(0, len(request) + 1, 5):
+        wire = await site.open()
+        wire.writer.write(request[:length])
+        if reset:
+            await wire.writer.drain()
+            wire.abort()
+        else:
+            wire.close()
+    assert text_of((await (await site.tool("add", a=1, b=2)).reply()).json()) == "3"
+    assert site.app is not None
+    async with asyncio.timeout(1):
+        await site.app.stop()
