@@ -19,8 +19,11 @@ FACTORIES: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
 }
 
-# uvloop keeps a pipe for the whole process, opened with its first loop.
-uvloop.new_event_loop().close()
+
+@functools.cache
+def _settle() -> None:
+    """uvloop keeps a pipe for the whole process, opened with its first loop."""
+    uvloop.new_event_loop().close()
 
 
 def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -28,6 +31,7 @@ def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
 
     @functools.wraps(test)
     def run(loop_name: str, **fixtures: Any) -> None:
+        _settle()
         before = _belongings()
         with asyncio.Runner(loop_factory=FACTORIES[loop_name]) as runner:
             runner.run(_and_nothing_else(test(**fixtures)))

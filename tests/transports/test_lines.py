@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ def split(data: bytes, at: list[int], limit: int = 1000) -> tuple[list[bytes], l
     splitter = LineSplitter(limit)
     lines: list[bytes] = []
     edges = [0, *sorted(min(place, len(data)) for place in at), len(data)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         lines += splitter.feed(data[start:end])
     last = splitter.end()
     return lines + ([] if last is None else [last]), splitter.discarded

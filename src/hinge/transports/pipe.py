@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import cast
 
 from hinge import jsonrpc
 from hinge.errors import ChannelClosed, ParseError, ProtocolError
@@ -21,6 +22,8 @@ logger = logging.getLogger("hinge")
 
 #: A reader that is behind must take this part of `limits.stream_bytes` in each `limits.stream_wait`, or it is given up.
 LEAST_SHARE = 16
+#: Bytes that are written without waiting for the end of the loop's turn: a turn may be long.
+ONE_WRITE = 65536
 
 
 class LineChannel(Pump, asyncio.Protocol):
@@ -46,6 +49,7 @@ class LineChannel(Pump, asyncio.Protocol):
         self._lines = LineSplitter(limits.line)
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
+        self._queued = 0
         self._turn_pending = False
         self._held_back: set[str] = set()
         self._writable = asyncio.Event()
@@ -79,10 +83,14 @@ class LineChannel(Pump, asyncio.Protocol):
             await self._writable.wait()
         if self.reason is not None:
             raise ChannelClosed(self.reason)
-        self._out.append(one_line(message.data))
+        data = one_line(message.data)
+        self._out.append(data)
+        self._queued += len(data)
         if not self._turn_pending:
             self._turn_pending = True
             self._loop.call_soon(self._end_turn)
+            self._flush()
+        elif self._queued > ONE_WRITE:
             self._flush()
 
     async def close(self) -> None:
@@ -120,9 +128,8 @@ class LineChannel(Pump, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The stream is open."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=self.limits.stream_bytes)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._transport.set_write_buffer_limits(high=self.limits.stream_bytes)
         if self._conversation is None:
             self._prevent("start")
         self._flush()
@@ -177,11 +184,12 @@ class LineChannel(Pump, asyncio.Protocol):
             return
         data = one_line(message.data)
         self._out.append(data)
+        self._queued += len(data)
         if not self._writable.is_set():
             self._owed += len(data)
             if self._owed > self.limits.stream_bytes:
                 self._prevent("output")
-        if last:
+        if last or self._queued > ONE_WRITE:
             self._flush()
         elif not self._turn_pending:
             self._turn_pending = True
@@ -196,6 +204,7 @@ class LineChannel(Pump, asyncio.Protocol):
         if self._transport is not None and self._out:
             data = join_lines(self._out)
             self._out.clear()
+            self._queued = 0
             self._written += len(data)
             self._transport.write(data)
 

@@ -21,8 +21,8 @@ from hinge.transports.descriptors import DescriptorTransport
 
 #: What a child inherits from our environment; everything else may hold secrets and must be given (SEC-52).
 INHERITED = (
-    "APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE SYSTEMDRIVE SYSTEMROOT TEMP TMP"
-    " USERNAME USERPROFILE"
+    "APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE SYSTEMDRIVE SYSTEMROOT TEMP"
+    " TMP USERNAME USERPROFILE"
     if sys.platform == "win32"
     else "HOME LANG LC_ALL LC_CTYPE LOGNAME PATH SHELL TERM TMPDIR TZ USER"
 ).split()
@@ -232,7 +232,9 @@ def _why(exc: OSError | ValueError, program: str, cwd: str | os.PathLike[str] | 
         case PermissionError():
             return f"{program!r} is not executable; make it so (chmod +x), or name its interpreter in the command."
         case OSError():
-            return f"{exc.strerror or exc}; is {program!r} a program of this system, does a script name its interpreter?"
+            return (
+                f"{exc.strerror or exc}; is {program!r} a program of this system, does a script name its interpreter?"
+            )
         case _:
             return f"{exc}."
 

@@ -22,6 +22,21 @@ LAST_MOMENT = 0.5
 _taken = False
 
 
+def require_standard_streams() -> None:
+    """Raise StartError if standard input or output is closed; where standard error is, /dev/null takes its place.
+
+    To be called before an event loop is made: a loop would take the free numbers for itself, and uvloop aborts on them.
+    """
+    for name, stream in (("input", sys.__stdin__), ("output", sys.__stdout__)):
+        if stream is None:
+            raise StartError(
+                f"Standard {name} is closed, so there is nothing to serve on: start the server from an MCP client, "
+                "or serve another transport."
+            )
+    if not _is_open(2):
+        os.open(os.devnull, os.O_WRONLY)  # takes the lowest free number: 2
+
+
 async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
     """Serve one conversation over standard input and output until it ends (STDIO-01, STDIO-02, STDIO-07, B-034).
 
@@ -61,20 +76,14 @@ def _own_streams() -> Iterator[tuple[int, int]]:
     global _taken
     if _taken:
         raise StartError("Standard input and output are already being served by this process; serve them once.")
-    # Where Python found a closed descriptor at its start, the event loop may have taken the number for itself.
-    for name, stream in (("input", sys.__stdin__), ("output", sys.__stdout__)):
-        if stream is None:
-            raise StartError(
-                f"Standard {name} is closed, so there is nothing to serve on: start the server from an MCP client, "
-                "or serve another transport."
-            )
+    require_standard_streams()
     read_fd, write_fd = _save(0), _save(1)
     _taken = True
     line_buffered = isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.line_buffering
     null = os.open(os.devnull, os.O_RDWR)
     try:
         os.dup2(null, 0)
-        os.dup2(2 if _is_open(2) else null, 1)
+        os.dup2(null if sys.__stderr__ is None else 2, 1)
         _flush_stdout(line_buffering=True)
         yield os.dup(read_fd), os.dup(write_fd)
     finally:
