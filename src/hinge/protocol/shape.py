@@ -18,7 +18,7 @@ from hinge.protocol.stand_ins import STAND_INS
 from hinge.schema.base import Model
 from hinge.schema.revisions import ALWAYS, MEMBERS, REVISIONS, TYPES, within
 
-__all__ = ["TooNew", "shape"]
+__all__ = ["TooNew", "known_in", "shape"]
 
 _Dress: TypeAlias = Callable[[Any], Any]
 
@@ -82,7 +82,7 @@ def _by_members(kind: type[Model], revision: str) -> _Dress | None:
     dropped: list[tuple[str, Any]] = []
     changed: list[tuple[str, Any, _Dress]] = []
     for field in structs.fields(kind):
-        if not within(revision, _window(kind, field.name)):
+        if not known_in(kind, field.name, revision):
             assert field.default is not NODEFAULT, f"{kind.__name__}.{field.name} can't be left out"
             dropped.append((field.name, field.default))
             continue
@@ -120,8 +120,10 @@ def _names(kind: type) -> Iterator[str]:
     return (base.__name__ for base in kind.__mro__)
 
 
-def _window(kind: type, member: str) -> tuple[str, str]:
-    return next((MEMBERS[name][member] for name in _names(kind) if member in MEMBERS.get(name, ())), ALWAYS)
+def known_in(kind: type, member: str, revision: str) -> bool:
+    """Whether a revision that has the type knows this member of it (by its Python name)."""
+    rows = (MEMBERS[name][member] for name in _names(kind) if member in MEMBERS.get(name, ()))
+    return within(revision, next(rows, ALWAYS))
 
 
 def _change(kind: type[Model], field: structs.FieldInfo, revision: str) -> _Dress | None:

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, Struct, structs
 from hinge.errors import HingeError
 from hinge.schema.content import TextContent
 from hinge.schema.lifecycle import Elicitation
-from hinge.schema.revisions import ALWAYS, FORM_ROOT, FORM_WORDS, MEMBERS, META_KEYS, knows, within
+from hinge.schema.revisions import ALWAYS, FORM_WORDS, MEMBERS, META_KEYS, SCHEMA_WORDS, knows, within
 from hinge.schema.sampling import SamplingMessage
 
 Change: TypeAlias = Callable[[Any], Any]
@@ -58,22 +58,33 @@ def _output_schema(revision: str) -> Change | None:
     """A schema of objects, or none."""
     if knows(revision, "any structured content"):
         return None
-    return lambda schema: _plain(schema) if isinstance(schema, dict) and schema.get("type") == "object" else None
+    return lambda schema: (
+        _older(schema, revision) if isinstance(schema, dict) and schema.get("type") == "object" else None
+    )
 
 
 def _input_schema(revision: str) -> Change | None:
     """Composition keywords stay, though only the newest revision promises that they are understood (TOOL-06)."""
-    return None if knows(revision, "any structured content") else _plain
+    if knows(revision, "any structured content"):
+        return None
+    return lambda schema: _older(schema, revision)
 
 
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """A property's schema is an object in the older revisions: `true` and `false` are written as one."""
+def _older(schema: dict[str, Any], revision: str) -> dict[str, Any]:
+    """Without the root's newer words; `true` and `false` as a property's schema are written as objects."""
+    schema = _rooted(schema, revision)
     properties = schema.get("properties")
     if not isinstance(properties, dict) or (True not in properties.values() and False not in properties.values()):
         return schema
     said: dict[bool, dict[str, Any]] = {True: {}, False: {"not": {}}}
     plain = {name: said[found] if isinstance(found, bool) else found for name, found in properties.items()}
     return {**schema, "properties": plain}
+
+
+def _rooted(schema: dict[str, Any], revision: str) -> dict[str, Any]:
+    if not any(word in schema and not within(revision, window) for word, window in SCHEMA_WORDS.items()):
+        return schema
+    return {word: found for word, found in schema.items() if within(revision, SCHEMA_WORDS.get(word, ALWAYS))}
 
 
 # ---------------------------------------------------------------- `_meta`
@@ -149,7 +160,7 @@ def _requested_schema(revision: str) -> Change | None:
     """A form in the words of the revision. What a word would have limited is checked when the answer comes."""
 
     def dress(form: dict[str, Any]) -> dict[str, Any]:
-        known = {word: found for word, found in form.items() if within(revision, FORM_ROOT.get(word, ALWAYS))}
+        known = _rooted(form, revision)
         fields = form.get("properties")
         if not isinstance(fields, dict):
             return known

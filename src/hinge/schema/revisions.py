@@ -166,8 +166,8 @@ FORM_WORDS: Mapping[str, Mapping[str, Window]] = {
         **dict.fromkeys(("items", "minItems", "maxItems", "default"), SINCE_11),
     },
 }
-#: The words at the root of a form.
-FORM_ROOT: Mapping[str, Window] = {"type": SINCE_06, "properties": SINCE_06, "required": SINCE_06, "$schema": SINCE_11}
+#: Words at the root of a tool's schema or a form that not every revision knows (TOOL-05).
+SCHEMA_WORDS: Mapping[str, Window] = {"$schema": SINCE_11}
 
 
 def within(revision: str, window: Window) -> bool:

@@ -1,0 +1,97 @@
+"""Every type of the wire comes back from its own JSON text as it was."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hinge.schema.base import Model
+from hinge.schema.content import ContentBlock, ResourceContents, TextContent
+from hinge.schema.tools import CallToolParams, CallToolResult, Tool
+from tests.schema.instances import MODELS, drawn, full
+
+sparing = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def wire(value: object) -> Any:
+    """A value as the peer reads it; numbers that are equal are one number, whichever way they are written."""
+    return json.loads(msgspec.json.encode(value))
+
+
+def there_and_back(value: Model) -> Any:
+    return wire(msgspec.json.decode(msgspec.json.encode(value), type=type(value)))
+
+
+@pytest.mark.parametrize("kind", MODELS.values(), ids=MODELS.keys())
+def test_a_message_with_every_member_set_comes_back_as_it_was(kind: type[Model]) -> None:
+    value = full(kind)
+    assert wire(value).keys() >= {field.encode_name for field in msgspec.structs.fields(kind)} - {"text", "blob"}
+    assert there_and_back(value) == wire(value)
+
+
+@sparing
+@given(st.sampled_from(list(MODELS.values())).flatmap(drawn))
+def test_a_message_with_any_members_set_comes_back_as_it_was(value: Model) -> None:
+    """T-19: absent stays absent, null stays null."""
+    assert there_and_back(value) == wire(value)
+
+
+@pytest.mark.parametrize("kind", MODELS.values(), ids=MODELS.keys())
+def test_what_is_absent_is_left_out_rather_than_null(kind: type[Model]) -> None:
+    """T-19: only the members that must be there stand in the text of a message that sets no others."""
+    needed = {field.name: getattr(full(kind), field.name) for field in msgspec.structs.fields(kind) if field.required}
+    tag = {kind.__struct_config__.tag_field} - {None}
+    names = {field.encode_name for field in msgspec.structs.fields(kind) if field.required}
+    assert wire(kind(**needed)).keys() == names | tag
+
+
+@pytest.mark.parametrize("kind", MODELS.values(), ids=MODELS.keys())
+def test_members_that_nobody_knows_are_ignored(kind: type[Model]) -> None:
+    """BASE-20: objects are open."""
+    more = msgspec.json.encode({**wire(full(kind)), "com.example/later": {"deep": [1]}, "later": None})
+    assert wire(msgspec.json.decode(more, type=kind)) == wire(full(kind))
+
+
+@pytest.mark.parametrize("content", ["null", "[]", "0", "false", '""', "{}", '{"a":1}'])
+def test_structured_content_is_any_value_and_null_is_one(content: str) -> None:
+    """T-19, TOOL-14."""
+    text = f'{{"content":[],"structuredContent":{content}}}'
+    result = msgspec.json.decode(text, type=CallToolResult)
+    assert result.structured_content is not msgspec.UNSET
+    assert json.loads(msgspec.json.encode(result)) == json.loads(text)
+
+
+def test_no_structured_content_is_told_from_null() -> None:
+    """T-19."""
+    assert msgspec.json.decode(b'{"content":[]}', type=CallToolResult).structured_content is msgspec.UNSET
+
+
+def test_an_empty_text_is_not_an_absent_one() -> None:
+    """CONT-04, T-37."""
+    contents = msgspec.json.decode(b'{"uri":"file:///a","text":""}', type=ResourceContents)
+    assert contents.text == ""
+    assert json.loads(msgspec.json.encode(contents)) == {"uri": "file:///a", "text": ""}
+
+
+def test_an_empty_retry_state_is_kept() -> None:
+    """T-28: an empty state is echoed like any other."""
+    params = msgspec.json.decode(b'{"name":"x","requestState":""}', type=CallToolParams)
+    assert params.request_state == ""
+    assert json.loads(msgspec.json.encode(params)) == {"name": "x", "requestState": ""}
+
+
+def test_a_content_block_is_known_by_its_type() -> None:
+    """CONT-01."""
+    assert msgspec.json.decode(b'{"type":"text","text":"x"}', type=ContentBlock) == TextContent(text="x")
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'{"type":"smell","text":"x"}', type=ContentBlock)
+
+
+def test_an_output_schema_of_any_root_is_read() -> None:
+    """TOOL-07: also the boolean schemas of JSON Schema."""
+    for schema in (True, {"type": "array"}, {}):
+        text = msgspec.json.encode({"name": "x", "inputSchema": {"type": "object"}, "outputSchema": schema})
+        assert msgspec.json.decode(text, type=Tool).output_schema == schema
