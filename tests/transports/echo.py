@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
@@ -74,6 +75,8 @@ class EchoConversation:
         match call.method:
             case "sleep" | "initialize":
                 await asyncio.sleep(params.get("seconds", 0))
+            case "block":
+                time.sleep(params["seconds"])  # noqa: ASYNC251 (a handler that blocks the loop is the case)
             case "fail":
                 raise RuntimeError("answer must not raise, and does")
             case "print":

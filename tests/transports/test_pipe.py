@@ -219,7 +219,7 @@ async def test_a_peer_that_never_reads_ends_the_channel_with_a_reason() -> None:
 @on_both_loops
 async def test_a_slow_reader_that_goes_on_reading_is_not_ended() -> None:
     """Only silence ends a channel, not slowness."""
-    async with serving(stream_bytes=100_000, stream_wait=0.05) as (wire, conversation):
+    async with serving(stream_bytes=100_000, stream_wait=0.3) as (wire, conversation):
         wire.write(request(1, "big", size=1_000_000))
         await until(lambda: wire.transport.get_write_buffer_size())
         size = 0

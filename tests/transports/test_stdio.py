@@ -172,6 +172,20 @@ def test_a_second_signal_ends_it_at_once(loop: str) -> None:
         assert process.wait(20) == -signal.SIGTERM
 
 
+def test_a_second_signal_ends_it_even_when_a_handler_blocks_the_loop(loop: str) -> None:
+    """REL-12: it is taken outside the loop."""
+    with server(loop) as process:
+        ask(process, request(1, "echo"))
+        write(process, request(2, "block", seconds=100))
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.2)
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.2)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == -signal.SIGINT
+
+
 def test_it_ends_when_its_client_dies_in_the_middle_of_a_call(loop: str) -> None:
     """No orphans: both pipes are closed, the call is cut off without waiting for the drain time."""
     with server(loop) as process:
