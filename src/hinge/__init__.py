@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from hinge.schema.content import ResourceLink as ResourceLink
     from hinge.schema.content import TextContent as TextContent
     from hinge.schema.input_required import InputRequiredResult as InputRequiredResult
+    from hinge.schema.notifications import LogParams as LogParams
+    from hinge.schema.notifications import ProgressParams as ProgressParams
     from hinge.schema.prompts import GetPromptResult as GetPromptResult
     from hinge.schema.prompts import PromptMessage as PromptMessage
     from hinge.schema.sampling import SamplingMessage as SamplingMessage
@@ -98,6 +100,7 @@ _HOME = {
     "InvalidRequest": "hinge.errors",
     "InvalidResponse": "hinge.errors",
     "Limits": "hinge.protocol.limits",
+    "LogParams": "hinge.schema.notifications",
     "Lost": "hinge.protocol.changes",
     "MethodNotFound": "hinge.errors",
     "MissingClientCapability": "hinge.errors",
@@ -105,6 +108,7 @@ _HOME = {
     "Outcome": "hinge.errors",
     "ParseError": "hinge.errors",
     "PeerError": "hinge.errors",
+    "ProgressParams": "hinge.schema.notifications",
     "PromptMessage": "hinge.schema.prompts",
     "ProtocolError": "hinge.errors",
     "ResourceContents": "hinge.schema.content",

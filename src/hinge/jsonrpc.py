@@ -83,7 +83,7 @@ encode_value = _encoder.encode
 
 def is_batch(data: bytes) -> bool:
     """Whether the text is a JSON array: a batch, which only one revision knows (BASE-11, BASE-13)."""
-    return data[:1] == b"[" or data[:32].lstrip(b" \t\r\n")[:1] == b"["
+    return data[:1] != b"{" and data[:1024].lstrip(b" \t\r\n")[:1] == b"["
 
 
 def split_batch(data: bytes, limit: int) -> list[bytes]:

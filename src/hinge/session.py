@@ -34,6 +34,7 @@ class Session:
         "__weakref__",
         "_cleanups",
         "_ended",
+        "_endings",
         "_finished",
         "_handle",
         "_loop",
@@ -51,11 +52,13 @@ class Session:
         self._handle = handle
         #: The decision is the connection's alone.
         self.receive: Callable[..., Call | Batch | Outgoing | None] = connection.receive
-        self._tasks: dict[Call, asyncio.Task[Any]] = {}
-        self._notices: set[asyncio.Task[None]] = set()
-        self._telling: dict[bytes, str] = {}
         self._loop = asyncio.get_running_loop()
-        self._cleanups: list[Callable[[], Awaitable[None]]] = []
+        self._tasks: dict[Call, asyncio.Task[Any]] = {}
+        # Made when first needed: most sessions are one POST.
+        self._notices: set[asyncio.Task[None]] | None = None
+        self._telling: dict[bytes, str] | None = None
+        self._cleanups: list[Callable[[], Awaitable[None]]] | None = None
+        self._endings: dict[object, Callable[[], None]] | None = None
         self._finished = False
         self._ended: asyncio.Future[None] | None = None
 
@@ -70,7 +73,7 @@ class Session:
             return None
         task = asyncio.current_task()
         assert task is not None
-        call.on_cancel = _canceller(task)
+        call.on_cancel = task.cancel
         self._tasks[call] = task
         try:
             reply = connection.answer(call, await self._handle(self, call))
@@ -220,6 +223,8 @@ class Session:
 
     def _spawn(self, sending: Awaitable[None]) -> None:
         task = self._loop.create_task(self._bounded(sending))
+        if self._notices is None:
+            self._notices = set()
         self._notices.add(task)
         task.add_done_callback(self._notices.discard)
 
@@ -239,11 +244,14 @@ class Session:
     def tell(self, method: str, params: Any = UNSET) -> None:
         """Send a notification soon, from any thread; what is said twice before it left is said once."""
         data = jsonrpc.encode_notification(method, params)
+        if self._telling is None:
+            self._telling = {}
         if data not in self._telling and self.connection.closed is None:
             self._telling[data] = method
             self._loop.call_soon_threadsafe(self._tell, data)
 
     def _tell(self, data: bytes) -> None:
+        assert self._telling is not None
         method = self._telling.pop(data)
         if self.connection.closed is None:
             self._spawn(self.channel.send(Outgoing(data, None, method)))
@@ -256,7 +264,27 @@ class Session:
 
     def on_close(self, cleanup: Callable[[], Awaitable[None]]) -> None:
         """Run this when the conversation is over; last registered first, bounded in time, failures only logged."""
+        if self._cleanups is None:
+            self._cleanups = []
         self._cleanups.append(cleanup)
+
+    def on_ending(self, hook: Callable[[], None]) -> Callable[[], None]:
+        """Call this when the peer will send nothing more, to end what never ends by itself; gives back the way to forget it."""
+        if self._endings is None:
+            self._endings = {}
+        key = object()
+        self._endings[key] = hook
+        endings = self._endings
+
+        def forget() -> None:
+            endings.pop(key, None)
+
+        return forget
+
+    def ending(self) -> None:
+        """The peer will send nothing more, but still reads: calls may finish, open-ended ones are told to."""
+        for hook in list((self._endings or {}).values()):
+            hook()
 
     def close(self, reason: str) -> None:
         """Nothing is owed any more: waiting requests fail with `reason`, running handlers are cancelled. Twice is fine."""
@@ -288,17 +316,18 @@ class Session:
     async def _finish(self) -> None:
         limit = self.connection.limits.teardown
         here = asyncio.current_task()
-        running = {task for task in (*self._tasks.values(), *self._notices) if task is not here}
+        running = {task for task in (*self._tasks.values(), *(self._notices or ())) if task is not here}
         if running:
             _, late = await asyncio.wait(running, timeout=limit)
             if late:
                 logger.warning("%d handlers did not stop within %g seconds and are abandoned", len(late), limit)
+        cleanups = self._cleanups or []
         try:
             async with asyncio.timeout(limit):
-                while self._cleanups:
-                    await self._clean(self._cleanups.pop())
+                while cleanups:
+                    await self._clean(cleanups.pop())
         except TimeoutError:
-            left = len(self._cleanups)
+            left = len(cleanups)
             logger.warning("clean-up took longer than %g seconds; %d more callbacks are abandoned", limit, left)
 
     async def _clean(self, cleanup: Callable[[], Awaitable[None]]) -> None:
@@ -306,13 +335,6 @@ class Session:
             await cleanup()
         except Exception:
             logger.exception("a clean-up callback failed")
-
-
-def _canceller(task: asyncio.Task[Any]) -> Callable[[], None]:
-    def cancel() -> None:
-        task.cancel()
-
-    return cancel
 
 
 def _taken_away(call: Call) -> bool:

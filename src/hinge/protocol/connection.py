@@ -327,10 +327,12 @@ class Connection:
         if self.closed is None:
             self.closed = reason
             self.handshake.move("close")
-        for call in list(self.incoming.values()):
+        while self.incoming:
+            call = next(iter(self.incoming.values()))
             if self._remove(call, "close") and call.on_cancel is not None:
                 call.on_cancel()
-        for pending in list(self.outgoing.values()):
+        while self.outgoing:
+            pending = next(iter(self.outgoing.values()))
             pending.error = ConnectionLost(f"{pending.method} got no answer: {reason}")
             self._over(pending, "close")
 

@@ -24,6 +24,9 @@ ASSUMED = V2025_03
 ALWAYS_ALLOWED = frozenset({"initialize", "ping"})
 
 
+_NO_CAPABILITIES = ClientCapabilities()
+
+
 class Handshake:
     """What one conversation agreed on, and the level of log messages that it asked for."""
 
@@ -33,7 +36,7 @@ class Handshake:
         self.state = HandshakeState.NEW
         self.revision = ASSUMED
         self.client_info: Implementation | None = None
-        self.capabilities = ClientCapabilities()
+        self.capabilities = _NO_CAPABILITIES
         self.log_level: str | None = None
         #: What `initialize` negotiated, until its answer is out (A-119, A-120).
         self.offered: InitializeParams | None = None

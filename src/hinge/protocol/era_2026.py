@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -86,7 +85,7 @@ def discover(offer: Offer) -> DiscoverResult:
 def dress(result: Any, offer: Offer) -> Any:
     """Write what the era owns into a result: `resultType`, the server's identity, safe caching hints (BASE-15, CACHE-01)."""
     if isinstance(result, Result):
-        dressed = copy.copy(result)
+        dressed: Any = cast(Any, result).__copy__()  # what copy.copy comes to
         if dressed.result_type is UNSET:
             dressed.result_type = "input_required" if isinstance(result, InputRequiredResult) else "complete"
         dressed.meta = _signed(dressed.meta, offer)

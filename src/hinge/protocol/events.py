@@ -26,9 +26,7 @@ class Origin:
 
     __slots__ = ("headers", "principal", "transport")
 
-    def __init__(
-        self, headers: Headers | None = None, principal: str | None = None, transport: Any = None
-    ) -> None:
+    def __init__(self, headers: Headers | None = None, principal: str | None = None, transport: Any = None) -> None:
         self.headers = headers
         self.principal = principal
         self.transport = transport
@@ -79,7 +77,7 @@ class Call:
         self.key: object = request_id
         #: The reader must take no further message until this call is answered (A-032).
         self.inline = False
-        self.on_cancel: Callable[[], None] | None = None
+        self.on_cancel: Callable[[], object] | None = None
 
 
 class Batch:

@@ -8,7 +8,13 @@ from __future__ import annotations
 from enum import Enum
 
 
-class HandshakeState(Enum):
+class _State(Enum):
+    """Members are the only ones of their kind: identity is their hash, which costs nothing on the path of a call."""
+
+    __hash__ = object.__hash__
+
+
+class HandshakeState(_State):
     """How far the handshake of a 2025 conversation got. A 2026 message doesn't ask."""
 
     NEW = "new"
@@ -18,7 +24,7 @@ class HandshakeState(Enum):
     CLOSED = "closed"
 
 
-class CallState(Enum):
+class CallState(_State):
     """A request of the peer that we serve."""
 
     RUNNING = "running"
@@ -27,7 +33,7 @@ class CallState(Enum):
     DROPPED = "dropped"
 
 
-class PendingState(Enum):
+class PendingState(_State):
     """A request of ours that the peer owes an answer."""
 
     WAITING = "waiting"

@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from hinge.session import Session
 
 logger = logging.getLogger("hinge")
-StateT = TypeVar("StateT")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    StateT = DefaultTypeVar("StateT", default=Any)
+else:
+    StateT = TypeVar("StateT")
 FormT = TypeVar("FormT")
 
 _no_headers: Mapping[str, str] = {}

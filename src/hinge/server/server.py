@@ -32,7 +32,13 @@ from hinge.transports.channel import Channel
 if TYPE_CHECKING:
     from hinge.transports.http_server import HttpApp
 
-StateT = TypeVar("StateT")
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    StateT = DefaultTypeVar("StateT", default=Any)
+else:
+    StateT = TypeVar("StateT")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 

@@ -127,9 +127,11 @@ class Subscriptions:
         honoured = await self._honoured(ctx, params.notifications)
         stream = _Stream(ctx, honoured)
         self._streams.add(stream)
+        forget = ctx.session.on_ending(stream.end)
         try:
             await stream.run()
         finally:
+            forget()
             self._streams.discard(stream)
         return ListenResult(meta={SUBSCRIPTION_ID: ctx.request_id})
 

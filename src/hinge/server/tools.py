@@ -62,7 +62,7 @@ class RegisteredTool:
             value = self.function(**arguments)
         else:
             value = await threads.run(self.function, arguments)
-        if isinstance(value, Awaitable):  # also of a plain function that wraps an async one
+        if self.signature.is_async or isinstance(value, Awaitable):  # also of a plain function around an async one
             value = await value
         return self.result(value)
 

@@ -54,6 +54,9 @@ class Conversation(Protocol):
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         """The caller is gone: stop the handler, answer nothing."""
 
+    def ending(self) -> None:
+        """The other side will send nothing more, but still reads: end what would never end by itself."""
+
     def close(self, reason: str, /) -> None:
         """The channel is gone: fail what we wait for, stop what we serve. Twice is fine."""
 
