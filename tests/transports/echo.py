@@ -30,6 +30,8 @@ class EchoConversation:
         self.origins: list[Origin] = []
         self.running: dict[Call, asyncio.Task[Any]] = {}
         self.finished = 0
+        #: Ends calls of `listen`.
+        self.listening = asyncio.Event()
 
     def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN, /) -> Call | Batch | Outgoing | None:
         assert isinstance(data, bytes)
@@ -75,6 +77,9 @@ class EchoConversation:
         match call.method:
             case "sleep" | "initialize":
                 await asyncio.sleep(params.get("seconds", 0))
+            case "listen":
+                await self.listening.wait()
+                return "ended"
             case "block":
                 time.sleep(params["seconds"])  # noqa: ASYNC251 (a handler that blocks the loop is the case)
             case "fail":

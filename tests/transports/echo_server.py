@@ -9,12 +9,27 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "src")]
 
 from hinge.protocol.limits import Limits  # noqa: E402 (a program finds its packages first)
+from hinge.transports.channel import Channel  # noqa: E402
 from hinge.transports.stdio import require_standard_streams, serve_stdio  # noqa: E402
 from tests.transports.echo import EchoConversation  # noqa: E402
 from tests.transports.loops import FACTORIES  # noqa: E402
+
+conversations: list[EchoConversation] = []
+
+
+def serve(channel: Channel) -> EchoConversation:
+    """The one conversation."""
+    conversations.append(EchoConversation(channel))
+    return conversations[0]
+
+
+async def end_streams() -> None:
+    """What would not end by itself."""
+    conversations[0].listening.set()
+
 
 if __name__ == "__main__":
     require_standard_streams()
     print("printed before serving")
     with asyncio.Runner(loop_factory=FACTORIES[sys.argv[1]]) as runner:
-        runner.run(serve_stdio(EchoConversation, limits=Limits(drain=1.0)))
+        runner.run(serve_stdio(serve, limits=Limits(drain=1.0), on_drain=end_streams))

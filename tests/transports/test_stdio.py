@@ -73,6 +73,12 @@ def test_a_request_that_is_piped_in_is_answered_and_the_server_ends(loop: str) -
     assert (code, messages) == (0, [{"jsonrpc": "2.0", "id": 1, "result": {"seconds": 0.1}}])
 
 
+def test_a_stream_without_end_is_ended_at_the_end_of_the_input(loop: str) -> None:
+    """SUB-09, STDIO-07: it gets its result, for which nobody has to wait until the drain time is over."""
+    code, messages, _ = run(loop, request(1, "listen"))
+    assert (code, messages) == (0, [{"jsonrpc": "2.0", "id": 1, "result": "ended"}])
+
+
 def test_prints_and_children_cannot_write_to_the_protocol(loop: str) -> None:
     """STDIO-02: what was printed before, what a tool prints, and all of it is on standard error."""
     code, messages, err = run(loop, request(1, "print", text='{"jsonrpc":"2.0","id":2,"result":"forged"}'))

@@ -40,6 +40,8 @@ class Pump:
         self._parked = False
         self._backlog: deque[bytes] = deque()
         self._input_over: str | None = None
+        #: Called when no more input comes and calls still run: what would never end by itself is to be ended now.
+        self.on_drain: Callable[[], object] | None = None
         self._drain: asyncio.TimerHandle | None = None
 
     # What a channel supplies.
@@ -102,8 +104,10 @@ class Pump:
         self._input_over = why
         if not (self._server and self._running):
             self._shut(why)
-        elif self._drain is None:
-            self._drain = self._loop.call_later(self.limits.drain, self._shut, why)
+            return
+        self._drain = self._loop.call_later(self.limits.drain, self._shut, why)
+        if self.on_drain is not None:
+            self.on_drain()
 
     def end_conversation(self, reason: str) -> bool:
         """Close the conversation; True the first time. Nothing is fed and nothing answered after this."""
