@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hinge.errors import ErrorObject as ErrorObject
     from hinge.errors import HeaderMismatch as HeaderMismatch
     from hinge.errors import HingeError as HingeError
+    from hinge.errors import HttpStatus as HttpStatus
     from hinge.errors import InternalError as InternalError
     from hinge.errors import InvalidArguments as InvalidArguments
     from hinge.errors import InvalidEnvelope as InvalidEnvelope
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from hinge.errors import PeerError as PeerError
     from hinge.errors import ProtocolError as ProtocolError
     from hinge.errors import ResourceNotFound as ResourceNotFound
+    from hinge.errors import SessionEnded as SessionEnded
     from hinge.errors import StartError as StartError
     from hinge.errors import ToolError as ToolError
     from hinge.errors import ToolFailed as ToolFailed
@@ -89,6 +91,7 @@ _HOME = {
     "GetPromptResult": "hinge.schema.prompts",
     "HeaderMismatch": "hinge.errors",
     "HingeError": "hinge.errors",
+    "HttpStatus": "hinge.errors",
     "Icon": "hinge.schema.base",
     "ImageContent": "hinge.schema.content",
     "Implementation": "hinge.schema.base",
@@ -117,6 +120,7 @@ _HOME = {
     "Router": "hinge.server.router",
     "SamplingMessage": "hinge.schema.sampling",
     "Server": "hinge.server.server",
+    "SessionEnded": "hinge.errors",
     "StartError": "hinge.errors",
     "TextContent": "hinge.schema.content",
     "Titled": "hinge.server.forms",

@@ -22,6 +22,8 @@
         ├── PeerError                the peer answered with an error object
         ├── InvalidResponse          the peer answered with something that is no answer
         ├── ToolFailed               the tool answered `isError` and the caller asked for an exception
+        ├── HttpStatus               the server answered with an HTTP error status
+        │   └── SessionEnded             404: it no longer knows the session, and served nothing
         ├── ConnectionLost           it left and no answer will come: the outcome is unknown
         ├── CallTimeout              no answer in time: the outcome is unknown
         └── ConnectFailed            no conversation could be opened
@@ -32,7 +34,7 @@ Errors made here, on our side, never carry a code that a peer could have sent (E
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -248,6 +250,36 @@ class ToolFailed(CallError):
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
         self.result = result
+
+
+class HttpStatus(CallError):
+    """The server answered a message with an HTTP error status, or with a redirect that isn't followed.
+
+    `status` is the status, `headers` the ones that tell what to do next (`www-authenticate`, `retry-after`, `location`,
+    `content-type`, `allow`; lower-case names), `body` the start of the body as text, `error` the JSON-RPC error object in
+    the body, if there was one that names no request or another one. 401 and 403 always come as this class.
+    """
+
+    outcome = Outcome.ANSWERED
+
+    def __init__(
+        self, message: str, status: int, headers: Mapping[str, str], body: str = "", error: ErrorObject | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.error = error
+
+    @property
+    def retry_after(self) -> float | None:
+        """The seconds to wait before the next attempt, if the server named a number."""
+        text = self.headers.get("retry-after", "")
+        return float(text) if text.isdecimal() and text.isascii() and len(text) < 8 else None
+
+
+class SessionEnded(HttpStatus):
+    """The server no longer knows the session (404): the message was not served. Begin with `initialize` (LHTTP-25)."""
 
 
 class ConnectionLost(CallError):

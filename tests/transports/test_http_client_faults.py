@@ -12,9 +12,17 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import CallError, CallTimeout, ConnectionLost, InvalidResponse, NotSent, Outcome, PeerError
+from hinge.errors import (
+    CallError,
+    CallTimeout,
+    ConnectionLost,
+    HttpStatus,
+    InvalidResponse,
+    NotSent,
+    Outcome,
+    PeerError,
+)
 from hinge.protocol.limits import Limits
-from hinge.transports.http_client import HttpStatus
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking, notification, result_of
 
 MIB = 1024 * 1024

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hinge.errors import DefinitionError, NotSent
-from hinge.transports.http_client import HttpStatus, HttpTransport
+from hinge.errors import DefinitionError, HttpStatus, NotSent
+from hinge.transports.http_client import HttpTransport
 from hinge.transports.http_pool import read_url, request_head
 from hinge.transports.http_proxy import ProxyRoute, find_proxy, from_environment
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking

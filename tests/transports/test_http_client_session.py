@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import InvalidResponse, PeerError
+from hinge.errors import HttpStatus, InvalidResponse, PeerError, SessionEnded
 from hinge.protocol.limits import Limits
-from hinge.transports.http_client import HttpStatus, SessionEnded
 from hinge.transports.http_client_stream import Backoff
 from tests.transports.scripted_http import (
     SESSION,

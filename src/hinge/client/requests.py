@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from hinge.client.answers import Answers, refuse_while_answering
 from hinge.client.link import Link
-from hinge.errors import CallTimeout, ConnectionLost, InvalidResponse, NotSent, PeerError
+from hinge.errors import CallTimeout, ConnectionLost, InvalidResponse, NotSent, PeerError, SessionEnded
 from hinge.protocol import http
 from hinge.protocol.events import Pending
 from hinge.protocol.limits import Limits
@@ -23,7 +23,6 @@ from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import ProgressParams
 from hinge.session import Session
-from hinge.transports.http_client_errors import SessionEnded
 
 logger = logging.getLogger("hinge")
 

@@ -49,6 +49,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 40
     #: Client: one decoded HTTP answer or SSE event.
     reply: int = 64 * MIB
+    #: Client: requests that have an HTTP connection at once; the others wait their turn.
+    connections: int = 256
     #: Client: opening a conversation.
     connect: float = 30.0
     #: Client: silence before a call is given up (renewed by progress), and the hard end of a call.

@@ -17,19 +17,16 @@ from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.states import PendingState
 from hinge.transports.channel import Channel, ChannelKind, Serve
 from hinge.transports.http_client_endpoint import AuthValue, Credentials, Endpoint, UserHeaders, user_headers
-from hinge.transports.http_client_errors import HttpStatus, SessionEnded
 from hinge.transports.http_client_exchange import refusal, run_exchange
 from hinge.transports.http_client_inbox import Inbox
 from hinge.transports.http_client_stream import Backoff, Cursor, EventReader
 from hinge.transports.http_pool import SocketWire, read_url
 from hinge.transports.http_wire import Wire, WireResponse
 
-__all__ = ["Credentials", "HttpChannel", "HttpStatus", "HttpTransport", "SessionEnded", "Wire", "WireResponse"]
+__all__ = ["Credentials", "HttpChannel", "HttpTransport", "Wire", "WireResponse"]
 
 logger = logging.getLogger("hinge")
 
-#: Requests of ours that have a connection at once; more wait their turn. Replies and notifications don't wait.
-CONNECTIONS = 256
 #: A request that stays open for as long as the user listens takes none of those places.
 _ENDLESS = frozenset({"subscriptions/listen"})
 #: A quiet stream that lived for so long counts as progress when it has to be opened again.
@@ -98,7 +95,7 @@ class HttpChannel:
         self._endpoint = endpoint
         self._revision: str | None = None
         self._session: tuple[tuple[str, str], ...] = ()
-        self._slots = asyncio.Semaphore(CONNECTIONS)
+        self._slots = asyncio.Semaphore(limits.connections)
         self._listener: asyncio.Task[None] | None = None
         self._closed = False
 

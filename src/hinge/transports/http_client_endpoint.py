@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeAlias, cast, runtime_checkable
 from urllib.parse import urljoin
 
-from hinge.errors import CallError, ConnectionLost, DefinitionError, InvalidResponse, NotSent, shorten
-from hinge.transports.http_client_errors import HttpStatus
+from hinge.errors import CallError, ConnectionLost, DefinitionError, HttpStatus, InvalidResponse, NotSent, shorten
+from hinge.transports.http_client_errors import status_error
 from hinge.transports.http_pool import check_name, read_url
 from hinge.transports.http_wire import HeaderPairs, Wire, WireResponse
 
@@ -136,7 +136,7 @@ class Endpoint:
                 if permanent:
                     self.url = url
                 return response
-        status = HttpStatus(f"More than {MAX_REDIRECTS} redirects", response.status, response.headers)
+        status = status_error(f"More than {MAX_REDIRECTS} redirects", response.status, response.headers)
         response.release()
         raise status
 
@@ -154,7 +154,7 @@ class Endpoint:
         if not same:
             why += ", which is not the same scheme, host and port. Use that URL if you trust it"
         response.release()
-        raise HttpStatus(why, response.status, response.headers)
+        raise status_error(why, response.status, response.headers)
 
 
 def user_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -188,4 +188,4 @@ async def read_start(response: WireResponse, limit: int) -> bytes:
 
 async def refusal_of(response: WireResponse, what: str) -> HttpStatus:
     """The error for a response whose content matters only as an excerpt."""
-    return HttpStatus(what, response.status, response.headers, await read_start(response, ERROR_BYTES))
+    return status_error(what, response.status, response.headers, await read_start(response, ERROR_BYTES))

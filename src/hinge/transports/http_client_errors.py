@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
-from hinge.errors import CallError, ErrorObject, Outcome, shorten
+from hinge.errors import ErrorObject, HttpStatus, SessionEnded, shorten
 
 #: This much of a body that is no message stands in an error.
 EXCERPT_BYTES = 200
@@ -22,39 +23,35 @@ _HINTS = {
 }
 
 
+ErrorT = TypeVar("ErrorT", bound=HttpStatus)
+
+
 def excerpt(body: bytes) -> str:
     """The start of a body that is no message, on one line, fit for an error."""
     text = body[: EXCERPT_BYTES + 1].decode("utf-8", "replace")
     return shorten(" ".join("".join(c if c.isprintable() else " " for c in text).split()), EXCERPT_BYTES)
 
 
-class HttpStatus(CallError):
-    """The server answered a message with an HTTP error status, or with a redirect that isn't followed.
-
-    `status` is the status, `headers` the ones that tell what to do next (`www-authenticate`, `retry-after`, `location`,
-    `content-type`, `allow`; lower-case names), `body` the first 200 bytes as text, `error` the JSON-RPC error object in
-    the body, if there was one that names no request or another one. 401 and 403 always come as this class.
-    """
-
-    outcome = Outcome.ANSWERED
-
-    def __init__(
-        self, what: str, status: int, headers: Mapping[str, str], body: bytes = b"", error: ErrorObject | None = None
-    ) -> None:
-        self.status = status
-        self.headers = {name: headers[name] for name in _TELLING if name in headers}
-        self.body = excerpt(body)
-        self.error = error
-        said = f"{error.message} ({error.code})" if error is not None else self.body
-        parts = [f"{what}: HTTP {status}", shorten(said), _HINTS.get(status, "")]
-        super().__init__(". ".join(part for part in parts if part))
-
-    @property
-    def retry_after(self) -> float | None:
-        """The seconds to wait before the next attempt, if the server named a number."""
-        text = self.headers.get("retry-after", "")
-        return float(text) if text.isdecimal() and text.isascii() and len(text) < 8 else None
+def status_error(
+    what: str, status: int, headers: Mapping[str, str], body: bytes = b"", error: ErrorObject | None = None
+) -> HttpStatus:
+    """The error for an HTTP status: what was asked, what came, what to do."""
+    return _told(HttpStatus, what, status, headers, body, error)
 
 
-class SessionEnded(HttpStatus):
-    """The server no longer knows the session (404): the message was not served. Begin with `initialize` (LHTTP-25)."""
+def session_ended(
+    what: str, status: int, headers: Mapping[str, str], body: bytes = b"", error: ErrorObject | None = None
+) -> SessionEnded:
+    """The error for a session that the server no longer knows."""
+    return _told(SessionEnded, what, status, headers, body, error)
+
+
+def _told(
+    kind: type[ErrorT], what: str, status: int, headers: Mapping[str, str], body: bytes, error: ErrorObject | None
+) -> ErrorT:
+    text = excerpt(body)
+    said = f"{error.message} ({error.code})" if error is not None else text
+    parts = [f"{what}: HTTP {status}", shorten(said), _HINTS.get(status, "")]
+    message = ". ".join(part for part in parts if part)
+    telling = {name: headers[name] for name in _TELLING if name in headers}
+    return kind(message, status, telling, text, error)

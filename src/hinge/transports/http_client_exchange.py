@@ -16,7 +16,7 @@ from hinge.protocol.media_types import EVENT_STREAM, JSON, media_type
 from hinge.protocol.sse import Event
 from hinge.protocol.states import PendingState
 from hinge.transports.http_client_endpoint import ERROR_BYTES, read_start
-from hinge.transports.http_client_errors import HttpStatus, SessionEnded, excerpt
+from hinge.transports.http_client_errors import excerpt, session_ended, status_error
 from hinge.transports.http_client_inbox import Inbox
 from hinge.transports.http_client_stream import Backoff, Cursor, EventReader
 from hinge.transports.http_wire import WireResponse
@@ -116,10 +116,10 @@ async def refusal(line: Line, message: Outgoing, response: WireResponse, session
     known = error is not None and error.code == _UNKNOWN_METHOD
     if status == 404 and session is not None and not known:
         line.session_ended(session)
-        return SessionEnded(what, status, response.headers, body, error)
+        return session_ended(what, status, response.headers, body, error)
     if failure is not None and status not in _ABOUT_ACCESS and failure.id in (None, message.id):
         return PeerError(failure.error)
-    return HttpStatus(what, status, response.headers, body, error)
+    return status_error(what, status, response.headers, body, error)
 
 
 def _failure(body: bytes) -> Failure | None:
