@@ -195,6 +195,12 @@ def test_the_data_on_revisions_names_members_that_exist() -> None:
         assert set(members) <= {field.name for field in structs.fields(structs_by_name[name])}, name
 
 
+def test_types_without_a_published_name_belong_to_the_revisions_of_what_holds_them() -> None:
+    initialized = METHODS["notifications/initialized"]
+    assert TYPES["InitializedParams"] == (initialized.first, initialized.last)
+    assert TYPES["InputRequest"] == TYPES["InputRequiredResult"]
+
+
 def test_every_method_has_its_published_revisions_sender_and_types() -> None:
     """A-104: what a revision doesn't know isn't served there; nothing published is missing but the old tasks."""
     for revision in REVISIONS:
@@ -228,6 +234,7 @@ def test_the_words_of_a_form_are_the_published_ones() -> None:
             members = kind.in_revision(revision)
             for said in alternatives(members["type"].expression) if members else ():
                 theirs.setdefault(said.strip("'"), set()).update(members)
+        assert theirs.keys() <= FORM_WORDS.keys()
         for said, words in FORM_WORDS.items():
             ours = {word for word, window in words.items() if within(revision, window)}
             assert ours == theirs.get(said, set()), said
