@@ -14,6 +14,7 @@ from hinge import jsonrpc
 from hinge.errors import (
     ConnectionLost,
     HingeError,
+    InternalError,
     InvalidRequest,
     InvalidResponse,
     NotSent,
@@ -216,17 +217,19 @@ class Connection:
         call.state = _CALL_ENDS[event]
         if call.id is not None and self.incoming.get(call.key) is call:
             del self.incoming[call.key]
+        if call.inline and self.handshake.state is HandshakeState.NEGOTIATING:
+            self.handshake.move("refused")  # A-119: however it ended, it agreed on nothing
         return True
 
     def answer(self, call: Call, result: Any) -> Outgoing | None:
         """The reply to a call, encoded; None when nothing is owed. A result that JSON can't say becomes an error."""
-        if call.id is None:
+        if call.id is None or call.state is not CallState.RUNNING:
             self._remove(call, "answer")
             return None
         try:
+            data = jsonrpc.encode_response(call.id, result)
             if call.inline:
                 era_2025.commit(self.handshake, result)
-            data = jsonrpc.encode_response(call.id, result)
         except ProtocolError as exc:
             return self.refuse(call, exc)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
@@ -237,8 +240,6 @@ class Connection:
     def refuse(self, call: Call, exc: BaseException) -> Outgoing | None:
         """The error reply to a call, by the one ladder; None when nothing is owed or it was a notification."""
         error = wire_error(exc, call.method)
-        if call.inline and self.handshake.state is HandshakeState.NEGOTIATING:
-            self.handshake.move("refused")
         if not self._remove(call, "answer") or call.id is None:
             return None
         error, status = (era_2026 if call.era == "2026" else era_2025).error(error)
@@ -322,6 +323,26 @@ class Connection:
 
     # ---------------------------------------------------------------- the end
 
+    def end_input(self, reason: str) -> None:
+        """The peer will send nothing more: what we wait for will not come."""
+        while self.outgoing:
+            pending = next(iter(self.outgoing.values()))
+            pending.error = ConnectionLost(f"{pending.method} got no answer: {reason}")
+            self._over(pending, "close")
+
+    def expire(self, reason: str) -> list[Outgoing]:
+        """Time is up: every call that still runs is answered with an error, and told to stop."""
+        replies: list[Outgoing] = []
+        while self.incoming:
+            call = next(iter(self.incoming.values()))
+            stop = call.on_cancel
+            reply = self.refuse(call, InternalError(f"Not finished: {reason}"))
+            if reply is not None:
+                replies.append(reply)
+            if stop is not None:
+                stop()
+        return replies
+
     def close(self, reason: str) -> None:
         """The channel is gone: nothing is owed in either direction any more. Twice is fine."""
         if self.closed is None:
@@ -331,10 +352,7 @@ class Connection:
             call = next(iter(self.incoming.values()))
             if self._remove(call, "close") and call.on_cancel is not None:
                 call.on_cancel()
-        while self.outgoing:
-            pending = next(iter(self.outgoing.values()))
-            pending.error = ConnectionLost(f"{pending.method} got no answer: {reason}")
-            self._over(pending, "close")
+        self.end_input(reason)
 
     def check(self) -> None:
         """The invariant: what is in the tables is running, what isn't is over. Raises HingeError."""

@@ -78,6 +78,7 @@ def admit(inbound: Inbound, origin: Origin, handshake: Handshake) -> Call:
         if handshake.state is not HandshakeState.NEW:
             raise InvalidRequest("This conversation is initialized already")
         handshake.move("initialize")
+        handshake.offered = None
         call.inline = True
     elif call.id is None and call.method == "notifications/initialized" and handshake.open:
         handshake.move("initialized")
@@ -110,7 +111,6 @@ def commit(handshake: Handshake, result: Any) -> None:
     else:
         revision = result.get("protocolVersion") if isinstance(result, dict) else None
     if revision not in HANDSHAKE_REVISIONS:
-        handshake.move("refused")
         raise InvalidRequest("initialize was answered without a handshake revision")
     handshake.revision = revision
     if handshake.offered is not None:
