@@ -1,0 +1,43 @@
+"""Connections for the fuzz tests: what a server offers, and a handshake done by hand. No event loop anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hinge import jsonrpc
+from hinge.protocol import era_2025
+from hinge.protocol.connection import Connection
+from hinge.protocol.events import Call
+from hinge.protocol.offer import Offer
+from hinge.schema.base import Implementation
+from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, ServerCapabilities
+
+ME = Implementation(name="fuzz", version="1")
+
+
+def offer_of(eras: Any = ("2025", "2026")) -> Offer:
+    """What a server of these eras says of itself."""
+    return Offer(ME, ServerCapabilities, eras=eras)
+
+
+def hello(revision: str = era_2025.LATEST) -> InitializeParams:
+    """What a client says first."""
+    return InitializeParams(protocol_version=revision, capabilities=ClientCapabilities(), client_info=ME)
+
+
+def initialize_result(connection: Connection, revision: str = era_2025.LATEST) -> Any:
+    """What the handler of `initialize` returns."""
+    assert connection.offer is not None
+    return era_2025.initialize(hello(revision), connection.handshake, connection.offer)
+
+
+def shake_hands(server: Connection, revision: str = era_2025.LATEST) -> None:
+    """Bring a server's end to where requests may run."""
+    call = server.receive(jsonrpc.encode_request("hello", "initialize", hello(revision)))
+    assert isinstance(call, Call)
+    assert call.inline
+    assert server.answer(call, initialize_result(server, revision)) is not None
+    done = server.receive(jsonrpc.encode_notification("notifications/initialized"))
+    assert isinstance(done, Call)
+    server.answer(done, None)
+    assert server.handshake.open

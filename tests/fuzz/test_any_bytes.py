@@ -1,0 +1,101 @@
+"""The fuzz invariant: any bytes become a message or a ProtocolError, nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hinge import jsonrpc
+from hinge.errors import ProtocolError
+from hinge.jsonrpc import Failure, Notification, Request, Response
+from hinge.protocol import era
+from hinge.protocol.connection import Connection
+from hinge.protocol.events import Batch, Call, Inbound, Origin, Outgoing
+from hinge.protocol.http import Headers
+from tests.fuzz import messages
+from tests.fuzz.ends import offer_of, shake_hands
+
+_headers = st.fixed_dictionaries(
+    {}, optional={"mcp-protocol-version": messages.revisions, "mcp-method": messages.methods}
+).map(lambda found: Headers.of({name: str(value) for name, value in found.items()}))
+origins = st.none() | _headers
+
+
+def parsed(data: bytes) -> Any:
+    """Python's own reading, which stops at numbers that are too long for it."""
+    return json.loads(data, parse_int=lambda digits: int(digits) if len(digits) < 4000 else digits)
+
+
+@settings(max_examples=300, deadline=None)
+@given(messages.texts)
+def test_any_bytes_decode_to_a_message_or_a_protocol_error(data: bytes) -> None:
+    """BASE-01, BASE-02, BASE-03, BASE-07, BASE-08, ERR-01, ERR-02."""
+    try:
+        message = jsonrpc.decode(data)
+    except ProtocolError as exc:
+        assert exc.error.code in (-32700, -32600)
+        return
+    assert isinstance(message, Request | Notification | Response | Failure)
+    found = parsed(data)
+    assert found["jsonrpc"] == "2.0"
+    if isinstance(message, Request | Notification):
+        assert message.method == found["method"]
+        assert not {"result", "error"} & found.keys()
+    if isinstance(message, Request | Response):
+        assert message.id == found["id"]
+        assert type(message.id) is type(found["id"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(messages.texts)
+def test_any_bytes_become_an_inbound_message_or_a_protocol_error(data: bytes) -> None:
+    """C-108."""
+    try:
+        inbound = era.read(data)
+    except ProtocolError:
+        return
+    assert isinstance(inbound, Inbound)
+    for header in (None, "2031-01-01", ""):
+        assert era.route(inbound, header, ("2025", "2026")) in ("2025", "2026")
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(messages.texts, min_size=1, max_size=6),
+    origins,
+    st.sampled_from([("2025",), ("2026",), ("2025", "2026"), ()]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_connection_takes_any_bytes_and_never_raises(
+    texts: list[bytes], headers: Headers | None, eras: Any, one_shot: bool, opened: bool
+) -> None:
+    """BASE-09, BASE-10, ERR-17: what comes out is a call, a batch, an error reply or nothing, and the tables stay right."""
+    connection = Connection(offer_of(eras) if eras else None, one_shot=one_shot)
+    if opened and eras and "2025" in eras and not one_shot:
+        shake_hands(connection)
+    pending = [connection.ask("ping") for _ in range(2)] if not eras else []
+    for data in texts:
+        got = connection.receive(data, Origin(headers))
+        assert got is None or isinstance(got, Call | Batch | Outgoing)
+        if isinstance(got, Outgoing):
+            _is_an_error_reply(got, data)
+        connection.check()
+        if got is not None and not eras:
+            assert isinstance(got, Call | Outgoing)
+    connection.close("the end")
+    connection.check()
+    assert all(one.error is not None or one.result for one in pending)
+
+
+def _is_an_error_reply(reply: Outgoing, data: bytes) -> None:
+    sent = json.loads(reply.data)
+    assert sent["error"]["code"] < 0
+    assert sent.get("id") == reply.id
+    if reply.id is not None:
+        asked = parsed(data)["id"]
+        assert asked == reply.id
+        assert type(asked) is type(reply.id)
