@@ -79,30 +79,29 @@ def _replacing(kind: type[Model], revision: str) -> _Dress:
 
 @cache
 def _by_members(kind: type[Model], revision: str) -> _Dress | None:
-    dropped: list[tuple[str, Any]] = []
-    changed: list[tuple[str, Any, _Dress]] = []
+    changes = []
     for field in structs.fields(kind):
-        if not known_in(kind, field.name, revision):
+        if known_in(kind, field.name, revision):
+            change = _change(kind, field, revision)
+        else:
             assert field.default is not NODEFAULT, f"{kind.__name__}.{field.name} can't be left out"
-            dropped.append((field.name, field.default))
-            continue
-        change = _change(kind, field, revision)
+            change = _constant(field.default)
         if change is not None:
-            changed.append((field.name, field.default, change))
-    return _dressing(dropped, changed) if dropped or changed else None
+            changes.append((field.name, field.default, change))
+    return _dressing(tuple(changes)) if changes else None
 
 
-def _dressing(dropped: list[tuple[str, Any]], changed: list[tuple[str, Any, _Dress]]) -> _Dress:
-    """Write the default where a member must be absent, the changed value where it changes, into a copy made late."""
+def _constant(default: Any) -> _Dress:
+    """A member that must be absent gets its default, which is never written."""
+    return lambda value: default
+
+
+def _dressing(changes: tuple[tuple[str, Any, _Dress], ...]) -> _Dress:
+    """Change the members that are set, in a copy that is made only when one of them comes out different."""
 
     def dress(value: Any) -> Any:
         dressed = value
-        for name, default in dropped:
-            if getattr(value, name) is not default:
-                if dressed is value:
-                    dressed = copy.copy(value)
-                setattr(dressed, name, default)
-        for name, default, change in changed:
+        for name, default, change in changes:
             old = getattr(value, name)
             if old is default:
                 continue

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, Struct, structs
 from hinge.errors import HingeError
 from hinge.schema.content import TextContent
 from hinge.schema.lifecycle import Elicitation
-from hinge.schema.revisions import ALWAYS, FORM_WORDS, MEMBERS, META_KEYS, SCHEMA_WORDS, knows, within
+from hinge.schema.revisions import FORM_WORDS, MEMBERS, META_KEYS, SCHEMA_WORDS, knows, within
 from hinge.schema.sampling import SamplingMessage
 
 Change: TypeAlias = Callable[[Any], Any]
@@ -58,33 +58,47 @@ def _output_schema(revision: str) -> Change | None:
     """A schema of objects, or none."""
     if knows(revision, "any structured content"):
         return None
-    return lambda schema: (
-        _older(schema, revision) if isinstance(schema, dict) and schema.get("type") == "object" else None
-    )
+    older = _older(revision)
+    return lambda schema: older(schema) if isinstance(schema, dict) and schema.get("type") == "object" else None
 
 
 def _input_schema(revision: str) -> Change | None:
     """Composition keywords stay, though only the newest revision promises that they are understood (TOOL-06)."""
-    if knows(revision, "any structured content"):
-        return None
-    return lambda schema: _older(schema, revision)
+    return None if knows(revision, "any structured content") else _older(revision)
 
 
-def _older(schema: dict[str, Any], revision: str) -> dict[str, Any]:
+def _older(revision: str) -> Change:
     """Without the root's newer words; `true` and `false` as a property's schema are written as objects."""
-    schema = _rooted(schema, revision)
-    properties = schema.get("properties")
-    if not isinstance(properties, dict) or (True not in properties.values() and False not in properties.values()):
+    rooted = _rooted(revision)
+
+    def dress(schema: dict[str, Any]) -> dict[str, Any]:
+        schema = rooted(schema)
+        properties = schema.get("properties")
+        if not isinstance(properties, dict):
+            return schema
+        for found in properties.values():
+            if found is True or found is False:
+                return {**schema, "properties": {name: _object(field) for name, field in properties.items()}}
         return schema
-    said: dict[bool, dict[str, Any]] = {True: {}, False: {"not": {}}}
-    plain = {name: said[found] if isinstance(found, bool) else found for name, found in properties.items()}
-    return {**schema, "properties": plain}
+
+    return dress
 
 
-def _rooted(schema: dict[str, Any], revision: str) -> dict[str, Any]:
-    if not any(word in schema and not within(revision, window) for word, window in SCHEMA_WORDS.items()):
-        return schema
-    return {word: found for word, found in schema.items() if within(revision, SCHEMA_WORDS.get(word, ALWAYS))}
+def _object(schema: Any) -> Any:
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}
+    return schema
+
+
+def _rooted(revision: str) -> Change:
+    unknown = frozenset(word for word, window in SCHEMA_WORDS.items() if not within(revision, window))
+
+    def dress(schema: dict[str, Any]) -> dict[str, Any]:
+        if unknown.isdisjoint(schema):
+            return schema
+        return {word: found for word, found in schema.items() if word not in unknown}
+
+    return dress
 
 
 # ---------------------------------------------------------------- `_meta`
@@ -159,8 +173,10 @@ def _elicitation(revision: str) -> Change | None:
 def _requested_schema(revision: str) -> Change | None:
     """A form in the words of the revision. What a word would have limited is checked when the answer comes."""
 
+    rooted = _rooted(revision)
+
     def dress(form: dict[str, Any]) -> dict[str, Any]:
-        known = _rooted(form, revision)
+        known: dict[str, Any] = rooted(form)
         fields = form.get("properties")
         if not isinstance(fields, dict):
             return known
