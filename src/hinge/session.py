@@ -86,7 +86,7 @@ class Session:
         finally:
             call.on_cancel = None
             del self._tasks[call]
-        if reply is None and _taken_away(call):
+        if reply is None and task.cancelling():
             await _absorb_cancellation(task)
         return reply
 
@@ -281,10 +281,15 @@ class Session:
 
         return forget
 
-    def ending(self) -> None:
+    def end_input(self, reason: str) -> None:
         """The peer will send nothing more, but still reads: calls may finish, open-ended ones are told to."""
+        self.connection.end_input(reason)
         for hook in list((self._endings or {}).values()):
             hook()
+
+    def expire(self, reason: str) -> list[Outgoing]:
+        """Time is up for what still runs: it is stopped, and each gets the error answer that it is owed."""
+        return self.connection.expire(reason)
 
     def close(self, reason: str) -> None:
         """Nothing is owed any more: waiting requests fail with `reason`, running handlers are cancelled. Twice is fine."""
@@ -335,10 +340,6 @@ class Session:
             await cleanup()
         except Exception:
             logger.exception("a clean-up callback failed")
-
-
-def _taken_away(call: Call) -> bool:
-    return call.state in (CallState.CANCELLED, CallState.DROPPED)
 
 
 async def _absorb_cancellation(task: asyncio.Task[Any]) -> None:

@@ -27,6 +27,7 @@ class EchoConversation:
         self.seen: list[str] = []
         self.cancelled: list[str] = []
         self.closed: list[str] = []
+        self.expired: list[str] = []
         self.origins: list[Origin] = []
         self.running: dict[Call, asyncio.Task[Any]] = {}
         self.finished = 0
@@ -99,6 +100,13 @@ class EchoConversation:
         if call in self.running:
             self.running[call].cancel()
 
+    def end_input(self, reason: str, /) -> None:
+        self.listening.set()
+
+    def expire(self, reason: str, /) -> list[Outgoing]:
+        self.expired.append(reason)
+        return []
+
     def close(self, reason: str, /) -> None:
         self.closed.append(reason)
         for call in list(self.running):
@@ -159,6 +167,12 @@ class AskConversation:
 
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         raise AssertionError("nothing to cancel")
+
+    def end_input(self, reason: str, /) -> None:
+        pass
+
+    def expire(self, reason: str, /) -> list[Outgoing]:
+        return []
 
     def close(self, reason: str, /) -> None:
         self.closed.append(reason)

@@ -23,13 +23,8 @@ def serve(channel: Channel) -> EchoConversation:
     return conversations[0]
 
 
-async def end_streams() -> None:
-    """What would not end by itself."""
-    conversations[0].listening.set()
-
-
 if __name__ == "__main__":
     require_standard_streams()
     print("printed before serving")
     with asyncio.Runner(loop_factory=FACTORIES[sys.argv[1]]) as runner:
-        runner.run(serve_stdio(serve, limits=Limits(drain=1.0), on_drain=end_streams))
+        runner.run(serve_stdio(serve, limits=Limits(drain=1.0)))

@@ -261,6 +261,13 @@ class Talk:
         """Remember that it was."""
         self.cancelled.append(reason)
 
+    def end_input(self, reason: str, /) -> None:
+        """Nothing to do."""
+
+    def expire(self, reason: str, /) -> list[Outgoing]:
+        """Nothing runs."""
+        return []
+
     def close(self, reason: str, /) -> None:
         """Nothing to do."""
 

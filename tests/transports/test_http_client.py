@@ -12,8 +12,8 @@ import uvloop
 
 from hinge.errors import CallError, ChannelClosed, ConnectionLost
 from hinge.protocol.events import Outgoing
+from hinge.protocol.limits import Limits
 from hinge.protocol.states import PendingState
-from hinge.transports import http_client
 from hinge.transports.http_client import HttpTransport
 from hinge.transports.http_wire import HeaderPairs
 from tests.transports.scripted_http import (
@@ -26,6 +26,9 @@ from tests.transports.scripted_http import (
     result_of,
     until,
 )
+
+#: One request at a time has a connection.
+ONE = Limits(connections=1)
 
 
 async def answers(asked: Asked, answer: Answer) -> None:
@@ -162,12 +165,11 @@ async def test_a_thousand_calls_at_once_are_all_answered_over_a_bounded_number_o
     async with ScriptedServer(slow) as server, Talking(server.url) as client:
         results = await asyncio.gather(*(client.call(n=n) for n in range(1000)))
         assert [result["n"] for result in results] == list(range(1000))
-        assert server.most <= http_client.CONNECTIONS
+        assert server.most <= Limits().connections
 
 
-async def test_notifications_and_replies_do_not_wait_for_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_notifications_and_replies_do_not_wait_for_calls() -> None:
     """With every place taken a reply must still get through, or all would hang."""
-    monkeypatch.setattr(http_client, "CONNECTIONS", 1)
     release = asyncio.Event()
 
     async def script(asked: Asked, answer: Answer) -> None:
@@ -182,7 +184,7 @@ async def test_notifications_and_replies_do_not_wait_for_calls(monkeypatch: pyte
                 release.set()
             await answers(asked, answer)
 
-    async with ScriptedServer(script) as server, Talking(server.url) as client:
+    async with ScriptedServer(script) as server, Talking(server.url, limits=ONE) as client:
         client.channel.adopt("2025-11-25")
         first, second = asyncio.create_task(client.call()), asyncio.create_task(client.call())
         await client.notify("notifications/roots/list_changed")
@@ -217,15 +219,14 @@ async def test_cancelling_the_caller_closes_the_stream_so_that_the_server_sees_i
         assert [asked.method for asked in server.asked] == ["POST"]
 
 
-async def test_cancelling_a_call_that_waits_for_its_turn_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "CONNECTIONS", 1)
+async def test_cancelling_a_call_that_waits_for_its_turn_sends_nothing() -> None:
     release = asyncio.Event()
 
     async def script(asked: Asked, answer: Answer) -> None:
         await release.wait()
         await answers(asked, answer)
 
-    async with ScriptedServer(script) as server, Talking(server.url) as client:
+    async with ScriptedServer(script) as server, Talking(server.url, limits=ONE) as client:
         first = asyncio.create_task(client.call("first"))
         await until(lambda: len(server.asked) == 1)
         second = asyncio.create_task(client.call("second"))
@@ -238,8 +239,7 @@ async def test_cancelling_a_call_that_waits_for_its_turn_sends_nothing(monkeypat
         assert not server.messages("second")
 
 
-async def test_listening_takes_no_place_from_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "CONNECTIONS", 1)
+async def test_listening_takes_no_place_from_calls() -> None:
 
     async def script(asked: Asked, answer: Answer) -> None:
         if asked.message["method"] == "subscriptions/listen":
@@ -248,7 +248,7 @@ async def test_listening_takes_no_place_from_calls(monkeypatch: pytest.MonkeyPat
         else:
             await answers(asked, answer)
 
-    async with ScriptedServer(script) as server, Talking(server.url) as client:
+    async with ScriptedServer(script) as server, Talking(server.url, limits=ONE) as client:
         listening = [asyncio.create_task(client.call("subscriptions/listen")) for _ in range(3)]
         await until(lambda: len(server.asked) == 3)
         assert await client.call("tools/list") == {"method": "tools/list"}

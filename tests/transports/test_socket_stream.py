@@ -319,13 +319,10 @@ async def test_serve_socket_ends_cleanly_at_a_signal(tmp_path: Path) -> None:
 
 
 @on_both_loops
-async def test_what_would_never_end_by_itself_is_ended_by_the_drain_hook(tmp_path: Path) -> None:
+async def test_what_would_never_end_by_itself_is_told_that_the_input_is_over(tmp_path: Path) -> None:
     """REL-12: an open stream gets its result at once, instead of being cut off after the drain time."""
 
-    async def end_streams() -> None:
-        it.conversations[0].listening.set()
-
-    async with listening(path=tmp_path / "s", limits=Limits(drain=60), on_drain=end_streams) as it:
+    async with listening(path=tmp_path / "s", limits=Limits(drain=60)) as it:
         channel, client = await it.connect()
         asked = asyncio.ensure_future(client.ask("listen"))
         await until(lambda: it.conversations and it.conversations[0].running)

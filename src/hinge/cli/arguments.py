@@ -37,6 +37,7 @@ def _run(commands: Any) -> None:
     found.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
     found.add_argument("--port", type=int, default=8000, help="port to bind (default: %(default)s)")
     found.add_argument("--path", default="/mcp", help="path of the endpoint (default: %(default)s)")
+    found.add_argument("--workers", type=int, default=1, help="processes that serve together (with --http)")
     found.add_argument("--reload", action="store_true", help="start again when a Python file changes (with --http)")
     found.set_defaults(command=_lazily("hinge.cli.run"))
 

@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
         return reload([word for word in sys.argv[1:] if word != "--reload"])
     server = load(options.target)
     if options.http:
-        server.run("http", host=options.host, port=options.port, path=options.path)
+        server.run("http", host=options.host, port=options.port, path=options.path, workers=options.workers)
     else:
         server.run()
     return 0

@@ -11,12 +11,14 @@ import asyncio
 import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import Any, Protocol, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from hinge.errors import HingeError, InvalidParams, MissingClientCapability, ToolError, shorten
+from hinge.jsonrpc import RequestId
+from hinge.protocol.events import Call
 from hinge.protocol.shape import shape
 from hinge.schema.base import Result
 from hinge.schema.input_required import InputRequest, InputRequiredResult
@@ -24,9 +26,7 @@ from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.methods import METHODS
 from hinge.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
 from hinge.server.sealing import Seal
-
-if TYPE_CHECKING:
-    from hinge.server.context import Context
+from hinge.session import Session
 
 AnswerT = TypeVar("AnswerT", bound=Result)
 
@@ -44,6 +44,42 @@ class InputRequired(BaseException):
     """Ends a handler that can't go on without an answer. No Exception, so that `except Exception` lets it pass."""
 
 
+class Asker(Protocol):
+    """What asking needs of a context."""
+
+    @property
+    def call(self) -> Call:
+        """The call being served."""
+
+    @property
+    def session(self) -> Session:
+        """Its conversation."""
+
+    @property
+    def method(self) -> str:
+        """What is being served."""
+
+    @property
+    def params(self) -> Raw:
+        """Its params, as JSON text."""
+
+    @property
+    def request_id(self) -> RequestId | None:
+        """None for a notification."""
+
+    @property
+    def protocol_version(self) -> str:
+        """The revision that governs it."""
+
+    @property
+    def principal(self) -> str | None:
+        """Who asks."""
+
+    @property
+    def questions(self) -> Questions:
+        """What it asks and remembers."""
+
+
 class _State(msgspec.Struct, array_like=True):
     """What travels in `requestState`: answers and step results by key, as JSON text, and which questions are open."""
 
@@ -58,7 +94,7 @@ _state_decoder = msgspec.msgpack.Decoder(_State)
 class Questions:
     """What one stateless call asks and remembers, over all its rounds."""
 
-    def __init__(self, ctx: Context[Any], seal: Seal, params: Any) -> None:
+    def __init__(self, ctx: Asker, seal: Seal, params: Any) -> None:
         self._ctx = ctx
         self._seal = seal
         self._open: dict[str, InputRequest] = {}
@@ -148,7 +184,7 @@ def _read(text: bytes, kind: type[AnswerT], key: str) -> AnswerT:
         raise InvalidParams(f"inputResponses.{key} is no valid answer: {exc}") from None
 
 
-async def ask(ctx: Context[Any], method: str, params: Any, kind: type[AnswerT], key: str | None = None) -> AnswerT:
+async def ask(ctx: Asker, method: str, params: Any, kind: type[AnswerT], key: str | None = None) -> AnswerT:
     """One question, in the way of the call's era. Raises HingeError where the protocol allows none."""
     if ctx.request_id is None:
         raise HingeError("A notification handler can't ask: there is no request that the question could belong to")
@@ -210,7 +246,7 @@ def check_balance(messages: Sequence[SamplingMessage]) -> None:
         raise HingeError(f"Tool uses without a result: {wanted}")
 
 
-async def step(ctx: Context[Any], function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+async def step(ctx: Asker, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Run once over all rounds: the first round calls, later ones are handed the recorded result."""
     if ctx.call.era == "2025":
         return await _call(function, arguments, named)

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from hinge.errors import StartError
-
-if TYPE_CHECKING:
-    from hinge.server.server import Server
+from hinge.protocol.limits import Limits
+from hinge.transports.channel import Channel, Conversation
 
 _loading: ContextVar[bool] = ContextVar("hinge_loading", default=False)
+
+
+class Runnable(Protocol):
+    """What running needs of a server."""
+
+    limits: Limits
+
+    def serve(self, channel: Channel, /) -> Conversation:
+        """Starts a conversation."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Holds the lifespan open."""
+
+    def http_app(self, path: str = ..., /, **options: Any) -> Any:
+        """The server as an ASGI app."""
+
+    def warn_of_own_keys(self) -> None:
+        """Say what several processes need."""
 
 
 @contextmanager
@@ -26,41 +43,57 @@ def loading() -> Iterator[None]:
         _loading.reset(token)
 
 
-def run(server: Server[Any], transport: str, **options: Any) -> None:
+def run(server: Runnable, transport: str, **options: Any) -> None:
     """Serve in a fresh event loop until the end of input or a signal. Raises StartError."""
     if _loading.get():
         return
     if transport == "stdio":
-        serving = _stdio(server, **options)
+        _run_stdio(server, **options)
     elif transport == "http":
-        serving = _http(server, **options)
+        _run_http(server, **options)
     else:
         raise StartError(f'There is no transport {transport!r}: use "stdio" or "http"')
-    with suppress(KeyboardInterrupt):
-        _run(serving)
 
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(serving)
-    else:
-        uvloop.run(serving)
+    with suppress(KeyboardInterrupt):
+        try:
+            import uvloop
+        except ImportError:
+            asyncio.run(serving)
+        else:
+            uvloop.run(serving)
 
 
-async def _stdio(server: Server[Any]) -> None:
-    from hinge.transports.stdio import serve_stdio
+def _run_stdio(server: Runnable) -> None:
+    from hinge.transports.stdio import require_standard_streams, serve_stdio
 
-    async with server.running():
-        await serve_stdio(server.serve, limits=server.limits)
+    async def serve() -> None:
+        async with server.running():
+            await serve_stdio(server.serve, limits=server.limits)
+
+    require_standard_streams()
+    _run(serve())
 
 
-async def _http(
-    server: Server[Any], *, host: str = "127.0.0.1", port: int = 8000, path: str = "/mcp", **options: Any
+def _run_http(
+    server: Runnable,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    path: str = "/mcp",
+    workers: int = 1,
+    **options: Any,
 ) -> None:
     from hinge.transports.http_run import SERVE_OPTIONS, serve_http
 
     serving = {name: options.pop(name) for name in SERVE_OPTIONS & options.keys()}
+    if workers > 1:
+        from hinge.transports.http_workers import run_workers
+
+        server.warn_of_own_keys()
+        app = server.http_app(path, bind=host, **{"sessions": False, **options})
+        run_workers(app, workers=workers, host=host, port=port, **serving)
+        return
     app = server.http_app(path, bind=host, **options)
-    await serve_http(app, host=host, port=port, **serving)
+    _run(serve_http(app, host=host, port=port, **serving))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     StateT = DefaultTypeVar("StateT", default=Any)
 else:
     StateT = TypeVar("StateT")
+logger = logging.getLogger("hinge")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
@@ -155,6 +157,14 @@ class Server(Router, Generic[StateT]):
         Changes of the registry are told by themselves; `server.notify(Changed("resource", uri))` is for the rest.
         """
         self._subscriptions.publish(event)
+
+    def warn_of_own_keys(self) -> None:
+        """Several processes can't open each other's request states unless they share keys (design: state_keys)."""
+        if not self._seal.shared and "2026" in self._offer.eras:
+            logger.warning(
+                "Several workers without state_keys: a call that asks the user fails when its answer reaches another "
+                "worker. Give Server(state_keys=[…]) the same secret of 32 bytes everywhere"
+            )
 
     async def _drain(self) -> None:
         """The process is about to stop: subscriptions end with their result (SUB-09)."""

@@ -8,7 +8,8 @@ A transport makes a Channel, calls `serve(channel)` and gets a Conversation. The
         reply = await conversation.answer(got)    # in a task of its own on a pipe, in the request's own task on HTTP
         if reply is not None: send it             # None: a notification, or cancelled meanwhile
 
-When the other side is gone it calls `conversation.close(reason)`; nothing is owed after that.
+When the other side sends nothing more it calls `conversation.end_input(reason)`; when it is gone,
+`conversation.close(reason)`; nothing is owed after that.
 """
 
 from __future__ import annotations
@@ -54,8 +55,14 @@ class Conversation(Protocol):
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         """The caller is gone: stop the handler, answer nothing."""
 
-    def ending(self) -> None:
-        """The other side will send nothing more, but still reads: end what would never end by itself."""
+    def end_input(self, reason: str, /) -> None:
+        """The other side will send nothing more, but still reads: fail what we wait for, end what never ends by itself.
+
+        Calls that run may still be answered.
+        """
+
+    def expire(self, reason: str, /) -> list[Outgoing]:
+        """Time is up for what still runs: stop it, and give back the one error answer that each is owed."""
 
     def close(self, reason: str, /) -> None:
         """The channel is gone: fail what we wait for, stop what we serve. Twice is fine."""

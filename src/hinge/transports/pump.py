@@ -40,8 +40,6 @@ class Pump:
         self._parked = False
         self._backlog: deque[bytes] = deque()
         self._input_over: str | None = None
-        #: Called when no more input comes and calls still run: what would never end by itself is to be ended now.
-        self.on_drain: Callable[[], object] | None = None
         self._drain: asyncio.TimerHandle | None = None
 
     # What a channel supplies.
@@ -105,9 +103,16 @@ class Pump:
         if not (self._server and self._running):
             self._shut(why)
             return
-        self._drain = self._loop.call_later(self.limits.drain, self._shut, why)
-        if self.on_drain is not None:
-            self.on_drain()
+        self._drain = self._loop.call_later(self.limits.drain, self._expire, why)
+        assert self._conversation is not None
+        self._conversation.end_input(why)
+
+    def _expire(self, why: str) -> None:
+        """The drain time is over: what still runs gets its one answer, an error."""
+        if self._conversation is not None and self.reason is None:
+            for reply in self._conversation.expire(why):
+                self._reply(reply, last=True)
+        self._shut(why)
 
     def end_conversation(self, reason: str) -> bool:
         """Close the conversation; True the first time. Nothing is fed and nothing answered after this."""

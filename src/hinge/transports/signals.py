@@ -1,4 +1,4 @@
-"""How a server ends: the first SIGINT or SIGTERM asks it to stop, the second kills the process; the hook in between."""
+"""How a server ends: the first SIGINT or SIGTERM asks it to stop, the second kills the process."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any
 
 logger = logging.getLogger("hinge")
-
-#: Run as soon as a server is to end, while calls still may finish: ends what would never end by itself.
-DrainHook: TypeAlias = Callable[[], Awaitable[None]]
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -48,14 +45,3 @@ def stop_on_signals(stop: Callable[[str], None], before_exit: Callable[[], None]
     finally:
         for number, previous in before.items():
             signal.signal(number, signal.SIG_DFL if previous is None else previous)
-
-
-async def run_drain_hook(hook: DrainHook | None, limit: float) -> None:
-    """Run it for at most `limit` seconds; a failure is only logged."""
-    if hook is None:
-        return
-    try:
-        async with asyncio.timeout(limit):
-            await hook()
-    except Exception:
-        logger.exception("What was to run before the end has failed")

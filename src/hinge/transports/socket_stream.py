@@ -22,7 +22,7 @@ from hinge.protocol.events import Origin
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.transports.channel import Channel, Conversation, Serve
 from hinge.transports.pipe import LineChannel
-from hinge.transports.signals import DrainHook, run_drain_hook, stop_on_signals
+from hinge.transports.signals import stop_on_signals
 
 logger = logging.getLogger("hinge")
 
@@ -76,8 +76,7 @@ class SocketServer:
     """Listens on one socket; every connection is a conversation. `await start()`, then `address` says where it is.
 
     Give either `path` (a Unix socket; a dead one's file is replaced) or `port` (TCP on `host`; 0 picks a free port).
-    At most `limits.sessions` connections are open at once. `on_drain` is run when the server stops, while calls still
-    may finish: it ends those that would never end by themselves.
+    At most `limits.sessions` connections are open at once.
     """
 
     def __init__(
@@ -88,14 +87,12 @@ class SocketServer:
         host: str = "127.0.0.1",
         port: int | None = None,
         limits: Limits = DEFAULT_LIMITS,
-        on_drain: DrainHook | None = None,
     ) -> None:
         if (path is None) == (port is None):
             raise StartError("A socket server needs either a path (Unix socket) or a port (TCP), not both.")
         self.limits = limits
         self.address: Address = (host, port) if port is not None else os.fspath(path or "")
         self._serve = serve
-        self._on_drain = on_drain
         self._inode: tuple[int, int] | None = None
         self._server: asyncio.Server | None = None
         self._open: dict[LineChannel, Conversation] = {}
@@ -125,8 +122,6 @@ class SocketServer:
             self._remove_file()
         for channel in list(self._open):
             channel.stop(why, self.limits.drain)
-        if self._open:
-            await run_drain_hook(self._on_drain, self.limits.drain)
         for channel in list(self._open):
             await channel.wait_closed()
         if self._finishing:
@@ -171,14 +166,13 @@ async def serve_socket(
     host: str = "127.0.0.1",
     port: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
-    on_drain: DrainHook | None = None,
     ready: Callable[[Address], object] | None = None,
 ) -> None:
     """Serve on a Unix socket (`path`) or on TCP (`port`, `host`) until SIGINT, SIGTERM or cancellation (SocketServer).
 
     `ready` is called with the address once it listens. Raises StartError if it can't.
     """
-    server = SocketServer(serve, path=path, host=host, port=port, limits=limits, on_drain=on_drain)
+    server = SocketServer(serve, path=path, host=host, port=port, limits=limits)
     stopped = asyncio.Event()
     with stop_on_signals(lambda _name: stopped.set()):
         await server.start()

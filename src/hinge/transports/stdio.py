@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import os
@@ -15,7 +14,7 @@ from hinge.transports.blocking import open_descriptors
 from hinge.transports.channel import Serve
 from hinge.transports.descriptors import DescriptorTransport
 from hinge.transports.pipe import LineChannel
-from hinge.transports.signals import DrainHook, run_drain_hook, stop_on_signals
+from hinge.transports.signals import stop_on_signals
 
 #: Seconds that running calls still have when a signal comes after the end of the input: the client is losing patience.
 LAST_MOMENT = 0.5
@@ -38,7 +37,7 @@ def require_standard_streams() -> None:
         os.open(os.devnull, os.O_WRONLY)  # takes the lowest free number: 2
 
 
-async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS, on_drain: DrainHook | None = None) -> None:
+async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
     """Serve one conversation over standard input and output until it ends (STDIO-01, STDIO-02, STDIO-07, B-034).
 
     Standard input may be a pipe, a socket, a terminal, a file or /dev/null. At its end, the calls that run are answered
@@ -47,15 +46,12 @@ async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS, on_drain
     and descriptor 0 is empty, so that neither prints nor child processes can write or read a message; both are put back
     at the end.
 
-    `on_drain` is run when the end has come and calls still run; it ends those that would never end by themselves.
     Raises StartError if standard input or output is closed or already being served.
     """
     with _own_streams() as (read_fd, write_fd):
         channel = LineChannel("stdio", limits, server=True)
         conversation = serve(channel)
         channel.begin(conversation)
-        draining: list[asyncio.Task[None]] = []
-        channel.on_drain = lambda: draining.append(asyncio.ensure_future(run_drain_hook(on_drain, limits.drain)))
         transport = open_descriptors(channel, read_fd, write_fd)
 
         def stop(signal_name: str) -> None:
@@ -72,9 +68,6 @@ async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS, on_drain
                 channel.abort("the server was stopped")
                 await channel.wait_closed()
                 await conversation.finish()
-                for task in draining:
-                    task.cancel()
-                    await asyncio.wait([task])
 
 
 @contextlib.contextmanager
