@@ -126,10 +126,10 @@ def _only_legacy(supported: list[str], era: EraName | Literal["auto"]) -> Steps:
 def _handshake(because: Exception | None) -> Steps:
     """`initialize` with our newest; servers that refuse a revision by an error get one they name (LIFE-16)."""
     answer = yield Handshake(HANDSHAKE_REVISIONS[-1])
+    if answer.to == "initialize" and isinstance(answer.error, PeerError):
+        answer = yield from _second_try(answer.error)
     if answer.to == "discover":
         return (yield from _late_discovery(answer, because))
-    if isinstance(answer.error, PeerError):
-        answer = yield from _second_try(answer.error)
     if answer.error is not None:
         raise answer.error
     if answer.result is None:
