@@ -23,6 +23,7 @@ from tests.fuzz import messages
 from tests.fuzz.ends import ME, hello, initialize_result, offer_of
 
 STATELESS = era_2026.request_meta(era_2026.LATEST, ME, ClientCapabilities())
+ERAS: list[Any] = [("2025",), ("2026",), ("2025", "2026")]
 #: Small, so that they are met.
 LIMITS = Limits(calls=4, pending=5, batch=3)
 
@@ -189,7 +190,7 @@ class Conversation(RuleBasedStateMachine):
         end = data.draw(st.sampled_from([end for end in self.ends if end.wire]))
         end.wire.pop(data.draw(st.integers(0, len(end.wire) - 1)))
 
-    # ---------------------------------------------------------------- handlers end in every way, also twice and too late
+    # ---------------------------------------------------------------- handlers end in every way, twice, and too late
 
     @precondition(lambda self: self.client.calls or self.server.calls)
     @rule(data=st.data(), how=st.sampled_from(["result", "nothing", "unwritable", "refused", "crashed"]))
