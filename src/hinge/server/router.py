@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
-from hinge.schema.base import Icon
+from hinge.schema.base import Annotations, Icon
 from hinge.schema.tools import ToolAnnotations
+from hinge.server.caching import CacheScope
 from hinge.server.completion import Completable, Completions
+from hinge.server.files import FOLDER, Files, default_uri
 from hinge.server.prompts import Prompts
+from hinge.server.resources import Resources
 from hinge.server.threads import Threads
 from hinge.server.tools import Tools
 
@@ -18,13 +22,28 @@ R = TypeVar("R")
 
 
 class Router:
-    """Tools, prompts and resources, registered by decorators; a Server is one, and can include others."""
+    """Tools, prompts and resources, registered by decorators; a Server is one, and can include others.
 
-    def __init__(self, *, threads: int = 40, page_size: int | None = None) -> None:
+    `threads` sync functions run at once, of tools and prompts, and as many of resources. Lists come in pages of
+    `page_size`. A resource that is a file, or comes in chunks, has `resource_bytes` at most.
+    """
+
+    def __init__(
+        self, *, threads: int = 40, page_size: int | None = None, resource_bytes: int = 16 * 1024 * 1024
+    ) -> None:
         self._threads = Threads(threads)
         self._completions = Completions(self._threads)
         self._tools = Tools(self._threads, lambda: self._changed("tools"), page_size)
         self._prompts = Prompts(self._threads, lambda: self._changed("prompts"), self._completions.prompts, page_size)
+        self._resource_bytes = resource_bytes
+        self._folders: set[str] = set()
+        self._resources = Resources(
+            Threads(threads),  # of their own, so that slow tools don't hold up reading
+            lambda: self._changed("resources"),
+            self._completions.resources,
+            page_size,
+            resource_bytes,
+        )
 
     def _changed(self, kind: str) -> None:
         """A list changed; a server tells its clients."""
@@ -107,3 +126,90 @@ class Router:
     def remove_prompt(self, name: str) -> None:
         """Take a prompt away; connected clients are told. Raises KeyError when there is none of that name."""
         self._prompts.remove(name)
+
+    # ---------------------------------------------------------------- resources
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Annotations | Mapping[str, Any] | None = None,
+        icons: Sequence[Icon | str] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        ttl: float | None = None,
+        scope: CacheScope | None = None,
+        screen: bool = True,
+        blocking: bool = True,
+    ) -> Callable[[Callable[P, R]], Completable[P, R]]:
+        """Offer a function as a resource: `@server.resource("weather://{city}/now")`.
+
+        With variables (RFC 6570; `Matcher` has the rules) the URI stands for many resources, and each variable is a
+        parameter of the function, read by its annotation; `@function.complete("city")` completes one. Values that would
+        lead out of a folder (`..`, absolute paths, NUL, in any encoding) are no match unless `screen=False`.
+
+        The function returns text, bytes, a `ResourceContents`, a list of these, any JSON value, or an async iterator,
+        iterator or open file of chunks. None says that there is no such resource, as raising ResourceNotFound does.
+        The MIME type, where none is given, follows from the ending of the URI, else from what is returned. `ttl` (in
+        seconds) and `scope` say how clients may keep what they read; not at all, by default.
+        Raises DefinitionError, at once, for what can't work.
+        """
+        options = {key: value for key, value in locals().items() if key not in ("self", "uri")}
+
+        def register(function: Callable[P, R]) -> Completable[P, R]:
+            entry = self._resources.add(uri, function, options)
+            names = [item.wire_name for item in entry.signature.parameters]
+            return Completable(function, names, self._completions.resources[uri])
+
+        return register
+
+    def remove_resource(self, uri: str) -> None:
+        """Take a URI, a template, or what `add_files` added under a URI away; connected clients are told.
+
+        Raises KeyError when there is none such.
+        """
+        self._resources.remove(uri)
+        if uri in self._folders:
+            self._folders.discard(uri)
+            self._resources.remove(uri + "{+path}")
+
+    def add_files(
+        self,
+        root: str | os.PathLike[str],
+        uri: str | None = None,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str = "",
+        hidden: bool = False,
+        annotations: Annotations | Mapping[str, Any] | None = None,
+        ttl: float | None = None,
+        scope: CacheScope | None = None,
+    ) -> None:
+        """Offer a file, or all files of a folder, to be read: under `uri`, or else under `file:///` and its own name.
+
+        A folder shows as a resource that lists its entries, and as a template for what is below it. Symlinks count
+        where they lead to; nothing outside the root is ever read, and names that begin with a dot only if `hidden`.
+        Raises DefinitionError.
+        """
+        prefix = default_uri(root) if uri is None else uri
+        files = Files(root, prefix, hidden=hidden, limit=self._resource_bytes)
+        options: dict[str, Any] = {
+            "name": name or os.path.basename(os.path.realpath(root)),
+            "title": title,
+            "description": description,
+            "annotations": annotations,
+            "ttl": ttl,
+            "scope": scope,
+        }
+        if files.single:
+            self._resources.add(prefix, files.read_root, {**options, "size": os.path.getsize(root)})
+            return
+        self._resources.add(prefix, files.read_root, {**options, "mime_type": FOLDER})
+        self._resources.add(prefix + "{+path}", files.read, options, exists=files.exists)
+        self._completions.resources[prefix + "{+path}"]["path"] = files.complete
+        self._folders.add(prefix)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
@@ -17,8 +17,15 @@ from hinge.protocol.events import Call, EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.offer import Offer
 from hinge.schema.base import Icon, Implementation
-from hinge.schema.lifecycle import InitializeParams, InitializeResult, ListChanged, ServerCapabilities
+from hinge.schema.lifecycle import (
+    InitializeParams,
+    InitializeResult,
+    ListChanged,
+    ResourcesCapability,
+    ServerCapabilities,
+)
 from hinge.schema.notifications import LoggingLevel, SetLevelParams
+from hinge.server.caching import CacheHint, CacheHints
 from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, RequestHandler, Served
 from hinge.server.lifespan import Lifespan
@@ -73,6 +80,8 @@ class Server(Router, Generic[StateT]):
         state_once: bool = False,
         backend: Backend | None = None,
         authorize_subscription: Authorize | None = None,
+        cache: Mapping[str, CacheHint] | None = None,
+        resource_bytes: int = 16 * 1024 * 1024,
     ) -> None:
         info = Implementation(
             name=name,
@@ -82,10 +91,11 @@ class Server(Router, Generic[StateT]):
             website_url=website_url,
             icons=list(icons) if icons is not None else None,
         )
-        super().__init__(threads=limits.threads, page_size=page_size)
+        super().__init__(threads=limits.threads, page_size=page_size, resource_bytes=resource_bytes)
         self.limits = limits
         self._offer = Offer(info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level)
         self._dispatch = Dispatch(self._offer)
+        self._cache = CacheHints(cache)
         self._middleware: list[Middleware] = list(middleware)
         self._seal = Seal(state_keys, ttl=limits.state_ttl, once=state_once)
         self._lifespan = Lifespan(cast(Any, lifespan), self)
@@ -94,7 +104,7 @@ class Server(Router, Generic[StateT]):
             self._features,
             streams=limits.streams,
             uris=limits.watched,
-            authorize=authorize_subscription,
+            authorize=authorize_subscription or self._resources.known,
         )
         self._own_methods()
         self._build()
@@ -214,7 +224,7 @@ class Server(Router, Generic[StateT]):
             "subscriptions/listen": self._subscriptions.listen,
         }
         for method, handler in own.items():
-            self._dispatch.requests[method] = Served(method, handler)
+            self._dispatch.requests[method] = Served(method, self._cache.applied(method, handler))
 
     async def _initialize(self, ctx: Context[Any], params: InitializeParams) -> InitializeResult:
         return era_2025.initialize(params, ctx.session.connection.handshake, self._offer)
@@ -232,6 +242,7 @@ class Server(Router, Generic[StateT]):
         return ServerCapabilities(
             tools=ListChanged(list_changed=True) if len(self._tools) else None,
             prompts=ListChanged(list_changed=True) if len(self._prompts) else None,
+            resources=ResourcesCapability(subscribe=True, list_changed=True) if len(self._resources) else None,
             completions={} if len(self._completions) else None,
             logging={} if self._offer.log_level is not None else None,
         )
@@ -240,13 +251,22 @@ class Server(Router, Generic[StateT]):
         requests = self._dispatch.requests
         for method, handler in self._feature_methods(kind).items():
             if method not in requests:
-                requests[method] = Served(method, handler)
+                requests[method] = Served(method, self._cache.applied(method, handler))
         self.notify(Changed(kind))
 
     def _feature_methods(self, kind: str) -> dict[str, RequestHandler]:
         """The methods that come with the first item of a feature; a handler of the user's own keeps its place."""
         if kind == "tools":
             return {"tools/list": self._tools.list, "tools/call": self._tools.call}
+        if kind == "resources":
+            return {
+                "resources/list": self._resources.list,
+                "resources/templates/list": self._resources.list_templates,
+                "resources/read": self._resources.read,
+                "resources/subscribe": self._subscriptions.subscribe,
+                "resources/unsubscribe": self._subscriptions.unsubscribe,
+                "completion/complete": self._completions.complete,
+            }
         return {
             "prompts/list": self._prompts.list,
             "prompts/get": self._prompts.get,
@@ -254,7 +274,7 @@ class Server(Router, Generic[StateT]):
         }
 
     def _features(self) -> frozenset[str]:
-        served = {"tools": len(self._tools), "prompts": len(self._prompts)}
+        served = {"tools": len(self._tools), "prompts": len(self._prompts), "resources": len(self._resources)}
         return frozenset(kind for kind, count in served.items() if count)
 
 

@@ -41,7 +41,7 @@ class Subscriptions:
         *,
         streams: int,
         uris: int,
-        authorize: Authorize | None,
+        authorize: Authorize,
     ) -> None:
         self._backend = backend
         self._offers = offers
@@ -151,8 +151,6 @@ class Subscriptions:
         return found
 
     async def _allowed(self, ctx: Context[Any], uri: str) -> bool:
-        if self._authorize is None:
-            return True
         verdict = self._authorize(ctx, uri)
         return verdict if isinstance(verdict, bool) else await verdict
 

@@ -1,0 +1,255 @@
+"""One resource, or a family of them behind a template: from a function and its options to something that can be read.
+
+Every mistake of the author is told when it is registered. Knows nothing of other resources.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from hinge.errors import DefinitionError, InvalidArguments, InvalidParams, shorten
+from hinge.schema.base import Annotations
+from hinge.schema.resources import ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate
+from hinge.server import mime
+from hinge.server.annotations import place_of
+from hinge.server.caching import CacheHint
+from hinge.server.contents import Contents, is_content
+from hinge.server.context import Context
+from hinge.server.parameters import Parameter
+from hinge.server.path_safety import leads_out
+from hinge.server.registration import icons_of, is_context
+from hinge.server.signature import Signature, inspect_function
+from hinge.server.threads import Threads
+from hinge.server.uri_expressions import Variable
+from hinge.server.uri_matching import Matched
+from hinge.server.uri_template import UriTemplate
+from hinge.server.values import Refused
+
+logger = logging.getLogger("hinge")
+
+ResourceFunction: TypeAlias = Callable[..., Any]
+#: Whether the resource that these arguments name is there; called in a worker thread.
+Exists: TypeAlias = Callable[..., bool]
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+#: The characters of a URI (RFC 3986).
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*")
+
+
+class RegisteredResource:
+    """A resource as it is served: `listing` is how lists show it."""
+
+    __slots__ = (
+        "_contents",
+        "_function",
+        "_hint",
+        "_inline",
+        "_lists",
+        "_match",
+        "_screened",
+        "listing",
+        "rank",
+        "signature",
+        "uri",
+    )
+
+    def __init__(
+        self,
+        function: ResourceFunction,
+        signature: Signature,
+        listing: Resource | ResourceTemplate,
+        template: UriTemplate | None,
+        contents: Contents,
+        options: Mapping[str, Any],
+    ) -> None:
+        self.listing = listing
+        self.signature = signature
+        #: The URI or template, as the author wrote it.
+        self.uri = listing.uri if isinstance(listing, Resource) else listing.uri_template
+        #: Where it stands among other templates: most specific first.
+        self.rank = template.rank if template is not None else None
+        self._match = template.matcher.match if template is not None else None
+        self._function = function
+        self._contents = contents
+        self._inline = signature.is_async or not options.get("blocking", True)
+        self._screened = options.get("screen", True)
+        self._hint = _hint(options)
+        listed = {variable.name for variable in template.variables if variable.explode} if template is not None else ()
+        self._lists = [item for item in signature.parameters if item.wire_name in listed]
+
+    def match(self, uri: str) -> Matched | None:
+        """The variables of a URI of this family; None for others, and for values that lead out of a folder (RES-09)."""
+        values = self._match(uri) if self._match is not None else None
+        if values and self._screened and any(map(leads_out, _texts(values.values()))):
+            logger.info("%s: a value that leads out of a folder is refused: %s", self.uri, shorten(uri))
+            return None
+        return values
+
+    def arguments(self, values: Matched) -> dict[str, Any]:
+        """Typed keyword arguments. Raises InvalidParams that names the variables whose values don't fit."""
+        if not self.signature.parameters:
+            return {}
+        texts = {name: value for name, value in values.items() if isinstance(value, str)}
+        for parameter in self._lists:
+            value = values.get(parameter.wire_name)
+            if isinstance(value, list):
+                texts[parameter.wire_name] = _json_list(parameter, value)
+        try:
+            return self.signature.arguments_from_text(texts)
+        except InvalidArguments as exc:
+            raise InvalidParams(f"Invalid values for resource {self.uri!r}: {'; '.join(exc.problems)}") from None
+
+    async def read(
+        self, ctx: Context[Any], params: ReadResourceParams, values: Matched, threads: Threads
+    ) -> ReadResourceResult:
+        """Run the function and turn what it returns into contents."""
+        arguments = self.arguments(values)
+        for name in self.signature.injected:
+            arguments[name] = ctx
+        if self._inline:
+            value = self._function(**arguments)
+        else:
+            value = await threads.run(self._function, arguments)
+        if isinstance(value, Awaitable):
+            value = await value
+        result = await self._contents.result(value, params.uri)
+        if params.request_state is not UNSET or len(memoryview(params.input_responses)):
+            result.ttl_ms, result.cache_scope = 0, "private"  # MRTR-20
+        elif self._hint is not None:
+            self._hint.mark(result)
+        return result
+
+
+def define_resource(
+    uri: str,
+    function: ResourceFunction,
+    options: Mapping[str, Any],
+    *,
+    threads: Threads,
+    limit: int,
+) -> RegisteredResource:
+    """A resource from a URI or template, a function and its options. Raises DefinitionError, in one line."""
+    template = _template(uri)
+    signature = inspect_function(function, injected=is_context, content=is_content, name=options.get("name"))
+    if signature.name == "<lambda>":
+        raise DefinitionError(f'The resource {uri!r} needs a name: add name="…"')
+    _check_parameters(uri, function, signature, template)
+    said = options.get("description")
+    kind = (
+        mime.JSON if signature.output_schema is not None else mime.guess(uri if template is None else template.ending)
+    )
+    shown: dict[str, Any] = {
+        "name": signature.name,
+        "title": options.get("title"),
+        "description": signature.description if said is None else said or None,
+        "mime_type": options.get("mime_type") or kind,
+        "annotations": _annotations(uri, options.get("annotations")),
+        "icons": icons_of(options.get("icons")),
+        "meta": options.get("meta"),
+    }
+    listing: Resource | ResourceTemplate
+    if template is None:
+        listing = Resource(uri=uri, size=options.get("size"), **shown)
+    elif options.get("size") is not None:
+        raise DefinitionError(f"The resource {uri!r} stands for many: they have no size in common, so leave it away")
+    else:
+        listing = ResourceTemplate(uri_template=uri, **shown)
+    contents = Contents(signature, options.get("mime_type"), threads, limit)
+    return RegisteredResource(function, signature, listing, template, contents, options)
+
+
+def _template(uri: Any) -> UriTemplate | None:
+    """The template; None for a URI without variables."""
+    if not isinstance(uri, str):
+        raise DefinitionError('A resource needs a URI: write @server.resource("scheme://path")')
+    if _SCHEME.match(uri) is None:
+        raise DefinitionError(f"The resource {shorten(uri)!r} needs a scheme, as in weather://{shorten(uri)}")
+    if "{" in uri or "}" in uri:
+        return UriTemplate(uri)
+    if _URI.fullmatch(uri) is None:
+        raise DefinitionError(f"{shorten(uri)!r} is no URI: percent-encode what stands outside A-Z a-z 0-9 and -._~")
+    return None
+
+
+def _check_parameters(uri: str, function: Any, signature: Signature, template: UriTemplate | None) -> None:
+    """Each variable has its parameter, each parameter its variable, and both agree on what is a list."""
+    parameters = {item.wire_name: item for item in signature.parameters}
+    variables = {item.name: item for item in template.variables} if template is not None else {}
+    found = [
+        f"parameter `{name}` has no variable: write {{{name}}} into the URI"
+        for name in parameters
+        if name not in variables
+    ]
+    found += [f"{{{name}}} has no parameter: write `{name}: str`" for name in variables if name not in parameters]
+    found += [_clash(parameters[name], variable) for name, variable in variables.items() if name in parameters]
+    found = [text for text in found if text]
+    if found:
+        code = inspect.unwrap(getattr(function, "__func__", function))
+        raise place_of(code, signature.name).mistake(f"doesn't fit the URI {shorten(uri)!r}: {'; '.join(found)}")
+
+
+def _clash(parameter: Parameter, variable: Variable) -> str:
+    name, kinds = variable.name, _kinds(parameter.schema)
+    if variable.explode and not ("array" in kinds and _refuses(parameter, b'"text"')):
+        return f"{{{name}*}} gives a list: annotate `{name}: list[str]`"
+    if not variable.explode and kinds == {"array"}:
+        return f"{{{name}}} gives a text, but `{name}` is a list: write {{{name}*}}"
+    return ""
+
+
+def _kinds(schema: Mapping[str, Any]) -> set[str]:
+    found = schema.get("type", ())
+    kinds = {found} if isinstance(found, str) else set(found)
+    return kinds.union(*(_kinds(item) for item in schema.get("anyOf", ())))
+
+
+def _refuses(parameter: Parameter, text: bytes) -> bool:
+    try:
+        parameter.type.read(text)
+    except Refused:
+        return True
+    return False
+
+
+def _annotations(uri: str, given: Any) -> Annotations | None:
+    if given is None or isinstance(given, Annotations):
+        return given
+    try:
+        return msgspec.convert(given, Annotations)
+    except msgspec.ValidationError as exc:
+        raise DefinitionError(f"The resource {uri!r}: annotations: {exc}") from None
+
+
+def _hint(options: Mapping[str, Any]) -> CacheHint | None:
+    ttl, scope = options.get("ttl"), options.get("scope")
+    if ttl is None and scope is None:
+        return None
+    return CacheHint(ttl=0 if ttl is None else ttl, scope=scope or "private")
+
+
+def _texts(values: Iterable[str | list[str]]) -> Iterable[str]:
+    for value in values:
+        yield from (value,) if isinstance(value, str) else value
+
+
+def _json_list(parameter: Parameter, items: list[str]) -> str:
+    """A list as JSON text: of strings, if that fits, else of what the items are as JSON."""
+    texts = msgspec.json.encode(items)
+    if not _refuses(parameter, texts):
+        return texts.decode()
+    return "[" + ",".join(item if _is_json(item) else msgspec.json.encode(item).decode() for item in items) + "]"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return True
