@@ -153,10 +153,13 @@ def test_an_input_schema_keeps_its_composition_keywords() -> None:
     assert wire(shape(tool, V2025_06)) == {"name": "a", "inputSchema": older, "outputSchema": older}
 
 
-def test_boolean_schemas_of_properties_are_written_as_objects_before_the_newest_revision() -> None:
+@pytest.mark.parametrize(("given", "sent"), [(True, {}), (False, {"not": {}})])
+def test_a_boolean_schema_of_a_property_is_written_as_an_object_before_the_newest_revision(
+    given: Any, sent: Any
+) -> None:
     """TOOL-07."""
-    tool = Tool(name="a", input_schema={"type": "object", "properties": {"a": True, "b": False, "c": {"type": "null"}}})
-    properties = {"a": {}, "b": {"not": {}}, "c": {"type": "null"}}
+    tool = Tool(name="a", input_schema={"type": "object", "properties": {"a": {"type": "null"}, "b": given}})
+    properties = {"a": {"type": "null"}, "b": sent}
     assert wire(shape(tool, V2025_11))["inputSchema"] == {"type": "object", "properties": properties}
     assert shape(tool, V2026_07) is tool
 
