@@ -14,6 +14,7 @@ from hinge.client import negotiate as negotiation
 from hinge.client.negotiate import Answer, Discovery, Handshake, Probe, negotiate
 from hinge.errors import CallError, ConnectFailed, ConnectionLost, ErrorObject, PeerError
 from hinge.protocol.events import EraName
+from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from tests.fuzz import messages
 
 #: Revisions of a world in which there were more of them: names sort by age.
@@ -210,5 +211,5 @@ def test_whatever_a_server_says_the_negotiation_ends(era: Any, data: st.DataObje
 
     found, _ = _drive(era, answer)
     if isinstance(found, Discovery):
-        known = negotiation.STATELESS_REVISIONS if found.era == "2026" else negotiation.HANDSHAKE_REVISIONS
+        known = STATELESS_REVISIONS if found.era == "2026" else HANDSHAKE_REVISIONS
         assert found.revision in known
