@@ -1,0 +1,15 @@
+"""The first server: one function, typed, becomes a tool. `hinge run examples/weather_server.py`, or run this file."""
+
+from hinge import Server
+
+server = Server("weather", version="1.0")
+
+
+@server.tool
+def forecast(city: str, days: int = 3) -> list[str]:
+    """The weather of the coming days in a city."""
+    return [f"{city}, day {day}: sunny" for day in range(1, days + 1)]
+
+
+if __name__ == "__main__":
+    server.run()
