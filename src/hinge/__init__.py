@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from hinge.schema.content import ResourceContents as ResourceContents
     from hinge.schema.content import ResourceLink as ResourceLink
     from hinge.schema.content import TextContent as TextContent
+    from hinge.schema.elicitation import ElicitFormParams as ElicitFormParams
+    from hinge.schema.elicitation import ElicitResult as ElicitResult
+    from hinge.schema.elicitation import ElicitUrlParams as ElicitUrlParams
     from hinge.schema.input_required import InputRequiredResult as InputRequiredResult
     from hinge.schema.notifications import LogParams as LogParams
     from hinge.schema.notifications import ProgressParams as ProgressParams
@@ -86,6 +89,9 @@ _HOME = {
     "Declined": "hinge.server.asking",
     "DefinitionError": "hinge.errors",
     "Discovery": "hinge.client.negotiate",
+    "ElicitFormParams": "hinge.schema.elicitation",
+    "ElicitUrlParams": "hinge.schema.elicitation",
+    "ElicitResult": "hinge.schema.elicitation",
     "EmbeddedResource": "hinge.schema.content",
     "ErrorObject": "hinge.errors",
     "GetPromptResult": "hinge.schema.prompts",

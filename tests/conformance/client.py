@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from hinge import CallError, Client
+from hinge import CallError, Client, ElicitFormParams
 
 Scenario = Callable[[str], Awaitable[None]]
 SCENARIOS: dict[str, Scenario] = {}
@@ -107,6 +107,29 @@ async def echo_schema(url: str) -> None:
     async with Client(url) as client:
         schemas = {tool.name: tool.input_schema for tool in await client.list_tools()}
         await client.call_tool("json_schema_echo", {"schema": schemas["json_schema_2020_12_tool"]})
+
+
+@scenario("elicitation-sep1034-client-defaults")
+async def fill_in_defaults(url: str) -> None:
+    """The form is accepted as it comes: what is left out, its defaults say."""
+    async with Client(url, on_elicit=lambda form: {}) as client:
+        await client.list_tools()
+        await client.call_tool("test_client_elicitation_defaults")
+
+
+@scenario("sep-2322-client-request-state")
+async def answer_in_rounds(url: str) -> None:
+    async with Client(url, on_elicit=confirm) as client:
+        await client.list_tools()
+        await asyncio.gather(client.call_tool("test_mrtr_echo_state"), client.call_tool("test_mrtr_unrelated"))
+        await client.call_tool("test_mrtr_no_state")
+        await client.call_tool("test_mrtr_no_result_type")
+
+
+def confirm(form: ElicitFormParams) -> dict[str, Any]:
+    """Yes to every question."""
+    kinds = {"boolean": True, "string": "yes", "integer": 1, "number": 1.0}
+    return {name: kinds[field["type"]] for name, field in form.requested_schema["properties"].items()}
 
 
 async def first_tool(url: str) -> None:
