@@ -401,6 +401,49 @@ def test_trigger_prompt_change() -> str:
     return "Told."
 
 
+# ---------------------------------------------------------------- resources
+
+
+@server.resource("test://static-text", mime_type="text/plain", ttl=60, scope="public")
+def test_static_text() -> str:
+    """A text that never changes, so clients may keep it for a minute."""
+    return "This is the content of the static text resource."
+
+
+@server.resource("test://static-binary", mime_type="image/png")
+def test_static_binary() -> bytes:
+    """A picture."""
+    return base64.b64decode(red_dot())
+
+
+@server.resource("test://watched-resource")
+def test_watched_resource() -> str:
+    """A text that clients can watch for changes."""
+    return "This is the content of the watched resource."
+
+
+@server.resource("test://template/{id}/data")
+def test_template_resource(id: str) -> dict[str, Any]:
+    """One of many, made when it is read.
+
+    Args:
+        id: which one
+    """
+    return {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
+
+
+@test_template_resource.complete("id")
+def complete_id(value: str) -> list[str]:
+    return [number for number in ("1", "12", "123") if number.startswith(value)]
+
+
+@server.tool
+def test_trigger_resource_change(uri: str) -> str:
+    """Tell everybody who watches a resource that it changed."""
+    server.notify(Changed("resource", uri))
+    return "Told."
+
+
 # ---------------------------------------------------------------- prompts
 
 
