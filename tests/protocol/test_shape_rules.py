@@ -154,9 +154,7 @@ def test_an_input_schema_keeps_its_composition_keywords() -> None:
 
 
 @pytest.mark.parametrize(("given", "sent"), [(True, {}), (False, {"not": {}})])
-def test_a_boolean_schema_of_a_property_is_written_as_an_object_before_the_newest_revision(
-    given: Any, sent: Any
-) -> None:
+def test_a_boolean_schema_of_a_property_is_sent_as_an_object_before_the_newest_revision(given: Any, sent: Any) -> None:
     """TOOL-07."""
     tool = Tool(name="a", input_schema={"type": "object", "properties": {"a": {"type": "null"}, "b": given}})
     properties = {"a": {"type": "null"}, "b": sent}
