@@ -177,8 +177,10 @@ class Features(ABC):
 
 def _as(kind: Any, result: CallToolResult, name: str) -> Any:
     """The structured content as the caller's type; pydantic models read themselves."""
-    value = result.data
     try:
+        value = result.structured_content
+        if value is UNSET:  # an older revision had no place for it: the text says the same as JSON (TOOL-17)
+            value = result.text if kind is str else msgspec.json.decode(result.text)
         validate = getattr(kind, "model_validate", None)
         if validate is not None:
             return validate(value)

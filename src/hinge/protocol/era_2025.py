@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-from msgspec import UNSET
-
 from hinge.errors import InvalidParams, InvalidRequest, MissingClientCapability, ProtocolError, ResourceNotFound
 from hinge.jsonrpc import Notification, Request
 from hinge.protocol.events import Call, Inbound, Origin
 from hinge.protocol.offer import Offer
 from hinge.protocol.states import HANDSHAKE_MOVES, HandshakeState
-from hinge.schema.base import CacheableResult, Implementation, Result
+from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, InitializeResult
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_03, V2025_11
 
@@ -117,15 +114,6 @@ def commit(handshake: Handshake, result: Any) -> None:
         handshake.client_info = handshake.offered.client_info
         handshake.capabilities = handshake.offered.capabilities
     handshake.move("answered")
-
-
-def dress(result: Any) -> Any:
-    """Take away what belongs to the stateless era."""
-    if isinstance(result, Result) and result.result_type is not UNSET:
-        result = msgspec.structs.replace(result, result_type=UNSET)
-    if isinstance(result, CacheableResult) and (result.ttl_ms is not UNSET or result.cache_scope is not UNSET):
-        result = msgspec.structs.replace(result, ttl_ms=UNSET, cache_scope=UNSET)
-    return result
 
 
 def error(exc: ProtocolError) -> tuple[ProtocolError, int]:

@@ -102,9 +102,8 @@ class Dispatch:
             result = _DONE
         elif not isinstance(result, Result):
             result = _structured(result, served.row, ctx.method)
-        if ctx.call.era == "2026":
-            return era_2026.dress(result, self._offer)
-        return shape(era_2025.dress(result), ctx.call.revision)
+        result = shape(result, ctx.call.revision)
+        return era_2026.dress(result, self._offer) if ctx.call.era == "2026" else result
 
     async def notification(self, ctx: Context[Any]) -> None:
         """Serve one notification; what can't be served is dropped with a word in the log (A-131…A-136)."""

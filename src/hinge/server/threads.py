@@ -13,6 +13,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+#: An idle worker waits a while for more work: the name tells what it is.
+THREAD_NAME = "hinge-tool"
+
 _Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
 
@@ -38,7 +41,7 @@ class Threads:
                 self._ready.notify()
             elif self._threads < self._limit:
                 self._threads += 1
-                threading.Thread(target=self._work, name="hinge-sync", daemon=True).start()
+                threading.Thread(target=self._work, name=THREAD_NAME, daemon=True).start()
         return await future
 
     def _work(self) -> None:

@@ -1,0 +1,91 @@
+"""The blocking client: no async anywhere in the caller's code."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hinge import Changed, Context, NotSent, PeerError, Server, ToolFailed
+from hinge.sync import Client
+
+SERVER = """
+from hinge import Server
+server = Server("far")
+@server.tool
+def add(a: int, b: int) -> int:
+    return a + b
+if __name__ == "__main__":
+    server.run()
+"""
+
+
+def made() -> Server:
+    server = Server("near")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def name(ctx: Context) -> str:
+        return await ctx.elicit("What is your name?", str)
+
+    @server.tool
+    def fail() -> str:
+        raise ValueError("inner words")
+
+    @server.tool
+    def touch() -> str:
+        server.notify(Changed("tools"))
+        return "touched"
+
+    return server
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_a_script_calls_tools_without_async(era: str) -> None:
+    with Client(made(), era=era) as client:
+        assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
+        assert client.call_tool("add", {"a": 1, "b": 2}, returns=int) == 3
+        assert [tool.name for tool in client.list_tools()] == ["add", "name", "fail", "touch"]
+        client.ping()
+        with pytest.raises(ToolFailed):
+            client.call_tool("fail")
+        with pytest.raises(PeerError, match="Unknown tool"):
+            client.call_tool("nothing")
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_a_callback_may_block(era: str) -> None:
+    def on_elicit(form: object) -> dict[str, str]:
+        time.sleep(0.05)
+        return {"value": "Ada"}
+
+    with Client(made(), era=era, on_elicit=on_elicit) as client:
+        assert client.call_tool("name").text == "Ada"
+
+
+async def test_it_works_under_a_running_loop() -> None:
+    with Client(made()) as client:
+        assert client.call_tool("add", {"a": 1, "b": 2}).data == 3
+
+
+def test_changes_are_heard() -> None:
+    with Client(made()) as client, client.listen(tools=True) as changes:
+        client.call_tool("touch")
+        assert changes.next(timeout=5) == Changed("tools")
+        with pytest.raises(TimeoutError):
+            changes.next(timeout=0.01)
+
+
+def test_a_child_process_is_reached_and_ended(tmp_path: Path) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(SERVER)
+    with Client([sys.executable, str(file)]) as client:
+        assert client.call_tool("add", {"a": 20, "b": 22}).data == 42
+    client.close()
+    with pytest.raises(NotSent):
+        client.ping()
