@@ -1,7 +1,6 @@
 """The watch that conftest.py keeps over every test: each kind of thing left behind is found, and named."""
 
 import re
-import shutil
 import subprocess
 import sys
 
@@ -77,7 +76,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     directory = tmp_path_factory.mktemp("careless")
     (directory / "test_careless.py").write_text(CARELESS)
     (directory / "pytest.ini").write_text(SETTINGS)
-    shutil.copy(ROOT / "tests" / "conftest.py", directory)
+    watch = (ROOT / "tests" / "conftest.py").read_text()
+    assert "GRACE_SECONDS = 1.0" in watch
+    (directory / "conftest.py").write_text(watch.replace("GRACE_SECONDS = 1.0", "GRACE_SECONDS = 0.1"))
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory, stdin=subprocess.DEVNULL)
     return done.stdout + done.stderr

@@ -1,0 +1,77 @@
+# What can be done with a checkout. Everything lands in .venv and .cache; the first use of a target sets up what it needs,
+# by way of PyPI and npm, and a change of pyproject.toml sets it up again.
+
+PYTHON ?= python3
+PY := .venv/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+
+.NOTPARALLEL:
+.PHONY: help demo test check conformance interop bench bench-quick coverage-ids format clean distclean
+
+help:
+	@echo "make demo          run examples/demo.py"
+	@echo "make test          run the tests"
+	@echo "make check         formatting, lint, types, layers, budgets, public names"
+	@echo "make conformance   the official conformance suite against server and client (needs npm)"
+	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm)"
+	@echo "make bench         Hinge beside its peers; bench-quick takes less than 90 s"
+	@echo "make coverage-ids  which requirements the tests cite"
+	@echo "make format        format and fix what can be fixed"
+	@echo "make clean         remove what tools leave behind; distclean also .venv and .cache"
+
+demo: .venv/.demo
+	$(PY) examples/demo.py
+
+test: .venv/.test
+	$(PY) -m pytest -q
+
+check: .venv/.check
+	$(PY) -m ruff format --check
+	$(PY) -m ruff check
+	$(PY) -m mypy
+	$(PY) -m pyright
+	$(PY) -m pytest -q tests/test_layering.py tests/test_budgets.py tests/test_exports.py
+
+conformance: .venv/.demo
+	$(PY) -m tests.conformance.run
+
+interop: .venv/.demo
+	$(PY) -m tests.interop.run
+
+bench: .venv/.demo
+	$(PY) -m benchmarks.run
+
+bench-quick: .venv/.demo
+	$(PY) -m benchmarks.run --quick
+
+coverage-ids: .venv/.demo
+	$(PY) tools/requirement_coverage.py
+
+format: .venv/.check
+	$(PY) -m ruff format
+	$(PY) -m ruff check --fix
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	find src tests tools examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean
+	rm -rf .venv .cache
+
+# One environment, and a stamp for each set of packages in it. `--group` needs a newer pip than Python 3.11 brings.
+.venv/.made:
+	$(PYTHON) -m venv .venv
+	$(PIP) --upgrade "pip>=25.1"
+	@touch $@
+
+.venv/.demo: .venv/.made pyproject.toml
+	$(PIP) --editable .
+	@touch $@
+
+.venv/.test: .venv/.made pyproject.toml
+	$(PIP) --editable . --group test
+	@touch $@ .venv/.demo
+
+.venv/.check: .venv/.made pyproject.toml
+	$(PIP) --editable . --group check
+	@touch $@ .venv/.test .venv/.demo

@@ -1,0 +1,83 @@
+"""The count of requirements that tests cite: what is a citation, and that a wrong one is an error."""
+
+from pathlib import Path
+
+import pytest
+
+from tools.requirement_coverage import TESTS, Ledger, main, measure, read_sections, report, shorten
+
+# Prefixes that no requirement has, so that this file cites nothing.
+LEDGER = "# birds\nBIRD-01\nBIRD-02\nBIRD-03\nBIRD-07\n\n# worms\nW-010\nW-011\n"
+IDS = [one for ids in read_sections(LEDGER).values() for one in ids]
+
+
+def named(text: str) -> list[str]:
+    return sorted({one for *_, ids in Ledger(IDS).citations(text) for one in ids})
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ('"""BIRD-01."""', ["BIRD-01"]),
+        ("BIRD-01, BIRD-07; W-010/W-011", ["BIRD-01", "BIRD-07", "W-010", "W-011"]),
+        ("BIRD-01..BIRD-07", ["BIRD-01", "BIRD-02", "BIRD-03", "BIRD-07"]),
+        ("BIRD-02 … BIRD-03", ["BIRD-02", "BIRD-03"]),
+        ("BIRD-02–03", ["BIRD-02", "BIRD-03"]),
+        ("BIRD-02...BIRD-03.", ["BIRD-02", "BIRD-03"]),
+        ("W-010…011, BIRD-01", ["BIRD-01", "W-010", "W-011"]),
+        ("BIRD-02 … 03 times", ["BIRD-02"]),
+        ("BIRD-02..W-011", ["BIRD-02", "W-011"]),
+        ("BLACKBIRD-01, BIRD-1, bird-01, UTF-16, X-BIRD-01", []),
+    ],
+)
+def test_ids_lists_and_ranges_are_citations(text: str, ids: list[str]) -> None:
+    assert named(text) == ids
+
+
+@pytest.mark.parametrize("text", ["BIRD-04", "BIRD-010", "BIRD-01..BIRD-09", "BIRD-07..BIRD-01", "W-10"])
+def test_a_citation_of_what_does_not_exist_names_nothing(text: str) -> None:
+    ((start, written, ids),) = Ledger(IDS).citations(text)
+    assert (start, written, ids) == (0, text, frozenset())
+
+
+def a_test_tree(directory: Path, text: str) -> Path:
+    tests = directory / "tests"
+    (tests / "deep").mkdir(parents=True)
+    (tests / "requirement_ids.txt").write_text(LEDGER)
+    (tests / "deep" / "test_nest.py").write_text(text)
+    return tests
+
+
+def test_the_report_counts_by_section_and_joins_neighbours(tmp_path: Path) -> None:
+    tests = a_test_tree(tmp_path, '"""BIRD-07, W-010..W-011."""')
+    assert list(report(measure(tests))) == [
+        "birds    1 of   4",
+        "    not cited: BIRD-01..BIRD-03",
+        "worms    2 of   2",
+        "3 of 6 requirements are cited by tests, 3 are not",
+    ]
+
+
+def test_uncovered_requirements_are_no_error(tmp_path: Path) -> None:
+    assert main(a_test_tree(tmp_path, "")) == 0
+
+
+def test_a_wrong_citation_is_an_error_that_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(a_test_tree(tmp_path, '"""Nests.\n\nBIRD-01, BIRD-09."""')) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "tests/deep/test_nest.py:3: BIRD-09 does not exist"
+
+
+def test_ranges_join_only_what_stands_side_by_side() -> None:
+    assert shorten(["BIRD-01", "BIRD-03", "BIRD-07", "W-010"], IDS) == "BIRD-01, BIRD-03..BIRD-07, W-010"
+
+
+@pytest.mark.parametrize("text", ["BIRD-01", "# birds\nBIRD-01\nBIRD-01"])
+def test_a_ledger_with_a_homeless_or_double_id_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="BIRD-01 stands"):
+        read_sections(text)
+
+
+def test_no_test_cites_a_requirement_that_does_not_exist() -> None:
+    coverage = measure(TESTS)
+    assert coverage.cited
+    assert not coverage.mistakes, "\n" + "\n".join(coverage.mistakes)

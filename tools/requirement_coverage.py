@@ -1,0 +1,131 @@
+"""Which requirements the tests cite, section by section: `python tools/requirement_coverage.py`.
+
+Reads `tests/requirement_ids.txt` (a title after `#`, then one id per line) and looks for these ids in every text below
+`tests/`. It knows ids, not what they ask: a cited id says that a test claims to prove it, and no more.
+Ends with 1 when a test cites an id that does not exist.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+LEDGER = "requirement_ids.txt"
+TEXT_FILES = frozenset({".py", ".json", ".jsonl", ".md", ".toml", ".txt", ".yaml", ".mjs"})
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The sections with their ids, the ids that are cited, and where somebody cites what does not exist."""
+
+    sections: Mapping[str, Sequence[str]]
+    cited: set[str] = field(default_factory=set)
+    mistakes: list[str] = field(default_factory=list)
+
+
+def read_sections(text: str) -> dict[str, list[str]]:
+    """The ids by section. Raises ValueError for an id that stands twice or before any title."""
+    sections: dict[str, list[str]] = {}
+    seen: set[str] = set()
+    title = ""
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if line.startswith("#"):
+            title = line.lstrip("# ")
+            sections[title] = []
+        elif not title or line in seen:
+            raise ValueError(f"{line} stands {'twice' if title else 'before the first title'}")
+        else:
+            seen.add(line)
+            sections[title].append(line)
+    return sections
+
+
+class Ledger:
+    """All ids, and how a text may cite them: `HDR-06`, lists of these, and ranges (`A-060..A-069`, `C-051…058`)."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self.ids = frozenset(ids)
+        self._numbers: dict[str, list[str]] = {}
+        for one in ids:
+            self._numbers.setdefault(one.rpartition("-")[0], []).append(one)
+        prefixes = "|".join(sorted(self._numbers, key=len, reverse=True))
+        dots = r"(?:\.\.\.?|…|–)"
+        self._citation = re.compile(
+            rf"(?<![\w-])(?P<prefix>{prefixes})-(?P<first>\d\d+)"
+            rf"(?:\s*{dots}\s*(?P=prefix)-(?P<last>\d\d+)|{dots}(?P<bare>\d\d+))?(?!\d)"
+        )
+
+    def citations(self, text: str) -> Iterator[tuple[int, str, frozenset[str]]]:
+        """Each citation: where in the text it begins, how it is written, and the ids that it names.
+
+        There are none of these when one end of it does not exist or a range runs backwards.
+        """
+        for found in self._citation.finditer(text):
+            prefix, first = found["prefix"], found["first"]
+            last = found["last"] or found["bare"] or first
+            ends = f"{prefix}-{first}", f"{prefix}-{last}"
+            named: frozenset[str] = frozenset()
+            if self.ids.issuperset(ends):
+                named = frozenset(one for one in self._numbers[prefix] if int(first) <= _number(one) <= int(last))
+            yield found.start(), found[0], named
+
+
+def _number(one: str) -> int:
+    return int(one.rpartition("-")[2])
+
+
+def measure(tests: Path) -> Coverage:
+    """What the texts below `tests` cite."""
+    coverage = Coverage(read_sections((tests / LEDGER).read_text(encoding="utf-8")))
+    ledger = Ledger([one for ids in coverage.sections.values() for one in ids])
+    for path in sorted(tests.rglob("*")):
+        if path.suffix not in TEXT_FILES or path == tests / LEDGER or "__pycache__" in path.parts:
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for start, written, named in ledger.citations(text):
+            coverage.cited.update(named)
+            if not named:
+                line = text.count("\n", 0, start) + 1
+                coverage.mistakes.append(f"{path.relative_to(tests.parent)}:{line}: {written} does not exist")
+    return coverage
+
+
+def shorten(ids: Sequence[str], among: Sequence[str]) -> str:
+    """The ids as words, neighbours in `among` joined to ranges."""
+    runs: list[list[str]] = []
+    previous = -2
+    for one in ids:
+        position = among.index(one)
+        if position == previous + 1 and runs[-1][0].rpartition("-")[0] == one.rpartition("-")[0]:
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+        previous = position
+    return ", ".join(run[0] if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs)
+
+
+def report(coverage: Coverage) -> Iterator[str]:
+    """The lines to print: a line per section, what is uncovered below it, the sum, then the mistakes."""
+    width = max(map(len, coverage.sections), default=0)
+    for title, ids in coverage.sections.items():
+        missing = [one for one in ids if one not in coverage.cited]
+        yield f"{title:<{width}}  {len(ids) - len(missing):>3} of {len(ids):>3}"
+        if missing:
+            yield f"    not cited: {shorten(missing, ids)}"
+    everything, cited = sum(map(len, coverage.sections.values())), len(coverage.cited)
+    yield f"{cited} of {everything} requirements are cited by tests, {everything - cited} are not"
+    yield from coverage.mistakes
+
+
+def main(tests: Path = TESTS) -> int:
+    """Print the report; 1 when a test cites an id that does not exist."""
+    coverage = measure(tests)
+    for line in report(coverage):
+        print(line)
+    return 1 if coverage.mistakes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
