@@ -6,6 +6,7 @@ What we owe the peer and what the peer owes us are the two tables here. Answered
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import msgspec
@@ -31,6 +32,8 @@ from hinge.protocol.offer import Offer
 from hinge.protocol.states import CALL_MOVES, PENDING_MOVES, CallState, HandshakeState, PendingState
 from hinge.schema.notifications import CancelledParams
 from hinge.schema.revisions import knows
+
+logger = logging.getLogger("hinge")
 
 _cancelled = msgspec.json.Decoder(CancelledParams)
 
@@ -100,6 +103,11 @@ class Connection:
                     return self._receive_batch(data, origin)
                 data = era.read(data)
         except ProtocolError as exc:
+            if self.offer is None and isinstance(data, bytes) and _is_noise(data):
+                logger.warning(
+                    "the server wrote a line that is no message: %s", shorten(data.decode("utf-8", "replace"))
+                )
+                return None
             return self._unreadable(exc)
         message = data.message
         if isinstance(message, (Response, Failure)):
@@ -362,6 +370,11 @@ class Connection:
             raise HingeError("a request that is over is still awaited")
         if self.closed is not None and (self.incoming or self.outgoing):
             raise HingeError("something is in flight on a closed connection")
+
+
+def _is_noise(data: bytes) -> bool:
+    """Something a server printed, rather than a broken answer: it doesn't even begin like a message."""
+    return data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r")[:1] not in (b"{", b"[")
 
 
 def _version(origin: Origin) -> str | None:
