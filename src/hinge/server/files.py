@@ -61,14 +61,18 @@ class Files:
     """The files below a root, under URIs that begin with `prefix`. Every method but the first may wait for the disk.
 
     Names that begin with a dot are not there unless `hidden`; symlinks count where they lead to, if that is below the
-    root; devices, pipes and sockets are not there. `limit` is in bytes, for one file.
+    root; devices, pipes and sockets are not there. `limit` is in bytes, for one file. `mime_type` is that of all files,
+    else their names tell it.
     """
 
-    def __init__(self, root: str | os.PathLike[str], prefix: str, *, hidden: bool, limit: int) -> None:
+    def __init__(
+        self, root: str | os.PathLike[str], prefix: str, *, hidden: bool, limit: int, mime_type: str | None = None
+    ) -> None:
         self._root = os.path.realpath(root)
         self._prefix = prefix
         self._hidden = hidden
         self._limit = limit
+        self._mime_type = mime_type
         if not os.path.exists(self._root):
             raise DefinitionError(f"add_files: there is no {os.fspath(root)}")
         #: Whether the root is one file.
@@ -180,7 +184,7 @@ class Files:
             left -= len(chunk)
         if left <= 0:
             raise too_large(self._limit)
-        return file_contents(b"".join(chunks), uri)
+        return file_contents(b"".join(chunks), uri, self._mime_type or mime.guess(uri))
 
     def _folder(self, file: int, path: str, uri: str) -> ResourceContents:
         entries = self._entries(file, path.removesuffix("/"))
@@ -210,12 +214,11 @@ class Files:
             return Entry(uri=uri + "/", name=name, mime_type=FOLDER)
         if not stat.S_ISREG(status.st_mode):
             return None
-        return Entry(uri=uri, name=name, mime_type=mime.guess(name), size=status.st_size)
+        return Entry(uri=uri, name=name, mime_type=self._mime_type or mime.guess(name), size=status.st_size)
 
 
-def file_contents(data: bytes, uri: str) -> ResourceContents:
-    """Bytes as text or blob: text where the name says so, or says nothing, and they are UTF-8 without NULs."""
-    kind = mime.guess(uri)
+def file_contents(data: bytes, uri: str, kind: str | None) -> ResourceContents:
+    """Bytes as text or blob: text if they are UTF-8 without NULs, and their MIME type is one of text or unknown."""
     if kind is None or mime.is_text(kind):
         text = _text(data)
         if text is not None:

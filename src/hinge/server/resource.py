@@ -5,21 +5,22 @@ Every mistake of the author is told when it is registered. Knows nothing of othe
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict
 
 import msgspec
 from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams, shorten
-from hinge.schema.base import Annotations
+from hinge.schema.base import Annotations, Icon
 from hinge.schema.resources import ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate
 from hinge.server import mime
 from hinge.server.annotations import place_of
-from hinge.server.caching import CacheHint
+from hinge.server.caching import CacheHint, CacheScope
 from hinge.server.contents import Contents, is_content
 from hinge.server.context import Context
 from hinge.server.parameters import Parameter
@@ -41,6 +42,30 @@ Exists: TypeAlias = Callable[..., bool]
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 #: The characters of a URI (RFC 3986).
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*")
+
+
+class ResourceOptions(TypedDict, total=False):
+    """What can be said of a resource beside its URI; all of it may be left away."""
+
+    #: For lists; the function's own name, if not given.
+    name: str | None
+    title: str | None
+    #: The function's docstring, if not given.
+    description: str | None
+    #: By the ending of the URI, else by what is returned, if not given.
+    mime_type: str | None
+    #: In bytes; only where there is one resource, not many (RES-02).
+    size: int | None
+    annotations: Annotations | Mapping[str, Any] | None
+    icons: Sequence[Icon | str] | None
+    meta: Mapping[str, Any] | None
+    #: How clients may keep what they read: for so many seconds, and with whom they may share it (CACHE-02).
+    ttl: float | None
+    scope: CacheScope | None
+    #: True: values that lead out of a folder (`..`, absolute paths, NUL, in any encoding) are no match. The default.
+    screen: bool
+    #: True: a sync function runs in a worker thread. The default.
+    blocking: bool
 
 
 class RegisteredResource:
@@ -67,7 +92,7 @@ class RegisteredResource:
         listing: Resource | ResourceTemplate,
         template: UriTemplate | None,
         contents: Contents,
-        options: Mapping[str, Any],
+        options: ResourceOptions,
     ) -> None:
         self.listing = listing
         self.signature = signature
@@ -130,12 +155,13 @@ class RegisteredResource:
 def define_resource(
     uri: str,
     function: ResourceFunction,
-    options: Mapping[str, Any],
+    options: ResourceOptions,
     *,
     threads: Threads,
     limit: int,
 ) -> RegisteredResource:
     """A resource from a URI or template, a function and its options. Raises DefinitionError, in one line."""
+    _check_options(options)
     template = _template(uri)
     signature = inspect_function(function, injected=is_context, content=is_content, name=options.get("name"))
     if signature.name == "<lambda>":
@@ -163,6 +189,14 @@ def define_resource(
         listing = ResourceTemplate(uri_template=uri, **shown)
     contents = Contents(signature, options.get("mime_type"), threads, limit)
     return RegisteredResource(function, signature, listing, template, contents, options)
+
+
+def _check_options(options: ResourceOptions) -> None:
+    for name in options:
+        if name not in ResourceOptions.__annotations__:
+            near = difflib.get_close_matches(name, ResourceOptions.__annotations__, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ResourceOptions.__annotations__)}"
+            raise DefinitionError(f"A resource has no option {name}: {hint}")
 
 
 def _template(uri: Any) -> UriTemplate | None:
@@ -227,7 +261,7 @@ def _annotations(uri: str, given: Any) -> Annotations | None:
         raise DefinitionError(f"The resource {uri!r}: annotations: {exc}") from None
 
 
-def _hint(options: Mapping[str, Any]) -> CacheHint | None:
+def _hint(options: ResourceOptions) -> CacheHint | None:
     ttl, scope = options.get("ttl"), options.get("scope")
     if ttl is None and scope is None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from hinge.errors import DefinitionError, InvalidParams, ResourceNotFound, shorten
@@ -19,7 +19,7 @@ from hinge.schema.resources import (
 from hinge.server.completion import Completer
 from hinge.server.context import Context
 from hinge.server.pages import paginate
-from hinge.server.resource import Exists, RegisteredResource, ResourceFunction, define_resource
+from hinge.server.resource import Exists, RegisteredResource, ResourceFunction, ResourceOptions, define_resource
 from hinge.server.threads import Threads
 from hinge.server.uri_matching import Matched
 
@@ -62,9 +62,9 @@ class Resources:
         return len(self._entries)
 
     def add(
-        self, uri: str, function: ResourceFunction, options: Mapping[str, Any], *, exists: Exists | None = None
+        self, uri: str, function: ResourceFunction, options: ResourceOptions, *, exists: Exists | None = None
     ) -> RegisteredResource:
-        """Register a function under a URI or template; `options` are those of `Router.resource`.
+        """Register a function under a URI or template.
 
         `exists` tells of the arguments of a template whether there is something to watch. Raises DefinitionError.
         """

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
-from hinge.schema.base import Annotations, Icon
+from hinge.schema.base import Icon
 from hinge.schema.tools import ToolAnnotations
-from hinge.server.caching import CacheScope
 from hinge.server.completion import Completable, Completions
 from hinge.server.files import FOLDER, Files, default_uri
 from hinge.server.prompts import Prompts
+from hinge.server.resource import ResourceOptions
 from hinge.server.resources import Resources
 from hinge.server.threads import Threads
 from hinge.server.tools import Tools
@@ -129,36 +129,16 @@ class Router:
 
     # ---------------------------------------------------------------- resources
 
-    def resource(
-        self,
-        uri: str,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        size: int | None = None,
-        annotations: Annotations | Mapping[str, Any] | None = None,
-        icons: Sequence[Icon | str] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        ttl: float | None = None,
-        scope: CacheScope | None = None,
-        screen: bool = True,
-        blocking: bool = True,
-    ) -> Callable[[Callable[P, R]], Completable[P, R]]:
-        """Offer a function as a resource: `@server.resource("weather://{city}/now")`.
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[Callable[P, R]], Completable[P, R]]:
+        """Offer a function as a resource: `@server.resource("weather://{city}/now")`; see ResourceOptions for the rest.
 
         With variables (RFC 6570; `Matcher` has the rules) the URI stands for many resources, and each variable is a
-        parameter of the function, read by its annotation; `@function.complete("city")` completes one. Values that would
-        lead out of a folder (`..`, absolute paths, NUL, in any encoding) are no match unless `screen=False`.
+        parameter of the function, read by its annotation; `@function.complete("city")` completes one.
 
         The function returns text, bytes, a `ResourceContents`, a list of these, any JSON value, or an async iterator,
         iterator or open file of chunks. None says that there is no such resource, as raising ResourceNotFound does.
-        The MIME type, where none is given, follows from the ending of the URI, else from what is returned. `ttl` (in
-        seconds) and `scope` say how clients may keep what they read; not at all, by default.
         Raises DefinitionError, at once, for what can't work.
         """
-        options = {key: value for key, value in locals().items() if key not in ("self", "uri")}
 
         def register(function: Callable[P, R]) -> Completable[P, R]:
             entry = self._resources.add(uri, function, options)
@@ -182,13 +162,8 @@ class Router:
         root: str | os.PathLike[str],
         uri: str | None = None,
         *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str = "",
         hidden: bool = False,
-        annotations: Annotations | Mapping[str, Any] | None = None,
-        ttl: float | None = None,
-        scope: CacheScope | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> None:
         """Offer a file, or all files of a folder, to be read: under `uri`, or else under `file:///` and its own name.
 
@@ -197,19 +172,12 @@ class Router:
         Raises DefinitionError.
         """
         prefix = default_uri(root) if uri is None else uri
-        files = Files(root, prefix, hidden=hidden, limit=self._resource_bytes)
-        options: dict[str, Any] = {
-            "name": name or os.path.basename(os.path.realpath(root)),
-            "title": title,
-            "description": description,
-            "annotations": annotations,
-            "ttl": ttl,
-            "scope": scope,
-        }
+        files = Files(root, prefix, hidden=hidden, limit=self._resource_bytes, mime_type=options.get("mime_type"))
+        said: ResourceOptions = {"name": os.path.basename(os.path.realpath(root)), "description": "", **options}
         if files.single:
-            self._resources.add(prefix, files.read_root, {**options, "size": os.path.getsize(root)})
+            self._resources.add(prefix, files.read_root, {"size": os.path.getsize(root), **said})
             return
-        self._resources.add(prefix, files.read_root, {**options, "mime_type": FOLDER})
-        self._resources.add(prefix + "{+path}", files.read, options, exists=files.exists)
+        self._resources.add(prefix, files.read_root, {**said, "mime_type": FOLDER})
+        self._resources.add(prefix + "{+path}", files.read, said, exists=files.exists)
         self._completions.resources[prefix + "{+path}"]["path"] = files.complete
         self._folders.add(prefix)

@@ -76,11 +76,12 @@ class Matcher:
         _check_variables(text, parts)
         rest = list(parts)
         self._fragment = _fragment(text, rest)
-        #: Whether a query starts with its first parameter, and the names that it may hold, with their `*`.
+        #: Whether the query starts with a variable, and the names that it may hold, with their `*`.
         self._asks, self._query = _query(text, rest)
         self._options = _options(text, rest)
         self._signs = {option.sign for option in self._options}
         items = _items(text, rest)
+        #: How many `&` the query has up to its first variable.
         self._ampersands = 0 if self._asks else 1 + sum(item.count("&") for item in items if isinstance(item, str))
         self._lead = next((item for item in items[:1] if isinstance(item, str)), "")
         pairs = _pairs(text, items)
@@ -106,7 +107,10 @@ class Matcher:
         if query is not None and not self._parameters(query, raw):
             return None
         if fragment is not None and self._fragment is not None:
-            raw[self._fragment.name] = fragment.split(",", MAX_ITEMS) if self._fragment.explode else fragment
+            values = fragment.split(",", MAX_ITEMS) if self._fragment.explode else fragment
+            raw[self._fragment.name] = values
+            if isinstance(values, list) and len(values) > MAX_ITEMS:
+                return None
         return _decoded(raw)
 
     def _cut(self, uri: str) -> tuple[str, str | None, str | None]:
@@ -117,7 +121,7 @@ class Matcher:
             fragment = text if mark else None
         if not self._query:
             return uri, None, fragment
-        place = uri.find("?") if self._asks else max(uri.find("?"), 0)
+        place = uri.find("?")
         for _ in range(self._ampersands):
             place = uri.find("&", place + 1)
             if place < 0:
@@ -214,7 +218,11 @@ def _take(slot: _Slot, value: str, raw: Matched) -> bool:
 
 def _next(text: str, stops: Iterable[str], start: int) -> int:
     """The place of the first stop, or the end."""
-    return min((place for stop in stops if (place := text.find(stop, start)) >= 0), default=len(text))
+    end = len(text)
+    for stop in stops:
+        place = text.find(stop, start, end)
+        end = place if place >= 0 else end
+    return end
 
 
 def _decoded(raw: Matched) -> Matched | None:
@@ -292,8 +300,9 @@ def _options(text: str, rest: list[Part]) -> list[_Option]:
             if variable.explode and sign in later:
                 raise mistake(text, f"{last} takes every {sign!r}, so that nothing is left for what stands behind it")
             own = "" if sign == "." or (variable.explode and sign == "/") else sign
-            stops = {*later, *own, *("/?#" if own or sign == "." else "?#")}
-            found.insert(0, _Option(sign, variable, "".join(sorted(stops))))
+            # Its own sign comes first: it is the nearest in a long list, and bounds the search for the others.
+            stops = dict.fromkeys(own + later + ("/?#" if own or sign == "." else "?#"))
+            found.insert(0, _Option(sign, variable, "".join(stops)))
             later += sign
         del rest[-1]
     return found
