@@ -150,7 +150,7 @@ def _structured(result: Any, row: Method | None, method: str) -> Any:
     if isinstance(result, ErrorObject):
         raise ProtocolError(result.message, result.data, code=result.code)
     if isinstance(result, msgspec.Struct):
-        return result
+        result = msgspec.json.decode(msgspec.json.encode(result))
     dump = getattr(result, "model_dump", None)
     if dump is not None:
         result = dump(mode="json", by_alias=True, exclude_none=True)
