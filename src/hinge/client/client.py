@@ -249,6 +249,9 @@ class Client(Features):
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification of your own. Raises NotSent or ChannelClosed when it can't leave."""
         session = await self._link.session()
+        if self.era == "2026":  # without the claim a server of both eras takes it for the other one's (VER-05)
+            given = dict(params or {})
+            params = {**given, "_meta": {**msgspec.json.decode(self._link.meta), **given.get("_meta", {})}}
         await session.notify(method, UNSET if params is None else params)
 
     async def ping(self) -> None:
