@@ -1,0 +1,320 @@
+"""The ways from a scenario to its server: memory, a child process's stdio, a Unix socket, HTTP with and without sessions.
+
+Each carries the texts of messages and nothing else; what comes back lies in an inbox in the order of its arrival.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from hinge.protocol.events import Origin, Outgoing
+from hinge.transports.channel import Channel
+from hinge.transports.memory import connect
+from hinge.transports.socket_stream import SocketServer
+from tests.transports.http_rig import JSON_HEADERS, Site, Wire, serving
+from tests.wire import server as wire_server
+
+PATIENCE = 10.0
+
+
+class Route(ABC):
+    """One client's conversation with one server, as a scenario drives it."""
+
+    def __init__(self) -> None:
+        self.inbox: list[bytes] = []
+        self._came = asyncio.Event()
+
+    def take(self, data: bytes) -> None:
+        """A message came."""
+        self.inbox.append(data)
+        self._came.set()
+
+    async def next(self, fits: Callable[[bytes], bool] = lambda data: True) -> bytes:
+        """Take the first message that fits out of the inbox; wait for it. Raises TimeoutError."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                for place, data in enumerate(self.inbox):
+                    if fits(data):
+                        return self.inbox.pop(place)
+                self._came.clear()
+                await self._came.wait()
+
+    @abstractmethod
+    async def send(self, data: bytes, era: str) -> None:
+        """The client sends a message; returns when it is on its way."""
+
+    async def cancel(self, request_id: Any, era: str) -> None:
+        """The client no longer wants the answer to this request (CANC-01, CANC-03)."""
+        params: dict[str, Any] = {"requestId": request_id, "reason": "enough"}
+        await self.send(_text({"method": "notifications/cancelled", "params": params}), era)
+
+    @abstractmethod
+    async def finish(self) -> None:
+        """The client has said all: wait until the server has, too; what it said last is in the inbox."""
+
+
+def _text(message: dict[str, Any]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **message}).encode()
+
+
+# ---------------------------------------------------------------- memory
+
+
+class Memory(Route):
+    """Two channels back to back; this end's conversation is the inbox."""
+
+    channel: Channel
+
+    def receive(self, data: Any, origin: Origin | None = None, /) -> None:
+        self.take(data)
+
+    def close(self, reason: str, /) -> None:
+        """The other side is gone; the inbox stays."""
+
+    async def answer(self, call: Any, /) -> None:
+        raise AssertionError("nothing is served here")
+
+    def cancel_call(self, call: Any, reason: str, /) -> None:
+        raise AssertionError("nothing is served here")
+
+    async def send(self, data: bytes, era: str) -> None:
+        await self.channel.send(Outgoing(data))
+
+    async def finish(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await self.channel.close()
+
+
+class _Ear:
+    """The conversation at a route's end of a pair."""
+
+    def __init__(self, route: Memory) -> None:
+        self.receive = route.receive
+        self.answer = route.answer
+        self.cancel = route.cancel_call
+        self.close = route.close
+
+    async def finish(self) -> None:
+        """Nothing to wait for."""
+
+
+@contextlib.asynccontextmanager
+async def memory(options: dict[str, Any]) -> AsyncIterator[Route]:
+    server = wire_server.build(**options)
+    route = Memory()
+    async with server.running():
+        route.channel = await connect(server.serve, limits=server.limits).open(lambda channel: _Ear(route))
+        try:
+            yield route
+        finally:
+            await route.channel.close()
+
+
+# ---------------------------------------------------------------- lines
+
+
+class Lines(Route):
+    """One message per line over a pair of streams."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__()
+        self._reader = reader
+        self.writer = writer
+        self.reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        while line := await self._reader.readline():
+            self.take(line)
+
+    async def send(self, data: bytes, era: str) -> None:
+        self.writer.write(data + b"\n")
+        await self.writer.drain()
+
+    async def finish(self) -> None:
+        self.writer.write_eof()
+        async with asyncio.timeout(PATIENCE):
+            await self.reading
+
+
+@contextlib.asynccontextmanager
+async def unix(options: dict[str, Any]) -> AsyncIterator[Route]:
+    server = wire_server.build(**options)
+    with tempfile.TemporaryDirectory() as directory:
+        listening = SocketServer(server.serve, path=Path(directory) / "socket", limits=server.limits)
+        async with server.running():
+            await listening.start()
+            route = Lines(*await asyncio.open_unix_connection(str(listening.address)))
+            try:
+                yield route
+            finally:
+                route.writer.close()
+                await listening.stop()
+                await route.reading
+
+
+@contextlib.asynccontextmanager
+async def stdio(options: dict[str, Any]) -> AsyncIterator[Route]:
+    pipe = asyncio.subprocess.PIPE
+    words = [sys.executable, wire_server.__file__, json.dumps(options)]
+    process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    complaints = asyncio.create_task(process.stderr.read())
+    route = Lines(process.stdout, process.stdin)
+    try:
+        yield route
+    finally:
+        process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), PATIENCE)
+        except TimeoutError:
+            process.kill()
+            raise
+        finally:
+            await process.wait()
+            await route.reading
+            await complaints
+    assert process.returncode == 0, (await complaints).decode()
+
+
+# ---------------------------------------------------------------- HTTP
+
+
+class Http(Route):
+    """One endpoint for both eras: a POST for each stateless message, a session (or none) for the handshake era."""
+
+    def __init__(self, site: Site, *, sessions: bool) -> None:
+        super().__init__()
+        self._site = site
+        self._sessions = sessions
+        self._session: dict[str, str] = {}
+        self._open: dict[asyncio.Task[None], Wire] = {}
+        self._requests: dict[tuple[type, Any], asyncio.Task[None]] = {}
+        self._standing: asyncio.Task[None] | None = None
+
+    async def send(self, data: bytes, era: str) -> None:
+        message = _loose(data)
+        headers = _modern_headers(message) if era == "2026" else {**JSON_HEADERS, **self._session}
+        wire = await self._site.call(headers, data)
+        opens = era == "2025" and message.get("method") == "initialize"
+        if era == "2025" and "id" not in message:
+            await self._hear(wire)  # a session takes one message after the other, but the next may overtake this one
+            if self._sessions and self._standing is None and message.get("method") == "notifications/initialized":
+                await self._stand()
+            return
+        task = self._start(wire, self._hear(wire, opens=opens))
+        if "id" in message and isinstance(message["id"], str | int):
+            self._requests[type(message["id"]), message["id"]] = task
+        if opens:
+            await task
+
+    async def cancel(self, request_id: Any, era: str) -> None:
+        if era == "2025":
+            await super().cancel(request_id, era)
+            return
+        task = self._requests[type(request_id), request_id]
+        self._open[task].abort()
+        await asyncio.wait([task])
+
+    async def _stand(self) -> None:
+        wire = await self._site.listen(self._session)
+        self._standing = self._start(wire, self._hear(wire))
+
+    def _start(self, wire: Wire, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._open[task] = wire
+        task.add_done_callback(lambda done: self._open.pop(done, None))
+        return task
+
+    async def _hear(self, wire: Wire, *, opens: bool = False) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = await wire.head()
+            if opens and "mcp-session-id" in head.headers:
+                self._session["Mcp-Session-Id"] = head.headers["mcp-session-id"]
+            if head.streams:
+                while (event := await wire.event(seconds=60)) is not None:
+                    if event.data:
+                        self.take(event.data.encode())
+            elif body := await wire.reader.readexactly(int(head.headers.get("content-length", 0))):
+                if opens:
+                    self._agreed(json.loads(body))
+                self.take(body)
+        wire.close()
+
+    def _agreed(self, answer: dict[str, Any]) -> None:
+        """From now on a header names the revision, where the revision knows that header (LHTTP-27)."""
+        revision = answer.get("result", {}).get("protocolVersion", "")
+        if revision >= "2025-06-18":
+            self._session["MCP-Protocol-Version"] = revision
+
+    async def finish(self) -> None:
+        if self._standing is not None:
+            await self._site.ask(self._session, b"", "DELETE")
+        async with asyncio.timeout(PATIENCE):
+            while self._open:
+                await asyncio.wait(self._open)
+
+
+def _loose(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _modern_headers(message: dict[str, Any]) -> dict[str, str]:
+    params = message.get("params")
+    params = params if isinstance(params, dict) else {}
+    meta = params.get("_meta")
+    claim = meta.get("io.modelcontextprotocol/protocolVersion") if isinstance(meta, dict) else None
+    headers = {**JSON_HEADERS, "MCP-Protocol-Version": claim if isinstance(claim, str) else "2026-07-28"}
+    if isinstance(message.get("method"), str) and "id" in message:
+        headers["Mcp-Method"] = message["method"]
+    for key in ("name", "uri"):
+        if message.get("method") in ("tools/call", "prompts/get", "resources/read") and isinstance(
+            params.get(key), str
+        ):
+            headers["Mcp-Name"] = params[key]
+    return headers
+
+
+@contextlib.asynccontextmanager
+async def http(options: dict[str, Any], *, sessions: bool = True) -> AsyncIterator[Route]:
+    async with serving(wire_server.build(**options), sessions=sessions) as site:
+        route = Http(site, sessions=sessions)
+        try:
+            yield route
+        finally:
+            for task in list(route._open):
+                task.cancel()
+            if route._open:
+                await asyncio.wait(route._open)
+
+
+@contextlib.asynccontextmanager
+async def single(options: dict[str, Any]) -> AsyncIterator[Route]:
+    async with http(options, sessions=False) as route:
+        yield route
+
+
+Opener: TypeAlias = Callable[[dict[str, Any]], contextlib.AbstractAsyncContextManager[Route]]
+
+#: By name: the way, and the groups that it belongs to.
+ROUTES: dict[str, tuple[Opener, frozenset[str]]] = {
+    "memory": (memory, frozenset({"pipes", "stateful"})),
+    "unix": (unix, frozenset({"pipes", "lines", "stateful"})),
+    "stdio": (stdio, frozenset({"pipes", "lines", "stateful"})),
+    "http": (http, frozenset({"posts", "stateful"})),
+    "single": (single, frozenset({"posts"})),
+}

@@ -1,0 +1,232 @@
+"""The server that all scenarios talk to, in this process or as a program on stdio: `python server.py OPTIONS-AS-JSON`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "src")]
+
+import msgspec
+
+from hinge import Context, Server, errors
+from hinge.errors import ProtocolError, ToolError
+from hinge.schema.notifications import LOGGING_LEVELS
+
+#: What `acme/throw` and the tool `throw` can raise: the kinds of failure that a handler knows.
+THROWS: dict[str, Any] = {
+    "own": lambda: ProtocolError("Out of tea", {"left": 0}, code=1234),
+    "params": lambda: errors.InvalidParams("Not that one", {"field": "x"}),
+    "request": lambda: errors.InvalidRequest("Not now"),
+    "method": lambda: errors.MethodNotFound("acme/else"),
+    "resource": lambda: errors.ResourceNotFound("file:///gone"),
+    "capability": lambda: errors.MissingClientCapability({"sampling": {"tools": {}}}),
+    "internal": lambda: errors.InternalError("Broken", {"part": 7}),
+    "unexpected": lambda: RuntimeError("the password is 1234"),
+    "value": lambda: ValueError("the password is 1234"),
+    "group": lambda: BaseExceptionGroup("several", [RuntimeError("a"), ValueError("b")]),
+    "exit": lambda: SystemExit(3),
+    "cancelled": lambda: asyncio.CancelledError(),
+    "timeout": lambda: TimeoutError(),
+    "unsayable": lambda: errors.InvalidParams("Bad data", {"object": object()}),
+}
+
+
+class Point(msgspec.Struct):
+    x: int
+    y: int = 0
+
+
+class Pong(msgspec.Struct):
+    text: str
+
+
+def build(**options: Any) -> Server[Any]:
+    """A server with one of everything. `shelf` tools stand in its list, and what happens is kept to be asked for."""
+    shelf = options.pop("shelf", 0)
+    server: Server[Any] = Server("wire", version="1", **options)
+    gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+    events: list[str] = []
+    if shelf:
+        for number in range(shelf):
+            _shelve(server, f"tool{number}")
+        return server
+    _add_plain(server)
+    _add_waiting(server, gates, events)
+    _add_asking(server, events)
+    _add_methods(server, events)
+    return server
+
+
+def _shelve(server: Server[Any], name: str) -> None:
+    @server.tool(name)
+    async def nothing() -> None: ...
+
+
+def _add_plain(server: Server[Any]) -> None:
+    @server.tool
+    async def add(a: int, b: int = 0) -> int:
+        """Add."""
+        return a + b
+
+    @server.tool
+    async def move(to: Point) -> Point:
+        return to
+
+    @server.tool
+    async def fail(why: str) -> str:
+        raise ToolError(why)
+
+    @server.tool
+    async def throw(kind: str) -> str:
+        raise THROWS[kind]()
+
+    @server.tool
+    async def report(ctx: Context[Any], values: list[float], text: str | None = None) -> str:
+        """Tell of progress, whether it grows or not."""
+        for value in values:
+            await ctx.progress(value, 10, text)
+        return "done"
+
+    @server.tool
+    async def chatter(ctx: Context[Any]) -> str:
+        """Log once at each level."""
+        for level in LOGGING_LEVELS:
+            await ctx.log(level, {"at": level}, logger="wire")  # type: ignore[arg-type]  # the levels are its literals
+        return "done"
+
+    @server.tool
+    async def whoami(ctx: Context[Any]) -> list[str | None]:
+        info = ctx.client_info
+        return [info.name if info else None, ctx.protocol_version, str(ctx.request_id), type(ctx.request_id).__name__]
+
+    @server.prompt
+    async def greet(name: str, mood: str = "glad") -> str:
+        """Greet somebody."""
+        return f"Hello {name}, I am {mood}"
+
+    @greet.complete("mood")
+    def moods(value: str) -> list[str]:
+        return [mood for mood in ("glad", "grim", "sad") if mood.startswith(value)]
+
+
+def _add_waiting(server: Server[Any], gates: defaultdict[str, asyncio.Event], events: list[str]) -> None:
+    @server.tool
+    async def wait(ctx: Context[Any], name: str) -> str:
+        """Wait until `release` is called with this name, telling of what happens."""
+        events.append(f"{name} begins")
+        gates[f"{name} begins"].set()
+        try:
+            await gates[name].wait()
+        except asyncio.CancelledError:
+            events.append(f"{name} is cancelled")
+            gates[f"{name} is cancelled"].set()
+            raise
+        events.append(f"{name} ends")
+        return name
+
+    @server.tool
+    async def stubborn(name: str) -> str:
+        """Wait like `wait`, but answer even when cancelled."""
+        gates[f"{name} begins"].set()
+        try:
+            await gates[name].wait()
+        except asyncio.CancelledError:
+            gates[f"{name} is cancelled"].set()
+        return f"{name} after all"
+
+    @server.tool
+    async def until(event: str) -> None:
+        """Wait for an event of another call."""
+        await gates[event].wait()
+
+    @server.tool
+    async def release(name: str) -> None:
+        gates[name].set()
+
+    @server.tool
+    async def happened() -> list[str]:
+        return events
+
+    @server.tool
+    async def grow() -> None:
+        _shelve(server, "grown")
+
+    @server.tool
+    async def shrink() -> None:
+        server.remove_tool("grown")
+
+
+def _add_asking(server: Server[Any], events: list[str]) -> None:
+    @server.tool
+    async def ask_name(ctx: Context[Any]) -> str:
+        """Ask one question."""
+        name = await ctx.elicit("Who are you?", str)
+        return f"You are {name}"
+
+    @server.tool
+    async def ask_twice(ctx: Context[Any]) -> str:
+        """Ask one question after the other, with work before each."""
+        await ctx.step(lambda: events.append("first"))
+        first = await ctx.elicit("First?", int)
+        await ctx.step(lambda: events.append("second"))
+        second = await ctx.elicit("Second?", int)
+        return str(first + second)
+
+    @server.tool
+    async def ask_both(ctx: Context[Any]) -> str:
+        """Ask two questions at once."""
+        first, second = await asyncio.gather(ctx.elicit("First?", int), ctx.elicit("Second?", int))
+        return str(first + second)
+
+    @server.tool
+    async def ask_page(ctx: Context[Any]) -> str:
+        await ctx.elicit_url("Please sign in", "https://example.test/login")
+        return "agreed"
+
+    @server.tool
+    async def ask_model(ctx: Context[Any]) -> str:
+        answer = await ctx.sample("Say a word", max_tokens=5)
+        return f"{answer.model} said {getattr(answer.content, 'text', '')}"
+
+    @server.tool
+    async def ask_roots(ctx: Context[Any]) -> list[str]:
+        return [root.uri for root in await ctx.list_roots()]
+
+
+def _add_methods(server: Server[Any], events: list[str]) -> None:
+    @server.request("acme/echo")
+    async def echo(ctx: Context[Any], params: Any) -> Any:
+        return {"echo": {key: value for key, value in params.items() if key != "_meta"}}
+
+    @server.request("acme/typed", params=Point)
+    async def typed(ctx: Context[Any], params: Point) -> Any:
+        return {"sum": params.x + params.y}
+
+    @server.request("acme/throw")
+    async def throw(ctx: Context[Any], params: Any) -> Any:
+        raise THROWS[params["kind"]]()
+
+    @server.request("acme/return")
+    async def give(ctx: Context[Any], params: Any) -> Any:
+        kinds: dict[str, Any] = {"nothing": None, "struct": Pong("hi"), "number": 5, "object": {"x": object()}}
+        return kinds[params["kind"]]
+
+    @server.request("acme/ask")
+    async def ask(ctx: Context[Any], params: Any) -> Any:
+        return {"name": await ctx.elicit("Who are you?", str)}
+
+    @server.notification("notifications/acme", params=Point)
+    async def noted(ctx: Context[Any], params: Point) -> None:
+        events.append(f"noted {params.x}")
+        if params.x < 0:
+            raise RuntimeError("boom")
+
+
+if __name__ == "__main__":
+    build(**json.loads(sys.argv[1])).run()
