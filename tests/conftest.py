@@ -28,6 +28,9 @@ HAS_PROC = Path("/proc/self/fd").exists()
 GRACE_SECONDS = 1.0
 GRACE_TURNS = 10
 
+#: Workers that wait a while for more work, and then end by themselves: daemons, which hold nothing up.
+LASTING_THREADS = frozenset({"hinge-tool"})
+
 # Opened by the module with its first event loop or client, once, and kept for the life of the process.
 KEPT_BY_MODULE = {
     "uvloop": Counter({"pipe": 2}),
@@ -47,7 +50,7 @@ class Belongings:
     @classmethod
     def now(cls) -> "Belongings":
         """Take stock: some 50 µs."""
-        threads = frozenset(threading.enumerate())
+        threads = frozenset(one for one in threading.enumerate() if one.name not in LASTING_THREADS)
         if not HAS_PROC:
             return cls(threads, frozenset(), frozenset())
         return cls(threads, frozenset(_children()), frozenset(_descriptors()))
