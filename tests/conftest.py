@@ -31,10 +31,9 @@ GRACE_TURNS = 10
 #: Workers that wait a while for more work, and then end by themselves: daemons, which hold nothing up.
 LASTING_THREADS = frozenset({"hinge-tool"})
 
-# Opened by the module with its first event loop or client, once, and kept for the life of the process.
+# Opened by the module with its first event loop, once, and kept for the life of the process.
 KEPT_BY_MODULE = {
     "uvloop": Counter({"pipe": 2}),
-    "pyreqwest": Counter({"anon_inode:[eventpoll]": 2, "anon_inode:[eventfd]": 1}),
 }
 _keepers_seen: set[str] = set()
 

@@ -20,7 +20,7 @@ LAYERS = (
     ("session",),
     ("backends",),
     ("server", "client"),
-    ("testing", "cli"),
+    ("sync", "testing", "cli"),
     ("__init__", "__main__"),
 )
 RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
