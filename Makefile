@@ -6,7 +6,7 @@ PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 
 .NOTPARALLEL:
-.PHONY: help demo test check conformance interop bench bench-quick coverage-ids format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape conformance interop bench bench-quick coverage-ids format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -25,12 +25,22 @@ demo: .venv/.demo
 test: .venv/.test
 	$(PY) -m pytest -q
 
-check: .venv/.check
+check: check-format check-lint check-mypy check-pyright check-shape  # `make -k check` tells all that is wrong
+
+check-format: .venv/.check
 	$(PY) -m ruff format --check
+
+check-lint: .venv/.check
 	$(PY) -m ruff check
+
+check-mypy: .venv/.check
 	$(PY) -m mypy
+
+check-pyright: .venv/.check
 	$(PY) -m pyright
-	$(PY) -m pytest -q tests/test_layering.py tests/test_budgets.py tests/test_exports.py
+
+check-shape: .venv/.check
+	$(PY) -m pytest -q tests/test_layering.py tests/test_budgets.py tests/test_exports.py tests/test_dependencies.py
 
 conformance: .venv/.demo
 	$(PY) -m tests.conformance.run

@@ -37,7 +37,7 @@ TESTS = distributions(PROJECT["dependency-groups"]["test"])
 
 
 def foreign_imports(modules: Iterable[Module]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Where something from elsewhere is imported, if not only for types, and the installed packages that may have it."""
+    """Where something from elsewhere is imported, other than for types alone, and the packages that may have it."""
     providers = packages_distributions()
     for module in modules:
         for found in imports_of(module, frozenset()):
