@@ -66,7 +66,7 @@ def test_text_is_resolved_by_the_names_of_a_closure() -> None:
         return Local, inner
 
     local, inner = outer()
-    assert resolve("list[Local]", inner) == list[local]  # type: ignore[valid-type]
+    assert resolve("list[Local]", inner) == list[local]  # type: ignore[valid-type]  # a class made in a function
 
 
 def test_text_is_resolved_by_the_names_beside_a_local_function() -> None:

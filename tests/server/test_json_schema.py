@@ -266,7 +266,7 @@ def test_two_classes_of_one_name_get_two_definitions() -> None:
 
     writer = SchemaWriter(reading=True)
     types = [make(int, msgspec.Struct), make(str, msgspec.Struct), make(float, pydantic.BaseModel)]
-    names = [value_type(list[cls], writer).schema["items"]["$ref"] for cls in types]  # type: ignore[valid-type]
+    names = [value_type(list[cls], writer).schema["items"]["$ref"] for cls in types]  # type: ignore[valid-type]  # a class held in a variable
     assert names == ["#/$defs/Same", "#/$defs/Same_2", "#/$defs/Same_3"]
     kinds = [writer.definitions[name.rpartition("/")[2]]["properties"]["x"]["type"] for name in names]
     assert kinds == ["integer", "string", "number"]

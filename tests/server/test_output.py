@@ -190,7 +190,7 @@ ADVICE = "return what the annotation says, or change the annotation"
         (int, None, f"returned a value that doesn't fit `-> int`: expected integer, got null; {ADVICE}"),
         (
             list[Day],
-            [Day("Oslo", 1), Day("Oslo", "warm"), {"temp": 1}],  # type: ignore[arg-type]
+            [Day("Oslo", 1), Day("Oslo", "warm"), {"temp": 1}],  # type: ignore[arg-type]  # the wrong type is the point
             'returned a value that doesn\'t fit `-> list[Day]`: [1].temp: expected number, got string "warm"; '
             f"[2].city: missing (required string); {ADVICE}",
         ),

@@ -38,11 +38,11 @@ class B:
     x: int
 
 
-def unannotated(city): ...  # type: ignore[no-untyped-def]
-def unannotated_default(days=3): ...  # type: ignore[no-untyped-def]
-def unannotated_none(days=None): ...  # type: ignore[no-untyped-def]
-def unannotated_context(ctx): ...  # type: ignore[no-untyped-def]
-def unbound(self, city: str): ...  # type: ignore[no-untyped-def]
+def unannotated(city): ...  # type: ignore[no-untyped-def]  # the author's mistake is the point
+def unannotated_default(days=3): ...  # type: ignore[no-untyped-def]  # the author's mistake is the point
+def unannotated_none(days=None): ...  # type: ignore[no-untyped-def]  # the author's mistake is the point
+def unannotated_context(ctx): ...  # type: ignore[no-untyped-def]  # the author's mistake is the point
+def unbound(self, city: str): ...  # type: ignore[no-untyped-def]  # the author's mistake is the point
 def starred(*cities: str) -> None: ...
 def double_starred(**options: str) -> None: ...
 def positional(city: str, /) -> None: ...
@@ -53,8 +53,8 @@ def mixed(x: dict[str, Model | Struct]) -> None: ...
 def mixed_limits(x: list[Model | Annotated[int, msgspec.Meta(ge=1)]]) -> None: ...
 def unfinished(x: Unfinished) -> None: ...
 def none_default(city: str = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013
-def none_model(city: Model = None) -> None: ...  # type: ignore[assignment]
-def wrong_default(days: int = "3") -> None: ...  # type: ignore[assignment]
+def none_model(city: Model = None) -> None: ...  # type: ignore[assignment]  # the author's mistake is the point
+def wrong_default(days: int = "3") -> None: ...  # type: ignore[assignment]  # the author's mistake is the point
 def low_default(days: Annotated[int, msgspec.Meta(ge=1)] = 0) -> None: ...
 def low_field(days: int = pydantic.Field(0, ge=1)) -> None: ...
 def object_default(x: Any = object()) -> None: ...  # noqa: B008

@@ -1,9 +1,5 @@
 """FastMCP's client walks the plan. Runs in the FastMCP environment."""
 
-# The packages live in an environment of their own, where the type checkers do not look.
-# mypy: ignore-errors
-# pyright: reportMissingImports=false
-
 import asyncio
 import importlib.metadata
 from typing import Any

@@ -3,10 +3,6 @@
 Runs in the peers environment. Arguments: `stdio`, or `http PORT`; the journal file comes by INTEROP_JOURNAL.
 """
 
-# The packages live in an environment of their own, where the type checkers do not look.
-# mypy: ignore-errors
-# pyright: reportMissingImports=false
-
 import os
 import sys
 import time
