@@ -46,6 +46,8 @@ class End:
         #: Calls that were handed out and may be answered, with the number of replies that each got.
         self.calls: dict[Call, int] = {}
         self.stopped: dict[Call, int] = {}
+        #: Calls that were answered because their time was up.
+        self.expired: set[Call] = set()
         #: Requests of ours, with the number of times that we were woken.
         self.asked: dict[Pending, int] = {}
         self.seen: list[bytes] = []
@@ -116,7 +118,8 @@ class End:
                 continue
             assert (call in owed) == (call.state is CallState.RUNNING)
             assert replies == (call.state is CallState.ANSWERED)
-            assert self.stopped[call] == (call.state in (CallState.CANCELLED, CallState.DROPPED))
+            taken_away = call.state in (CallState.CANCELLED, CallState.DROPPED) or call in self.expired
+            assert self.stopped[call] == taken_away
         waiting = list(connection.outgoing.values())
         for pending, woken in self.asked.items():
             assert (pending in waiting) == (pending.state is PendingState.WAITING)
@@ -233,6 +236,23 @@ class Conversation(RuleBasedStateMachine):
         if how in ("cancel", "look-alike"):
             notice = jsonrpc.encode_notification("notifications/cancelled", {"requestId": request_id})
             self.other(end).wire.append(notice)
+
+    @rule(at=st.sampled_from([0, 1]))
+    def the_input_of_an_end_is_over(self, at: int) -> None:
+        end = self.ends[at]
+        end.connection.end_input("the test ends it")
+        assert not end.connection.outgoing
+
+    @rule(at=st.sampled_from([0, 1]))
+    def time_is_up_at_an_end(self, at: int) -> None:
+        end = self.ends[at]
+        running = list(end.connection.incoming.values())
+        replies = end.connection.expire("the test waits no longer")
+        assert [reply.id for reply in replies] == [call.id for call in running]
+        for call in running:
+            end.calls[call] += 1
+            end.expired.add(call)
+        self.other(end).wire.extend(reply.data for reply in replies)
 
     @rule(at=st.sampled_from([0, 1]))
     def an_end_closes(self, at: int) -> None:
