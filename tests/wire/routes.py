@@ -1,4 +1,4 @@
-"""The ways from a scenario to its server: memory, a child process's stdio, a Unix socket, HTTP with and without sessions.
+"""The ways from a scenario to its server: memory, a child's stdio, a Unix socket, HTTP with and without sessions.
 
 Each carries the texts of messages and nothing else; what comes back lies in an inbox in the order of its arrival.
 """
@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from hinge.protocol.events import Origin, Outgoing
+from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
 from hinge.transports.channel import Channel
 from hinge.transports.memory import connect
 from hinge.transports.socket_stream import SocketServer
@@ -69,21 +69,9 @@ def _text(message: dict[str, Any]) -> bytes:
 
 
 class Memory(Route):
-    """Two channels back to back; this end's conversation is the inbox."""
+    """One end of a pair of channels."""
 
     channel: Channel
-
-    def receive(self, data: Any, origin: Origin | None = None, /) -> None:
-        self.take(data)
-
-    def close(self, reason: str, /) -> None:
-        """The other side is gone; the inbox stays."""
-
-    async def answer(self, call: Any, /) -> None:
-        raise AssertionError("nothing is served here")
-
-    def cancel_call(self, call: Any, reason: str, /) -> None:
-        raise AssertionError("nothing is served here")
 
     async def send(self, data: bytes, era: str) -> None:
         await self.channel.send(Outgoing(data))
@@ -95,13 +83,29 @@ class Memory(Route):
 
 
 class _Ear:
-    """The conversation at a route's end of a pair."""
+    """The conversation at the client's end: it puts everything into the inbox and owes nothing."""
 
-    def __init__(self, route: Memory) -> None:
-        self.receive = route.receive
-        self.answer = route.answer
-        self.cancel = route.cancel_call
-        self.close = route.close
+    def __init__(self, take: Callable[[bytes], None]) -> None:
+        self._take = take
+
+    def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN, /) -> None:
+        assert isinstance(data, bytes)
+        self._take(data)
+
+    async def answer(self, call: Call | Batch, /) -> None:
+        """Never asked to."""
+
+    def cancel(self, call: Call | Batch, reason: str, /) -> None:
+        """Nothing runs here."""
+
+    def end_input(self, reason: str, /) -> None:
+        """The inbox stays."""
+
+    def expire(self, reason: str, /) -> list[Outgoing]:
+        return []
+
+    def close(self, reason: str, /) -> None:
+        """The inbox stays."""
 
     async def finish(self) -> None:
         """Nothing to wait for."""
@@ -112,7 +116,7 @@ async def memory(options: dict[str, Any]) -> AsyncIterator[Route]:
     server = wire_server.build(**options)
     route = Memory()
     async with server.running():
-        route.channel = await connect(server.serve, limits=server.limits).open(lambda channel: _Ear(route))
+        route.channel = await connect(server.serve, limits=server.limits).open(lambda channel: _Ear(route.take))
         try:
             yield route
         finally:
@@ -244,7 +248,7 @@ class Http(Route):
             if head.streams:
                 while (event := await wire.event(seconds=60)) is not None:
                     if event.data:
-                        self.take(event.data.encode())
+                        self.take(event.data)
             elif body := await wire.reader.readexactly(int(head.headers.get("content-length", 0))):
                 if opens:
                     self._agreed(json.loads(body))
@@ -273,19 +277,22 @@ def _loose(data: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+#: What `Mcp-Name` mirrors, by method (HDR-03).
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
 def _modern_headers(message: dict[str, Any]) -> dict[str, str]:
     params = message.get("params")
     params = params if isinstance(params, dict) else {}
     meta = params.get("_meta")
     claim = meta.get("io.modelcontextprotocol/protocolVersion") if isinstance(meta, dict) else None
     headers = {**JSON_HEADERS, "MCP-Protocol-Version": claim if isinstance(claim, str) else "2026-07-28"}
-    if isinstance(message.get("method"), str) and "id" in message:
-        headers["Mcp-Method"] = message["method"]
-    for key in ("name", "uri"):
-        if message.get("method") in ("tools/call", "prompts/get", "resources/read") and isinstance(
-            params.get(key), str
-        ):
-            headers["Mcp-Name"] = params[key]
+    method = message.get("method")
+    if isinstance(method, str) and "id" in message:
+        headers["Mcp-Method"] = method
+        name = params.get(_NAMED.get(method, ""))
+        if isinstance(name, str):
+            headers["Mcp-Name"] = name
     return headers
 
 

@@ -10,10 +10,10 @@
     < {…}                       the next message that the client gets; `<?` lines may come in any order
     x ID                        the client cancels its request, in the way of the channel
 
-`jsonrpc` is left out everywhere. In the stateless era a request gets its `_meta` (null takes a key away), and an expected
-result what that era adds, unless it is said. `"*"` fits anything, `"$name"` is bound where it is first met. A line that
-begins with `2025:`, `2026:` or a window of revisions such as `..2025-06-18:` counts there only; `> 2026 {…}` is a
-message of that era in any conversation. Knows nothing of `hinge`.
+`jsonrpc` is left out everywhere. In the stateless era a message gets its `_meta` (null takes a key away), and an
+expected result what that era adds, unless it is said. `"*"` fits anything, `"$name"` is bound where it is first met. A
+line that begins with `2025:`, `2026:` or a window of revisions such as `..2025-06-18:` counts there only; `> 2026 {…}`
+is a message of that era in any conversation. Knows nothing of `hinge`.
 """
 
 from __future__ import annotations
@@ -92,9 +92,8 @@ def _read(path: Path) -> Iterator[Scenario]:
             if found is not None:
                 yield found
             found = Scenario(line.removeprefix("== "), f"{path.name}:{number}")
-        elif line.strip() and not line.startswith("#"):
-            if found is None or not _take(found, line, number):
-                raise ValueError(f"{path.name}:{number}: {line!r} is no line of a scenario")
+        elif line.strip() and not line.startswith("#") and (found is None or not _take(found, line, number)):
+            raise ValueError(f"{path.name}:{number}: {line!r} is no line of a scenario")
     if found is not None:
         yield found
 
@@ -146,19 +145,17 @@ class Names:
         if isinstance(wanted, list):
             if len(wanted) != len(came):
                 return f"{path}: wanted {len(wanted)} items, came {came!r}"
-            pairs = enumerate(zip(wanted, came, strict=True))
-            return next(
-                (found for place, (a, b) in pairs if (found := self.difference(a, b, f"{path}[{place}]"))), None
-            )
+            pairs = zip(wanted, came, range(len(came)), strict=True)
+            found = (self.difference(one, other, f"{path}[{place}]") for one, other, place in pairs)
+            return next((said for said in found if said is not None), None)
         return None if wanted == came else f"{path}: wanted {wanted!r}, came {came!r}"
 
     def _objects(self, wanted: dict[str, Any], came: dict[str, Any], path: str) -> str | None:
         if wanted.keys() != came.keys():
             missing, extra = wanted.keys() - came.keys(), came.keys() - wanted.keys()
             return f"{path}: missing {sorted(missing)}, not wanted { ({key: came[key] for key in extra})!r}"
-        return next(
-            (found for key in wanted if (found := self.difference(wanted[key], came[key], f"{path}.{key}"))), None
-        )
+        found = (self.difference(wanted[key], came[key], f"{path}.{key}") for key in wanted)
+        return next((said for said in found if said is not None), None)
 
     def fits(self, wanted: Any, came: Any) -> bool:
         """Whether it is the one; names are bound only if so."""

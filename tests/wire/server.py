@@ -1,4 +1,4 @@
-"""The server that all scenarios talk to, in this process or as a program on stdio: `python server.py OPTIONS-AS-JSON`."""
+"""The server that all scenarios talk to, in this process or as a program on stdio: `python server.py OPTIONS`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every scenario over every channel and era that it is meant for: the same words in, the same words out (C-052, C-054)."""
+"""Every scenario over every channel and era that it is meant for: the same words in, the same words out."""
 
 from __future__ import annotations
 
