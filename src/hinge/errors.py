@@ -15,7 +15,8 @@
     │   ├── InternalError            -32603
     │   ├── HeaderMismatch           -32020
     │   ├── MissingClientCapability  -32021
-    │   └── UnsupportedVersion       -32022
+    │   ├── UnsupportedVersion       -32022
+    │   └── Overloaded               429     too much at once; says when to come back
     ├── ChannelClosed            a transport can't carry the message: it never left
     └── CallError                our request to the peer didn't end in a result; `outcome` says how far it got
         ├── NotSent                  it never left: safe to repeat
@@ -185,6 +186,18 @@ class UnsupportedVersion(ProtocolError):
     def __init__(self, requested: str, supported: Sequence[str]) -> None:
         data = {"supported": list(supported), "requested": shorten(requested)}
         super().__init__("Unsupported protocol version", data)
+
+
+class Overloaded(ProtocolError):
+    """Too much runs at once here: the request was not served, and repeating it later is safe.
+
+    `data` is `{"retryAfterMs": …}`, when it is worth trying again. The code is our own, outside the reserved ranges (ERR-14).
+    """
+
+    code = 429
+
+    def __init__(self, message: str, retry_after_ms: int = 1000) -> None:
+        super().__init__(message, {"retryAfterMs": retry_after_ms})
 
 
 class ChannelClosed(HingeError):

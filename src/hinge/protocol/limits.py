@@ -18,6 +18,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 100
     #: Inbound requests being served on one connection; the next one is refused.
     calls: int = 1024
+    #: Inbound requests being served by the whole server, in this process; the next one is refused. Open
+    #: `subscriptions/listen` streams have a limit of their own, `streams`.
+    all_calls: int = 10_000
+    #: A call waits this long for its turn, where a tool has a limit of how many run at once.
+    turn: float = 30.0
+    #: When something holds up the event loop for longer than this, the log names the tool; 0 for not watching.
+    stall: float = 1.0
     #: Our own requests that wait for the peer on one connection.
     pending: int = 10_000
     #: Messages parked while `initialize` is being answered.
