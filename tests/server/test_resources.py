@@ -521,6 +521,35 @@ async def test_a_resource_may_ask_and_is_read_in_two_rounds() -> None:
     assert answer["contents"][0]["text"] == "Ann in 7"
 
 
+@both_eras
+async def test_variables_are_completed_and_only_those(era: str) -> None:
+    """COMP-02, COMP-04, COMP-05."""
+    server = Server("s")
+
+    @server.resource("x://{country}/{city}")
+    def place(country: str, city: str) -> str:
+        return country + city
+
+    @place.complete("city")
+    def cities(value: str, chosen: dict[str, str]) -> list[str]:
+        return [name for name in {"no": ["Oslo", "Odda"]}.get(chosen.get("country", ""), []) if name.startswith(value)]
+
+    async with talking_to(server, era) as peer:
+
+        async def complete(uri: str, name: str, **more: Any) -> Any:
+            reference = {"type": "ref/resource", "uri": uri}
+            asked = {"name": name, "value": "Os"}
+            return (await peer.ask("completion/complete", ref=reference, argument=asked, **more))["completion"]
+
+        chosen = {"context": {"arguments": {"country": "no"}}}
+        assert (await complete("x://{country}/{city}", "city", **chosen))["values"] == ["Oslo"]
+        assert (await complete("x://{country}/{city}", "city"))["values"] == []
+        assert (await complete("x://{country}/{city}", "country"))["values"] == []
+        with pytest.raises(Refusal, match="Unknown resource template: x://else") as caught:
+            await complete("x://else", "city")
+        assert caught.value.code == -32602
+
+
 async def test_a_registered_function_can_still_be_called() -> None:
     server = Server("s")
 

@@ -33,10 +33,8 @@ class CacheHint(Struct, frozen=True):
         if self.scope not in ("public", "private"):
             raise DefinitionError(f'scope={self.scope!r} is not possible: use "public" or "private"')
 
-    def mark(self, result: Any) -> None:
-        """Write the hint into a result that says nothing itself; nothing happens to results that can't be kept."""
-        if not isinstance(result, CacheableResult):
-            return
+    def mark(self, result: CacheableResult) -> None:
+        """Write the hint into a result, as far as that says nothing itself."""
         if result.ttl_ms is UNSET:
             result.ttl_ms = int(self.ttl * 1000)
         if result.cache_scope is UNSET:

@@ -57,7 +57,9 @@ class Server(Router, Generic[StateT]):
     `eras` says which protocol eras it speaks (both by default). `lifespan` is `async with lifespan(server) as state`,
     entered once per process; handlers find the state at `ctx.state`. `page_size` splits lists into pages. `state_keys` (secrets
     of 32 bytes, the current one first) let several processes continue each other's questions; `state_once` makes each
-    round of questions answerable one time only.
+    round of questions answerable one time only. `authorize_subscription(ctx, uri)` says who may watch which resource; without
+    it, whatever this server has may be watched. `cache` says how clients may keep lists, `{"tools/list": CacheHint(60)}`.
+    `resource_bytes` bounds a file, and a resource that comes in chunks.
     """
 
     def __init__(
