@@ -34,6 +34,7 @@ def _run(commands: Any) -> None:
         "target", metavar="FILE[:NAME]", help="a Python file or module, and the name of the server in it"
     )
     found.add_argument("--http", action="store_true", help="serve over HTTP instead of stdio")
+    found.add_argument("--socket", metavar="PATH", help="serve on a Unix socket instead of stdio")
     found.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
     found.add_argument("--port", type=int, default=8000, help="port to bind (default: %(default)s)")
     found.add_argument("--path", default="/mcp", help="path of the endpoint (default: %(default)s)")

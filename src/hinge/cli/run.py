@@ -29,6 +29,8 @@ def run(options: argparse.Namespace) -> int:
     server = load(options.target)
     if options.http:
         server.run("http", host=options.host, port=options.port, path=options.path, workers=options.workers)
+    elif options.socket:
+        server.run("socket", path=options.socket)
     else:
         server.run()
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
@@ -51,8 +52,10 @@ def run(server: Runnable, transport: str, **options: Any) -> None:
         _run_stdio(server, **options)
     elif transport == "http":
         _run_http(server, **options)
+    elif transport == "socket":
+        _run_socket(server, **options)
     else:
-        raise StartError(f'There is no transport {transport!r}: use "stdio" or "http"')
+        raise StartError(f'There is no transport {transport!r}: use "stdio", "http" or "socket"')
 
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:
@@ -74,6 +77,21 @@ def _run_stdio(server: Runnable) -> None:
 
     require_standard_streams()
     _run(serve())
+
+
+def _run_socket(server: Runnable, *, path: str | None = None, host: str = "127.0.0.1", port: int | None = None) -> None:
+    from hinge.transports.socket_stream import serve_socket
+
+    async def serve() -> None:
+        async with server.running():
+            await serve_socket(server.serve, path=path, host=host, port=port, limits=server.limits, ready=_announce)
+
+    _run(serve())
+
+
+def _announce(address: str | tuple[str, int]) -> None:
+    where = f"unix:{address}" if isinstance(address, str) else f"tcp://{address[0]}:{address[1]}"
+    print(f"Serving MCP at {where}", file=sys.stderr, flush=True)
 
 
 def _run_http(

@@ -191,8 +191,8 @@ class Server(Router, Generic[StateT]):
         """Hold the lifespan open: whoever serves does it inside this block."""
         return self._lifespan.running()
 
-    def run(self, transport: Literal["stdio", "http"] = "stdio", **options: Any) -> None:
-        """Serve until the end of input or a signal: on stdio, or over HTTP (`host`, `port`, `path`, …).
+    def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
+        """Serve until the end of input or a signal: on stdio, over HTTP (`host`, `port`, `path`, `workers`, …), or on a socket with one message per line (`path`, or `host` and `port`).
 
         Raises StartError, in one line, for what keeps it from starting.
         """
