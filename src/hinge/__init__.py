@@ -7,7 +7,10 @@ and in the imports that type checkers read; a test holds them together.
 TYPE_CHECKING = False  # type checkers take it for True; importing `typing` for it would cost more than all the rest
 
 if TYPE_CHECKING:
+    from hinge.client.answers import Refused as Refused
     from hinge.client.client import Client as Client
+    from hinge.client.features import is_not_found as is_not_found
+    from hinge.client.listening import Listening as Listening
     from hinge.client.negotiate import Discovery as Discovery
     from hinge.errors import CallError as CallError
     from hinge.errors import CallTimeout as CallTimeout
@@ -59,14 +62,23 @@ if TYPE_CHECKING:
     from hinge.schema.notifications import LogParams as LogParams
     from hinge.schema.notifications import ProgressParams as ProgressParams
     from hinge.schema.prompts import GetPromptResult as GetPromptResult
+    from hinge.schema.prompts import Prompt as Prompt
     from hinge.schema.prompts import PromptMessage as PromptMessage
+    from hinge.schema.resources import ReadResourceResult as ReadResourceResult
+    from hinge.schema.resources import Resource as Resource
+    from hinge.schema.resources import ResourceTemplate as ResourceTemplate
+    from hinge.schema.roots import Root as Root
+    from hinge.schema.sampling import CreateMessageParams as CreateMessageParams
+    from hinge.schema.sampling import CreateMessageResult as CreateMessageResult
     from hinge.schema.sampling import SamplingMessage as SamplingMessage
     from hinge.schema.tools import CallToolResult as CallToolResult
     from hinge.schema.tools import Tool as Tool
     from hinge.schema.tools import ToolAnnotations as ToolAnnotations
     from hinge.server.asking import Declined as Declined
+    from hinge.server.caching import CacheHint as CacheHint
     from hinge.server.context import Context as Context
     from hinge.server.forms import Titled as Titled
+    from hinge.server.resource import ResourceOptions as ResourceOptions
     from hinge.server.router import Router as Router
     from hinge.server.server import Server as Server
 
@@ -75,6 +87,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Annotations": "hinge.schema.base",
     "AudioContent": "hinge.schema.content",
+    "CacheHint": "hinge.server.caching",
     "CallError": "hinge.errors",
     "CallTimeout": "hinge.errors",
     "CallToolResult": "hinge.schema.tools",
@@ -86,6 +99,8 @@ _HOME = {
     "ConnectionLost": "hinge.errors",
     "ContentBlock": "hinge.schema.content",
     "Context": "hinge.server.context",
+    "CreateMessageParams": "hinge.schema.sampling",
+    "CreateMessageResult": "hinge.schema.sampling",
     "Declined": "hinge.server.asking",
     "DefinitionError": "hinge.errors",
     "Discovery": "hinge.client.negotiate",
@@ -109,6 +124,7 @@ _HOME = {
     "InvalidRequest": "hinge.errors",
     "InvalidResponse": "hinge.errors",
     "Limits": "hinge.protocol.limits",
+    "Listening": "hinge.client.listening",
     "LogParams": "hinge.schema.notifications",
     "Lost": "hinge.protocol.changes",
     "MethodNotFound": "hinge.errors",
@@ -118,11 +134,18 @@ _HOME = {
     "ParseError": "hinge.errors",
     "PeerError": "hinge.errors",
     "ProgressParams": "hinge.schema.notifications",
+    "Prompt": "hinge.schema.prompts",
     "PromptMessage": "hinge.schema.prompts",
     "ProtocolError": "hinge.errors",
+    "ReadResourceResult": "hinge.schema.resources",
+    "Refused": "hinge.client.answers",
+    "Resource": "hinge.schema.resources",
     "ResourceContents": "hinge.schema.content",
     "ResourceLink": "hinge.schema.content",
     "ResourceNotFound": "hinge.errors",
+    "ResourceOptions": "hinge.server.resource",
+    "ResourceTemplate": "hinge.schema.resources",
+    "Root": "hinge.schema.roots",
     "Router": "hinge.server.router",
     "SamplingMessage": "hinge.schema.sampling",
     "Server": "hinge.server.server",
@@ -135,6 +158,7 @@ _HOME = {
     "ToolError": "hinge.errors",
     "ToolFailed": "hinge.errors",
     "UnsupportedVersion": "hinge.errors",
+    "is_not_found": "hinge.client.features",
 }
 
 __all__ = tuple(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]  # the table is the list; the imports above say it to checkers
