@@ -15,7 +15,16 @@ from msgspec import UNSET, Raw, UnsetType
 
 from hinge.client.answers import Answers, refuse_while_answering
 from hinge.client.link import Link
-from hinge.errors import CallTimeout, ConnectionLost, InvalidResponse, NotSent, PeerError, SessionEnded
+from hinge.errors import (
+    CallError,
+    CallTimeout,
+    ConnectionLost,
+    InvalidResponse,
+    NotSent,
+    Outcome,
+    PeerError,
+    SessionEnded,
+)
 from hinge.protocol import http
 from hinge.protocol.events import Pending
 from hinge.protocol.limits import Limits
@@ -89,7 +98,12 @@ class Requests:
         params, left = ask.params, ask.total
         for rounds in range(self._limits.rounds + 1):
             start = time.monotonic()
-            raw = await self._safely(ask, params, left)
+            try:
+                raw = await self._safely(ask, params, left)
+            except CallError as exc:
+                if rounds == 0 or exc.outcome is not Outcome.NOT_SENT:
+                    raise
+                raise ConnectionLost(f"{ask.method} had begun, and its next round was not sent: {exc}") from exc
             left = None if left is None else max(0.0, left - (time.monotonic() - start))
             kind = _result_type(raw, ask.method)
             if kind == "complete":
@@ -100,7 +114,10 @@ class Requests:
         raise InvalidResponse(f"{ask.method}: still asking after {self._limits.rounds} rounds of questions")  # C-082
 
     async def _next_round(self, ask: Ask, raw: Raw, rounds: int) -> dict[str, Any]:
-        required = _input_required.decode(raw)
+        try:
+            required = _input_required.decode(raw)
+        except (msgspec.MsgspecError, RecursionError) as exc:
+            raise InvalidResponse(f"{ask.method}: the server's questions can't be read: {exc}") from exc
         requests = required.input_requests or {}
         if len(requests) > self._limits.questions:
             raise InvalidResponse(f"{ask.method}: {len(requests)} questions in one round")  # C-083
@@ -116,17 +133,18 @@ class Requests:
     async def _safely(self, ask: Ask, params: dict[str, Any], left: float | None) -> Raw:
         """One round, repeated where that can't run anything twice."""
         tries, refreshed = 0, False
+        error: CallError | None = None
         while True:
-            session = await self._link.session()
+            session = await self._session(error)
             try:
                 return await self._once(session, ask, params, left)
             except CallTimeout:
                 raise
             except SessionEnded as exc:  # LHTTP-25
                 session.close(f"the server ended the session: {exc}")
-                error: Exception = exc
+                error = _graver(error, exc)
             except NotSent as exc:
-                error = exc
+                error = _graver(error, exc)
             except ConnectionLost as exc:
                 if not ask.safe:
                     raise
@@ -142,6 +160,15 @@ class Requests:
                 raise error
             logger.debug("%s is repeated: %s", ask.method, error)
             await asyncio.sleep(0.1 * 2**tries * random.uniform(0.5, 1.5))
+
+    async def _session(self, before: CallError | None) -> Session:
+        """A session for the next attempt; if there is none, the attempt before it says how far the request got."""
+        try:
+            return await self._link.session()
+        except CallError as exc:
+            if before is not None and before.outcome is Outcome.UNKNOWN:
+                raise before from exc
+            raise
 
     async def _once(self, session: Session, ask: Ask, params: dict[str, Any], left: float | None) -> Raw:
         pending = session.ask(ask.method)
@@ -163,6 +190,11 @@ class Requests:
             total=left,
             on_progress=None if ask.on_progress is None else _reporter(ask.on_progress),
         )
+
+
+def _graver(before: CallError | None, now: CallError) -> CallError:
+    """What to report after several attempts: if one of them may have run, that it may."""
+    return before if before is not None and before.outcome is Outcome.UNKNOWN else now
 
 
 def _name(method: str, params: Mapping[str, Any]) -> str | None:
