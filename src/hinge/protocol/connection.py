@@ -24,7 +24,7 @@ from hinge.errors import (
     shorten,
     wire_error,
 )
-from hinge.jsonrpc import Failure, RequestId, Response, Unreadable
+from hinge.jsonrpc import Failure, Request, RequestId, Response, Unreadable
 from hinge.protocol import era, era_2025, era_2026, http
 from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, EraName, Inbound, Origin, Outgoing, Pending
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -104,11 +104,9 @@ class Connection:
                 data = era.read(data)
         except ProtocolError as exc:
             if self.offer is None and isinstance(data, bytes) and _is_noise(data):
-                logger.warning(
-                    "the server wrote a line that is no message: %s", shorten(data.decode("utf-8", "replace"))
-                )
+                logger.warning("the server wrote a line that is no message: %s", _excerpt(data))
                 return None
-            return self._unreadable(exc)
+            return self._unreadable(exc, data if isinstance(data, bytes) else b"")
         message = data.message
         if isinstance(message, (Response, Failure)):
             if self.one_shot and self.offer is not None and self.offer.eras == ("2026",):
@@ -167,21 +165,28 @@ class Connection:
         self.incoming[call.key] = call
 
     def _receive_batch(self, data: bytes, origin: Origin) -> Batch | Outgoing | None:
-        allowed = self.offer is not None and "2025" in self.offer.eras and self._batches_allowed(origin)
+        allowed = (self.offer is None or "2025" in self.offer.eras) and self._batches_allowed(origin)
         if not allowed:
             raise InvalidRequest("A batch is no message in this revision: send one message at a time")
         replies: list[Outgoing] = []
         calls: list[Call] = []
         for item in jsonrpc.split_batch(data, self.limits.batch):
-            if jsonrpc.is_batch(item) or (b'"initialize"' in item and _method(item) == "initialize"):
-                got: Any = self._unreadable(InvalidRequest("This message can't be part of a batch"))
-            else:
-                got = self.receive(item, origin)
+            got = self._receive_item(item, origin)
             if isinstance(got, Call):
                 calls.append(got)
             elif isinstance(got, Outgoing):
                 replies.append(got)
         return Batch(calls, replies) if calls or replies else None
+
+    def _receive_item(self, item: bytes, origin: Origin) -> Call | Batch | Outgoing | None:
+        """One message of a batch; BASE-12 keeps the handshake out of it."""
+        try:
+            inbound = era.read(item)
+        except ProtocolError as exc:
+            return self._unreadable(exc)
+        if isinstance(inbound.message, Request) and inbound.message.method == "initialize":
+            return self._unreadable(Unreadable("initialize can't be part of a batch", inbound.message.id))
+        return self.receive(inbound, origin)
 
     def _batches_allowed(self, origin: Origin) -> bool:
         if self.handshake.open:
@@ -189,18 +194,18 @@ class Connection:
         version = _version(origin)
         return self.one_shot and (version is None or knows(version, "batches"))
 
-    def _unreadable(self, exc: ProtocolError) -> Outgoing | None:
+    def _unreadable(self, exc: ProtocolError, data: bytes = b"") -> Outgoing | None:
         """Not a message. A server answers with an error; a client fails the call that it most likely answers."""
         request_id = exc.request_id if isinstance(exc, Unreadable) else None
         if self.offer is None:
-            self._blame(request_id, exc)
+            self._blame(request_id, f"{exc}: {_excerpt(data)}" if data else str(exc))
             return None
         return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, exc.http_status)
 
-    def _blame(self, request_id: RequestId | None, exc: Exception) -> None:
+    def _blame(self, request_id: RequestId | None, why: str) -> None:
         known = self.outgoing.get(request_id) if request_id is not None else None
         for pending in [known] if known is not None else list(self.outgoing.values()):
-            self.fail(pending, InvalidResponse(f"The peer sent something that is no valid answer: {exc}"))
+            self.fail(pending, InvalidResponse(f"The peer sent something that is no valid answer: {why}"))
 
     # ---------------------------------------------------------------- what we owe
 
@@ -377,13 +382,11 @@ def _is_noise(data: bytes) -> bool:
     return data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r")[:1] not in (b"{", b"[")
 
 
+def _excerpt(data: bytes) -> str:
+    """The start of a text that can't be read, for people."""
+    return shorten(data[:1024].decode("utf-8", "replace"))
+
+
 def _version(origin: Origin) -> str | None:
     """The revision that the HTTP headers name."""
     return None if origin.headers is None else http.protocol_version(origin.headers)
-
-
-def _method(item: bytes) -> str | None:
-    try:
-        return getattr(jsonrpc.decode(item), "method", None)
-    except ProtocolError:
-        return None
