@@ -2,7 +2,7 @@
 
     == a title                  a scenario begins
     proves: BASE-06 A-101       requirement and mission ids
-    on: 2025 pipes              only there: eras, channels, or groups of channels; `not:` excludes
+    on: 2025 pipes              only there: eras or revisions, channels or groups of them; `not:` excludes
     with: {"page_size": 2}      options of the server; `client: {…}` are the client's capabilities
     raw                         without the handshake that otherwise comes first in the handshake era
 
@@ -60,9 +60,9 @@ class Scenario:
     steps: list[Step] = field(default_factory=list)
 
     def runs(self, words: frozenset[str]) -> bool:
-        """Whether it is meant for a conversation that these words describe: eras, channels and groups of channels."""
-        eras = [word for word in self.on if word in NEWEST]
-        channels = [word for word in self.on if word not in NEWEST]
+        """Whether it is meant for a conversation that these words describe: era, revision, channel, its groups."""
+        eras = [word for word in self.on if word[0].isdigit()]
+        channels = [word for word in self.on if not word[0].isdigit()]
         return (
             (not eras or bool(words & set(eras)))
             and (not channels or bool(words & set(channels)))
@@ -127,10 +127,10 @@ class Names:
     def fill(self, value: Any) -> Any:
         """The value with each known name replaced."""
         if isinstance(value, dict):
-            return {key: self.fill(item) for key, item in value.items()}
+            return {self.fill(key): self.fill(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self.fill(item) for item in value]
-        return self.known[value[1:]] if isinstance(value, str) and value.startswith("$") else value
+        return self.known.get(value[1:], value) if isinstance(value, str) and value.startswith("$") else value
 
     def difference(self, wanted: Any, came: Any, path: str = "message") -> str | None:
         """The first place where a message isn't what was wanted; types count, `1` is neither `1.0` nor `true`."""
@@ -151,11 +151,24 @@ class Names:
         return None if wanted == came else f"{path}: wanted {wanted!r}, came {came!r}"
 
     def _objects(self, wanted: dict[str, Any], came: dict[str, Any], path: str) -> str | None:
+        wanted = self._with_keys(wanted, came)
         if wanted.keys() != came.keys():
             missing, extra = wanted.keys() - came.keys(), came.keys() - wanted.keys()
-            return f"{path}: missing {sorted(missing)}, not wanted { ({key: came[key] for key in extra})!r}"
+            return f"{path}: missing {sorted(missing)}, not wanted {({key: came[key] for key in extra})!r}"
         found = (self.difference(wanted[key], came[key], f"{path}.{key}") for key in wanted)
         return next((said for said in found if said is not None), None)
+
+    def _with_keys(self, wanted: dict[str, Any], came: dict[str, Any]) -> dict[str, Any]:
+        """A key may be a name, too: it is bound to the first key whose value fits."""
+        if not any(key.startswith("$") for key in wanted):
+            return wanted
+        found = {self.fill(key) if key[1:] in self.known else key: item for key, item in wanted.items()}
+        for name in [key for key in found if key.startswith("$")]:
+            free = [key for key in came if key not in found and self.fits(found[name], came[key])]
+            if free:
+                self.known[name[1:]] = free[0]
+                found[free[0]] = found.pop(name)
+        return found
 
     def fits(self, wanted: Any, came: Any) -> bool:
         """Whether it is the one; names are bound only if so."""

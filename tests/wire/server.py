@@ -14,7 +14,7 @@ if __name__ == "__main__":
 
 import msgspec
 
-from hinge import Context, Server, errors
+from hinge import Context, Limits, Server, errors
 from hinge.errors import ProtocolError, ToolError
 from hinge.schema.notifications import LOGGING_LEVELS
 
@@ -49,6 +49,8 @@ class Pong(msgspec.Struct):
 def build(**options: Any) -> Server[Any]:
     """A server with one of everything. `shelf` tools stand in its list, and what happens is kept to be asked for."""
     shelf = options.pop("shelf", 0)
+    if "limits" in options:
+        options["limits"] = Limits(**options["limits"])
     server: Server[Any] = Server("wire", version="1", **options)
     gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
     events: list[str] = []

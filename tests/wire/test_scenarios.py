@@ -135,9 +135,13 @@ class Conversation:
     def _place(self, step: Step) -> str:
         return f"{self.scenario.place.partition(':')[0]}:{step.line}"
 
-    def _wanted(self, step: Step) -> dict[str, Any]:
+    def _wanted(self, step: Step) -> Any:
         """What the line says, with what the era adds to results (BASE-15, REQM-07, CACHE-01)."""
-        message = {"jsonrpc": "2.0", **json.loads(step.text)}
+        said = json.loads(step.text)
+        return [self._dressed(one) for one in said] if isinstance(said, list) else self._dressed(said)
+
+    def _dressed(self, said: dict[str, Any]) -> dict[str, Any]:
+        message = {"jsonrpc": "2.0", **said}
         method, revision = self.asked.get(json.dumps(message.get("id")), ("", ""))
         result = message.get("result")
         if revision != NEWEST["2026"] or not isinstance(result, dict):
@@ -154,7 +158,8 @@ class Conversation:
         if isinstance(message, list):
             return
         if "method" in message:
-            check_message("server", data, self.revision)
+            tagged = f"{META}subscriptionId" in message.get("params", {}).get("_meta", {})
+            check_message("server", data, NEWEST["2026"] if tagged else self.revision)
             return
         method, revision = self.asked.get(json.dumps(message.get("id")), (None, self.revision))
         known = method is not None and not method.startswith("acme/")
