@@ -1,0 +1,68 @@
+"""The documents of the project as blocks: what is code in them, for whom, and in which line. Runs nothing.
+
+Readers see fenced blocks; an HTML comment `<!-- run … -->` holds Python that only the tests see. A Python block that begins
+with a comment like `# weather.py` is a file of that name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.source import ROOT
+
+_FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,})(?P<language>\w*) *$")
+_HIDDEN = re.compile(r"<!-- run$")
+_FILE = re.compile(r"# (?P<name>[\w.-]+\.py)$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of code: `line` is that of its first line, counted from 1."""
+
+    document: Path
+    line: int
+    language: str
+    text: str
+    hidden: bool = False
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file that this block is; None for a piece of a conversation."""
+        found = _FILE.match(self.text.partition("\n")[0]) if self.language == "python" else None
+        return found["name"] if found else None
+
+    @property
+    def place(self) -> str:
+        """`README.md:12`, which terminals make a link."""
+        return f"{self.document.relative_to(ROOT)}:{self.line}"
+
+
+def documents() -> list[Path]:
+    """Everything that users read."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(document: Path) -> list[Block]:
+    """The blocks of a document, in order."""
+    return list(_blocks(document, document.read_text(encoding="utf-8").split("\n")))
+
+
+def _blocks(document: Path, lines: list[str]) -> Iterator[Block]:
+    number = 0
+    while number < len(lines):
+        fence, hidden = _FENCE.match(lines[number]), _HIDDEN.match(lines[number])
+        number += 1
+        if fence is None and hidden is None:
+            continue
+        start = number
+        end = fence["indent"] + fence["fence"] if fence else "-->"
+        while number < len(lines) and lines[number] != end:
+            number += 1
+        assert number < len(lines), f"{document}:{start}: this block has no end"
+        indent = len(fence["indent"]) if fence else 0
+        text = "\n".join(line[indent:] for line in lines[start:number])
+        yield Block(document, start + 1, fence["language"] if fence else "python", text, hidden is not None)
+        number += 1

@@ -1,0 +1,27 @@
+"""Servers on loopback for the documents: what stands for the addresses that readers see."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from hinge import Server
+from hinge.transports.http_run import serve_http
+
+
+@asynccontextmanager
+async def over_http(server: Server[Any], **options: Any) -> AsyncIterator[str]:
+    """The URL of this server, served over HTTP on a free port in the running loop."""
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    app = server.http_app(bind="127.0.0.1", **options)
+    serving = asyncio.create_task(serve_http(app, port=0, announce=ready.set_result))
+    done, _ = await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)
+    if serving in done:
+        await serving
+    try:
+        yield await ready
+    finally:
+        serving.cancel()
+        await asyncio.wait([serving])

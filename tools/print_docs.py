@@ -1,0 +1,239 @@
+"""Writes the parts of the documents that follow from the code: `python -m tools.print_docs`.
+
+A part stands between `<!-- printed: NAME -->` and `<!-- end of NAME -->`; a test fails when it is not what the code says.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parents[1]
+_PART = re.compile(r"(<!-- printed: (?P<name>[\w-]+) -->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL)
+
+
+def main() -> None:
+    """Write every part of every document anew."""
+    for path in sorted(ROOT.glob("docs/**/*.md")):
+        text = path.read_text(encoding="utf-8")
+        written = printed(text)
+        if written != text:
+            path.write_text(written, encoding="utf-8")
+            print(path.relative_to(ROOT))
+
+
+def printed(text: str) -> str:
+    """The document with all its parts as the code has them now. Raises KeyError for a part that nobody knows."""
+    return _PART.sub(lambda found: f"{found[1]}{PARTS[found['name']]()}\n{found[3]}", text)
+
+
+# ---------------------------------------------------------------- states
+
+
+def _diagram(moves: Mapping[Any, Mapping[str, Any]]) -> str:
+    """A table of moves as a Mermaid diagram; a state without a way out is final."""
+    first = next(iter(moves))
+    lines = [f"    [*] --> {_state(first)}"]
+    for state, ways in moves.items():
+        lines += [f"    {_state(state)} --> {_state(to)}: {event}" for event, to in ways.items() if to is not state]
+        lines += [f"    {_state(state)} --> [*]"] * (not any(to is not state for to in ways.values()))
+    return "\n".join(["```mermaid", "stateDiagram-v2", *lines, "```"])
+
+
+def _state(state: Enum) -> str:
+    return str(state.value).replace(" ", "_")
+
+
+def handshake() -> str:
+    """The states of a handshake conversation."""
+    from hinge.protocol.states import HANDSHAKE_MOVES
+
+    return _diagram(HANDSHAKE_MOVES)
+
+
+def calls() -> str:
+    """The states of a request that we serve."""
+    from hinge.protocol.states import CALL_MOVES
+
+    return _diagram(CALL_MOVES)
+
+
+def pending() -> str:
+    """The states of a request of ours."""
+    from hinge.protocol.states import PENDING_MOVES
+
+    return _diagram(PENDING_MOVES)
+
+
+# ---------------------------------------------------------------- settings
+
+#: What goes without saying where it is defined.
+_USUAL = {
+    ("HttpOptions", "limits"): "The limits above; `server.http_app` gives the server's own.",
+    ("HttpOptions", "eras"): "The eras that are served; `server.http_app` gives the server's own.",
+    ("HttpOptions", "authenticate"): "Who is calling: see [transports](transports.md#who-is-calling).",
+}
+
+
+def limits() -> str:
+    """Every field of Limits, with its default and what is said of it."""
+    from hinge.protocol.limits import Limits
+
+    return _settings(Limits)
+
+
+def http_options() -> str:
+    """Every field of HttpOptions."""
+    from hinge.transports.http_server_options import HttpOptions
+
+    return _settings(HttpOptions)
+
+
+def _settings(kind: type[msgspec.Struct]) -> str:
+    """One row for each comment, with all settings that it is about."""
+    rows: dict[str, list[Any]] = {}
+    said = comments(kind)
+    for item in msgspec.structs.fields(kind):
+        rows.setdefault(_USUAL.get((kind.__name__, item.name), said[item.name]), []).append(item)
+    lines = [
+        f"| {', '.join(f'`{item.name}`' for item in items)} | {', '.join(map(_default, items))} | {_plain(words)} |"
+        for words, items in rows.items()
+    ]
+    return "\n".join(["| setting | default | what it bounds or does |", "|---|---|---|", *lines])
+
+
+def _plain(words: str) -> str:
+    """Without the ids of requirements, which only developers look up."""
+    return re.sub(r" \([A-Z]+-\d+[^)]*\)", "", words).replace("|", "\\|")
+
+
+def comments(kind: type) -> dict[str, str]:
+    """What the `#:` comment before each field says; a field without one shares that of the field before it."""
+    lines = textwrap.dedent(inspect.getsource(kind)).split("\n")
+    tree = ast.parse("\n".join(lines)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    found: dict[str, str] = {}
+    words = ""
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            words = _comment_above(lines, node.lineno - 1) or words
+            found[node.target.id] = words
+    return found
+
+
+def _comment_above(lines: list[str], number: int) -> str:
+    first = number
+    while first > 0 and lines[first - 1].strip().startswith("#:"):
+        first -= 1
+    return " ".join(line.strip().removeprefix("#:").strip() for line in lines[first:number])
+
+
+def _default(item: Any) -> str:
+    value = item.default
+    if value is msgspec.NODEFAULT:
+        return "" if item.default_factory is msgspec.NODEFAULT else f"`{item.default_factory()!r}`"
+    if isinstance(value, bool) or value is None:
+        return f"`{value}`"
+    if isinstance(value, float):
+        return f"{value:g} s" if value < 3600 else f"{value / 3600:g} h"
+    if isinstance(value, int):
+        return _amount(value)
+    if isinstance(value, msgspec.Struct):
+        return f"`{type(value).__name__}()`"
+    return f"`{value!r}`"
+
+
+def _amount(value: int) -> str:
+    for unit, name in ((1024 * 1024, "MiB"), (1024, "KiB")):
+        if value >= unit and value % unit == 0 and value // unit < 1024 and value != 1024:
+            return f"{value // unit} {name}"
+    return f"{value:,}"
+
+
+# ---------------------------------------------------------------- errors, methods, members
+
+
+def errors() -> str:
+    """The tree of errors, as `errors.py` draws it."""
+    from hinge import errors as module
+
+    tree = (module.__doc__ or "").split("\n\n")[1]
+    return "\n".join(["```text", textwrap.dedent(tree), "```"])
+
+
+def methods() -> str:
+    """Every method of the protocol, and the revisions that know it."""
+    from hinge.schema.methods import METHODS
+
+    senders = {"client": "client", "server": "server", "both": "either"}
+    rows = [f"| `{row.name}` | {senders[row.sender]} | {row.first} | {row.last} |" for row in METHODS.values()]
+    return "\n".join(["| method | sent by | first | last |", "|---|---|---|---|", *rows])
+
+
+def context() -> str:
+    """What a handler can do."""
+    from hinge.server.context import Context
+
+    return _members(Context, "ctx")
+
+
+def client() -> str:
+    """What a client can do."""
+    from hinge.client.client import Client
+
+    return _members(Client, "client")
+
+
+#: Members that are public for other modules, not for users.
+_INNER = {"Context": {"questions", "asked"}, "Client": {"mirrors"}}
+
+
+def _members(kind: type, name: str) -> str:
+    rows = [f"| `{name}.{member}` | {words} |" for member, words in _public(kind)]
+    return "\n".join([f"| `{kind.__name__}` | |", "|---|---|", *rows])
+
+
+def _public(kind: type) -> Iterator[tuple[str, str]]:
+    """Each public method and property with the first sentence of its docstring; in the order of their definition."""
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        found |= {key: value for key, value in vars(base).items() if not key.startswith("_")}
+    for key in _INNER[kind.__name__]:
+        found.pop(key, None)
+    for key, value in found.items():
+        words = inspect.getdoc(value)
+        if callable(value) or isinstance(value, property):
+            assert words, f"{kind.__name__}.{key} has no docstring"
+            sign = "" if isinstance(value, property) else "()"
+            yield f"{key}{sign}", _first_sentence(words)
+
+
+def _first_sentence(words: str) -> str:
+    paragraph = " ".join(words.split("\n\n")[0].split())
+    found = re.match(r".*?[a-z)`0-9][.:](?= [A-Z`]|$)", paragraph)
+    text = found[0] if found else paragraph
+    return _plain(text.rstrip(".:"))
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "handshake-states": handshake,
+    "call-states": calls,
+    "pending-states": pending,
+    "limits": limits,
+    "http-options": http_options,
+    "errors": errors,
+    "methods": methods,
+    "context": context,
+    "client": client,
+}
+
+if __name__ == "__main__":
+    main()
