@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hinge.errors import DefinitionError, wire_error
 from hinge.jsonrpc import encode_failure
@@ -23,6 +23,9 @@ from hinge.transports.http_server_options import Hook, HttpOptions
 from hinge.transports.http_server_routes import Routes
 from hinge.transports.http_server_signals import StopSignals
 from hinge.transports.http_session_table import SessionTable
+
+if TYPE_CHECKING:
+    from hinge.transports.sse_server import SseRoutes
 
 logger = logging.getLogger("hinge")
 
@@ -53,11 +56,24 @@ class HttpApp:
             self.options.bind, self.options.allowed_hosts, self.options.allowed_origins
         )
         self._methods = http.SESSION_METHODS if self.holds_sessions else http.MODERN_METHODS
+        self._old = self._old_transport()  # another one for each loop; here it tells a wrong path at once
         self._told: set[str] = set()
         self._signals = StopSignals(self._stop_soon)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: asyncio.Future[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
+
+    def _old_transport(self) -> SseRoutes | None:
+        path = self.options.sse_path
+        if path is None:
+            return None
+        if not self.holds_sessions:
+            raise DefinitionError(
+                "sse_path needs sessions, which need the handshake era and one process: leave it away"
+            )
+        from hinge.transports.sse_server import SseRoutes
+
+        return SseRoutes(path, self._serve, self.options)
 
     @property
     def holds_sessions(self) -> bool:
@@ -86,8 +102,11 @@ class HttpApp:
         finally:
             exchange.close()
 
-    async def _endpoint(self, scope: Scope, exchange: Exchange) -> None:
-        """The order of the decision table: who is at the door, who is it, what does it want (4.B, C-148)."""
+    async def _endpoint(self, scope: Scope, exchange: Exchange, old: SseRoutes | None = None) -> None:
+        """The order of the decision table: who is at the door, who is it, what does it want (4.B, C-148).
+
+        Behind the same door lies the `old` transport.
+        """
         headers = http.read_headers(scope["headers"])
         raw = headers.raw
         if len(raw) > self.options.headers or sum(map(len, raw.values())) > self.options.header_bytes:
@@ -107,7 +126,9 @@ class HttpApp:
             principal = known
         origin = Origin(headers, principal, scope)
         method = scope["method"]
-        if method == "POST":
+        if old is not None:
+            await old.handle(scope, exchange, headers, origin)
+        elif method == "POST":
             if self._clock.running > self.options.requests:
                 await exchange.refuse(Refusal(503, "Too many requests at once: try again later", RETRY_LATER))
                 return
@@ -148,6 +169,8 @@ class HttpApp:
         path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
         if path == self.options.path:
             await self._endpoint(scope, exchange)
+        elif self._old is not None and self._old.serves(path):
+            await self._endpoint(scope, exchange, self._old)
         elif self.health and path in ("/livez", "/readyz"):
             draining = path == "/readyz" and self._stopping is not None
             await exchange.reply(503 if draining else 200, b'"stopping"' if draining else b'"ok"')
@@ -191,6 +214,7 @@ class HttpApp:
         self._sessions = sessions
         self._clock = Clock(loop, period, self._beat, lambda: len(sessions) > 0)
         self._routes = Routes(self._serve, self.options, sessions, self._clock)
+        self._old = self._old_transport()
         self._beat(0.0)
 
     def _beat(self, now: float) -> None:
@@ -238,6 +262,8 @@ class HttpApp:
         self._routes.stopping = True
         end = loop.time() + limits.drain
         self._sessions.drain()
+        if self._old is not None:
+            self._old.drain()
         for request in self._clock.everyone():
             request.drain()
         await self._run_hook("on_drain", self.options.on_drain, limits.drain)

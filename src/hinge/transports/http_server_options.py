@@ -25,6 +25,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     path: str = "/mcp"
     limits: Limits = DEFAULT_LIMITS
     eras: tuple[EraName, ...] = ("2025", "2026")
+    #: Where clients of the first revision find its transport, HTTP+SSE (deprecated), like "/sse"; None for nowhere.
+    sse_path: str | None = None
     #: Whether handshake clients get sessions. Without, each of their POSTs stands alone: nothing can be asked of them.
     sessions: bool = True
     #: Where the server listens, as far as it is known; names that clients use besides; pages of other sites that may
