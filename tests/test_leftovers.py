@@ -39,7 +39,7 @@ async def service():
 
 async def test_careful_async(service):
     await asyncio.to_thread(int)
-    process = await asyncio.create_subprocess_exec("true")
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
     await process.wait()
 
 def test_careful(tmp_path, capfd):
