@@ -62,6 +62,11 @@ class Session:
         self._finished = False
         self._ended: asyncio.Future[None] | None = None
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that the conversation lives on."""
+        return self._loop
+
     # ---------------------------------------------------------------- serving
 
     async def answer(self, call: Call | Batch) -> Outgoing | None:

@@ -25,6 +25,7 @@ from hinge.schema.input_required import InputRequest, InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.methods import METHODS
 from hinge.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
+from hinge.server.clock import Clock
 from hinge.server.sealing import Seal
 from hinge.session import Session
 
@@ -190,8 +191,7 @@ async def ask(ctx: Asker, method: str, params: Any, kind: type[AnswerT], key: st
         raise HingeError("A notification handler can't ask: there is no request that the question could belong to")
     params = shape(params, ctx.protocol_version) if params is not UNSET else params
     if ctx.call.era == "2025":
-        limit = ctx.session.connection.limits.question
-        raw = await ctx.session.request(method, params, about=ctx.call, total=limit)
+        raw = await _waiting(ctx, method, params)
         try:
             return msgspec.json.decode(raw, type=kind)
         except msgspec.MsgspecError as exc:
@@ -200,6 +200,18 @@ async def ask(ctx: Asker, method: str, params: Any, kind: type[AnswerT], key: st
     if row is None or not row.may_ask:  # MRTR-02
         raise HingeError(f"{ctx.call.method} can't ask: only tools, prompts and resources can")
     return await ctx.questions.ask(method, params, kind, key)
+
+
+async def _waiting(ctx: Asker, method: str, params: Any) -> Raw:
+    """A question to a handshake client; meanwhile the call's own time limit stands still."""
+    clock: Clock | None = getattr(ctx, "clock", None)
+    if clock is not None:
+        clock.halt()
+    try:
+        return await ctx.session.request(method, params, about=ctx.call, total=ctx.session.connection.limits.question)
+    finally:
+        if clock is not None:
+            clock.go_on()
 
 
 def require(have: ClientCapabilities, need: Mapping[str, Any]) -> None:

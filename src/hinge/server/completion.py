@@ -55,6 +55,9 @@ class Completions:
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
+        #: Whether a caller sees a prompt, a resource or a template: what is hidden from him completes nothing.
+        self.sees_prompt: Callable[[Context[Any], str], bool] = lambda ctx, name: True
+        self.sees_resource: Callable[[Context[Any], str], bool] = lambda ctx, uri: True
         self.prompts: dict[str, dict[str, Completer]] = {}
         self.resources: dict[str, dict[str, Completer]] = {}
 
@@ -66,11 +69,11 @@ class Completions:
         reference = params.ref
         if isinstance(reference, PromptReference):
             known = self.prompts.get(reference.name)
-            if known is None:
+            if known is None or not self.sees_prompt(ctx, reference.name):
                 raise InvalidParams(f"Unknown prompt: {shorten(reference.name)}")
         else:
             known = self.resources.get(reference.uri)
-            if known is None:
+            if known is None or not self.sees_resource(ctx, reference.uri):
                 raise InvalidParams(f"Unknown resource template: {shorten(reference.uri)}")
         completer = known.get(params.argument.name)
         if completer is None:

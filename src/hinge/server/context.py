@@ -28,8 +28,11 @@ from hinge.schema.notifications import SEVERITY, LoggingLevel, LogParams, Progre
 from hinge.schema.roots import ListRootsResult, Root
 from hinge.schema.sampling import CreateMessageParams, CreateMessageResult, SamplingMessage
 from hinge.server.asking import Declined, Questions, ask, check_balance, check_content, require, step
+from hinge.server.clock import Clock
 from hinge.server.forms import form_of
 from hinge.server.sealing import Seal
+from hinge.server.sync_context import SyncContext
+from hinge.server.threads import Threads
 
 if TYPE_CHECKING:
     from hinge.session import Session
@@ -53,7 +56,27 @@ class Context(Generic[StateT]):
     `call_next(ctx.replace(method=…, params=…))`. The type parameter is the type of the server's lifespan state.
     """
 
-    __slots__ = ("_progress", "_questions", "call", "method", "params", "read", "seal", "session", "state")
+    # What few calls need (`clock`, …) is not even set where nobody asks for it.
+    __slots__ = (
+        "_progress",
+        "_questions",
+        "_sync",
+        "call",
+        "clock",
+        "conversation_state",
+        "method",
+        "params",
+        "read",
+        "seal",
+        "session",
+        "state",
+    )
+
+    #: The time limit of the call, if it has one.
+    clock: Clock | None
+    #: See `connection_state`.
+    conversation_state: Any
+    _sync: SyncContext
 
     def __init__(self, session: Session, call: Call, state: StateT, seal: Seal) -> None:
         self.session = session
@@ -103,6 +126,19 @@ class Context(Generic[StateT]):
             return era_2026.client_capabilities(self.call.meta)
         return self.session.connection.handshake.capabilities
 
+    def client_extension(self, extension_id: str) -> dict[str, Any] | None:
+        """The client's settings of an extension of the protocol: what it declared on this request, or in its handshake.
+
+        None when it didn't declare it; `{}` means that it has no settings (EXT-01, EXT-03).
+        """
+        declared = self.client_capabilities.extensions
+        return declared.get(extension_id) if declared is not None else None
+
+    @property
+    def connection_state(self) -> Any:
+        """What the server's `connection_lifespan` yielded; None without one, and in methods of the protocol itself."""
+        return getattr(self, "conversation_state", None)
+
     @property
     def headers(self) -> Mapping[str, str]:
         """The HTTP headers of the request by lower-case name; empty on other transports."""
@@ -125,6 +161,29 @@ class Context(Generic[StateT]):
     def cancelled(self) -> bool:
         """Whether the client no longer wants the answer; for sync functions, which can't be interrupted."""
         return self.call.state is not CallState.RUNNING
+
+    # ---------------------------------------------------------------- functions without async
+
+    @property
+    def sync(self) -> SyncContext:
+        """The same for functions without async: `ctx.sync.progress(1, 3)` waits where `await ctx.progress(1, 3)` would.
+
+        For worker threads, where sync functions run; not for the event loop.
+        """
+        try:
+            return self._sync
+        except AttributeError:
+            self._sync = SyncContext(self, self.session.loop)
+            return self._sync
+
+    async def in_thread(self, threads: Threads, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """Call a sync function in a worker thread; once nobody waits for it, it can't ask or tell anything more."""
+        try:
+            return await threads.run(function, arguments)
+        except BaseException:
+            if hasattr(self, "_sync"):
+                self._sync.end()
+            raise
 
     # ---------------------------------------------------------------- asking the client
 

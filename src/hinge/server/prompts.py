@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from msgspec import UNSET
+
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams, shorten
 from hinge.schema.base import PageParams
 from hinge.schema.content import TextContent
@@ -19,10 +21,14 @@ from hinge.schema.prompts import (
 )
 from hinge.server.completion import Completer
 from hinge.server.context import Context
+from hinge.server.depends import is_injected, needs_of
+from hinge.server.needs import Run
+from hinge.server.options import PromptOptions, check_options
 from hinge.server.pages import paginate
-from hinge.server.registration import as_blocks, icons_of, is_context
+from hinge.server.registration import as_blocks, gives_content, icons_of, is_context
 from hinge.server.signature import Signature, inspect_function
 from hinge.server.threads import Threads
+from hinge.server.visibility import Item, Shelf, Visibility, view_of
 
 PromptFunction: TypeAlias = Callable[..., Any]
 
@@ -30,27 +36,42 @@ PromptFunction: TypeAlias = Callable[..., Any]
 class RegisteredPrompt:
     """A prompt as it is served."""
 
-    __slots__ = ("_function", "_inline", "prompt", "signature")
+    __slots__ = ("_contexts", "_function", "_inline", "_run", "_threads", "item", "signature")
 
-    def __init__(self, function: PromptFunction, prompt: Prompt, signature: Signature, *, blocking: bool) -> None:
+    def __init__(
+        self, function: PromptFunction, item: Item, signature: Signature, threads: Threads, *, blocking: bool
+    ) -> None:
         self._function = function
-        self.prompt = prompt
+        self.item = item
         self.signature = signature
+        self._threads = threads
         self._inline = signature.is_async or not blocking
+        self._contexts = tuple(name for name, found in signature.injected.items() if is_context(found))
+        needs = needs_of(function, signature, threads)
+        self._run: Run[GetPromptResult] = self._call if needs is None else needs.around(self._call)
 
-    async def get(self, ctx: Context[Any], given: Mapping[str, str], threads: Threads) -> GetPromptResult:
+    @property
+    def prompt(self) -> Prompt:
+        """How it is listed."""
+        listed: Prompt = self.item.listing
+        return listed
+
+    async def get(self, ctx: Context[Any], given: Mapping[str, str]) -> GetPromptResult:
         """Run the function and turn what it returns into messages."""
         try:
             arguments = self.signature.arguments_from_text(given)
         except InvalidArguments as exc:
             text = "; ".join(exc.problems)
             raise InvalidParams(f"Invalid arguments for prompt {self.prompt.name!r}: {text}") from None
-        for name in self.signature.injected:
+        return await self._run(ctx, arguments)
+
+    async def _call(self, ctx: Context[Any], arguments: dict[str, Any]) -> GetPromptResult:
+        for name in self._contexts:
             arguments[name] = ctx
         if self._inline:
             value = self._function(**arguments)
         else:
-            value = await threads.run(self._function, arguments)
+            value = await ctx.in_thread(self._threads, self._function, arguments)
         if isinstance(value, Awaitable):
             value = await value
         if isinstance(value, GetPromptResult):
@@ -80,70 +101,71 @@ class Prompts:
     def __init__(
         self,
         threads: Threads,
+        visibility: Visibility,
         changed: Callable[[], None],
         completers: dict[str, dict[str, Completer]],
         page_size: int | None,
     ) -> None:
-        self._prompts: dict[str, RegisteredPrompt] = {}
+        self._shelf: Shelf[RegisteredPrompt] = visibility.shelf(changed)
         self._threads = threads
-        self._changed = changed
         self._completers = completers
         self._page_size = page_size
 
     def __len__(self) -> int:
-        return len(self._prompts)
+        return len(self._shelf.entries)
 
-    def add(
-        self,
-        function: PromptFunction,
-        *,
-        name: str | None = None,
-        blocking: bool = True,
-        listing: Mapping[str, Any],
-    ) -> RegisteredPrompt:
-        """Register a function. Raises DefinitionError with one line that says what to change."""
-        signature = inspect_function(function, injected=is_context, name=name)
+    def add(self, function: PromptFunction, options: Mapping[str, Any], *, name: str | None = None) -> RegisteredPrompt:
+        """Register a function; `options` are PromptOptions. Raises DefinitionError that says what to change."""
+        check_options("prompt", options, PromptOptions)
+        signature = inspect_function(function, injected=is_injected, content=gives_content, name=name)
         found = signature.name
         if found == "<lambda>":
             raise DefinitionError('A prompt needs a name: write server.prompt("name")(function)')
-        if found in self._prompts:
+        if found in self._shelf.entries:
             raise DefinitionError(
                 f"There is a prompt {found!r} already: give this one another name, or remove the first"
             )
         prompt = Prompt(
             name=found,
-            title=listing.get("title"),
-            description=listing.get("description") or signature.description,
+            title=options.get("title"),
+            description=options.get("description") or signature.description,
             arguments=[
                 PromptArgument(name=item.wire_name, description=item.description, required=item.required or None)
                 for item in signature.parameters
             ]
             or None,
-            icons=icons_of(listing.get("icons")),
-            meta=listing.get("meta"),
+            icons=icons_of(options.get("icons")),
+            meta=options.get("meta"),
         )
-        registered = RegisteredPrompt(function, prompt, signature, blocking=blocking)
-        self._prompts[found] = registered
+        view = view_of(found, options.get("visible"))
+        item = Item("prompts", found, prompt, tags=options.get("tags", ()), view=view)
+        blocking = options.get("blocking", True)
+        registered = RegisteredPrompt(function, item, signature, self._threads, blocking=blocking)
         self._completers[found] = {}
-        self._changed()
+        self._shelf.add(found, registered)
         return registered
 
     def remove(self, name: str) -> None:
         """Take a prompt away. Raises KeyError when there is none of that name."""
-        del self._prompts[name]
+        self._shelf.remove(name)
         self._completers.pop(name, None)
-        self._changed()
+
+    def sees(self, ctx: Context[Any], name: str) -> bool:
+        """Whether there is such a prompt, for this caller."""
+        return self._shelf.find(ctx, name) is not None
 
     async def list(self, ctx: Context[Any], params: PageParams) -> ListPromptsResult:
-        """`prompts/list`, in the order of registration."""
-        page, cursor = paginate([entry.prompt for entry in self._prompts.values()], params.cursor, self._page_size)
-        return ListPromptsResult(prompts=page, next_cursor=cursor)
+        """`prompts/list`, in the order of registration. What depends on the caller is for him alone."""
+        shelf = self._shelf
+        page, cursor = paginate(shelf.listings(ctx), params.cursor, self._page_size)
+        scope: Any = "private" if shelf.varying else UNSET
+        return ListPromptsResult(prompts=page, next_cursor=cursor, cache_scope=scope)
 
     async def get(self, ctx: Context[Any], params: GetPromptParams) -> GetPromptResult:
         """`prompts/get`. An unknown prompt or missing argument is -32602 (PRM-05)."""
-        entry = self._prompts.get(params.name)
+        entry = self._shelf.find(ctx, params.name)
         if entry is None:
-            near = difflib.get_close_matches(params.name[:128], self._prompts, n=1)
+            near = difflib.get_close_matches(params.name[:128], self._shelf.names(ctx), n=1)
             hint = f". Did you mean {near[0]!r}?" if near else ""
             raise InvalidParams(f"Unknown prompt: {shorten(params.name)}{hint}")
-        return await entry.get(ctx, params.arguments or {}, self._threads)
+        return await entry.get(ctx, params.arguments or {})

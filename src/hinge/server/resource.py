@@ -9,7 +9,7 @@ import difflib
 import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict
 
 import msgspec
@@ -23,6 +23,8 @@ from hinge.server.annotations import place_of
 from hinge.server.caching import CacheHint, CacheScope
 from hinge.server.contents import Contents, is_content
 from hinge.server.context import Context
+from hinge.server.depends import is_injected, needs_of
+from hinge.server.needs import Needs
 from hinge.server.parameters import Parameter
 from hinge.server.path_safety import leads_out
 from hinge.server.registration import icons_of, is_context
@@ -32,6 +34,7 @@ from hinge.server.uri_expressions import Variable
 from hinge.server.uri_matching import Matched
 from hinge.server.uri_template import UriTemplate
 from hinge.server.values import Refused
+from hinge.server.visibility import Caller, Item, view_of
 
 logger = logging.getLogger("hinge")
 
@@ -64,6 +67,10 @@ class ResourceOptions(TypedDict, total=False):
     scope: CacheScope | None
     #: True: values that lead out of a folder (`..`, absolute paths, NUL, in any encoding) are no match. The default.
     screen: bool
+    #: Words by which `server.disable` and `server.visibility` find it; clients don't see them.
+    tags: Collection[str]
+    #: Who sees it; for everybody else it doesn't exist.
+    visible: Callable[[Caller], bool] | None
     #: True: a sync function runs in a worker thread. The default.
     blocking: bool
 
@@ -73,12 +80,15 @@ class RegisteredResource:
 
     __slots__ = (
         "_contents",
+        "_contexts",
         "_function",
         "_hint",
         "_inline",
         "_lists",
         "_match",
+        "_needs",
         "_screened",
+        "item",
         "listing",
         "rank",
         "signature",
@@ -92,12 +102,18 @@ class RegisteredResource:
         listing: Resource | ResourceTemplate,
         template: UriTemplate | None,
         contents: Contents,
+        needs: Needs | None,
         options: ResourceOptions,
     ) -> None:
         self.listing = listing
         self.signature = signature
         #: The URI or template, as the author wrote it.
         self.uri = listing.uri if isinstance(listing, Resource) else listing.uri_template
+        view = view_of(self.uri, options.get("visible"))
+        #: What rules see of it.
+        self.item = Item("resources", self.uri, listing, tags=options.get("tags", ()), view=view)
+        self._contexts = [name for name, found in signature.injected.items() if is_context(found)]
+        self._needs = needs
         #: Where it stands among other templates: most specific first.
         self.rank = template.rank if template is not None else None
         self._match = template.matcher.match if template is not None else None
@@ -135,16 +151,20 @@ class RegisteredResource:
         self, ctx: Context[Any], params: ReadResourceParams, values: Matched, threads: Threads
     ) -> ReadResourceResult:
         """Run the function and turn what it returns into contents."""
-        arguments = self.arguments(values)
-        for name in self.signature.injected:
-            arguments[name] = ctx
-        if self._inline:
-            value = self._function(**arguments)
-        else:
-            value = await threads.run(self._function, arguments)
-        if isinstance(value, Awaitable):
-            value = await value
-        result = await self._contents.result(value, params.uri)
+
+        async def run(ctx: Context[Any], arguments: dict[str, Any]) -> ReadResourceResult:
+            for name in self._contexts:
+                arguments[name] = ctx
+            if self._inline:
+                value = self._function(**arguments)
+            else:
+                value = await ctx.in_thread(threads, self._function, arguments)
+            if isinstance(value, Awaitable):
+                value = await value
+            return await self._contents.result(value, params.uri)
+
+        filled = run if self._needs is None else self._needs.around(run)
+        result = await filled(ctx, self.arguments(values))
         if params.request_state is not UNSET or len(memoryview(params.input_responses)):
             result.ttl_ms, result.cache_scope = 0, "private"  # MRTR-20
         elif self._hint is not None:
@@ -163,7 +183,7 @@ def define_resource(
     """A resource from a URI or template, a function and its options. Raises DefinitionError, in one line."""
     _check_options(options)
     template = _template(uri)
-    signature = inspect_function(function, injected=is_context, content=is_content, name=options.get("name"))
+    signature = inspect_function(function, injected=is_injected, content=is_content, name=options.get("name"))
     if signature.name == "<lambda>":
         raise DefinitionError(f'The resource {uri!r} needs a name: add name="…"')
     _check_parameters(uri, function, signature, template)
@@ -188,7 +208,8 @@ def define_resource(
     else:
         listing = ResourceTemplate(uri_template=uri, **shown)
     contents = Contents(signature, options.get("mime_type"), threads, limit)
-    return RegisteredResource(function, signature, listing, template, contents, options)
+    needs = needs_of(function, signature, threads)
+    return RegisteredResource(function, signature, listing, template, contents, needs, options)
 
 
 def _check_options(options: ResourceOptions) -> None:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import UNSET
+
 from hinge.errors import DefinitionError, InvalidParams, ResourceNotFound, shorten
 from hinge.schema.base import PageParams
 from hinge.schema.resources import (
@@ -22,6 +24,7 @@ from hinge.server.pages import paginate
 from hinge.server.resource import Exists, RegisteredResource, ResourceFunction, ResourceOptions, define_resource
 from hinge.server.threads import Threads
 from hinge.server.uri_matching import Matched
+from hinge.server.visibility import Shelf, Visibility
 
 #: A longer URI names nothing here.
 MAX_URI = 65_536
@@ -42,24 +45,23 @@ class Resources:
     def __init__(
         self,
         threads: Threads,
+        visibility: Visibility,
         changed: Callable[[], None],
         completers: dict[str, dict[str, Completer]],
         page_size: int | None,
         limit: int,
     ) -> None:
-        self._entries: dict[str, RegisteredResource] = {}
+        self._shelf: Shelf[RegisteredResource] = visibility.shelf(changed)
         self._exists: dict[str, Exists] = {}
         self._threads = threads
-        self._changed = changed
         self._completers = completers
         self._page_size = page_size
         self._limit = limit
         self._templates: list[RegisteredResource] = []
-        self._listed: list[Resource] = []
-        self._listed_templates: list[ResourceTemplate] = []
+        self._listed = _Split([])
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._shelf.entries)
 
     def add(
         self, uri: str, function: ResourceFunction, options: ResourceOptions, *, exists: Exists | None = None
@@ -69,45 +71,54 @@ class Resources:
         `exists` tells of the arguments of a template whether there is something to watch. Raises DefinitionError.
         """
         entry = define_resource(uri, function, options, threads=self._threads, limit=self._limit)
-        if uri in self._entries:
+        if uri in self._shelf.entries:
             raise DefinitionError(
                 f"There is a resource {uri!r} already: give this one another URI, or remove the first"
             )
-        self._entries[uri] = entry
         if exists is not None:
             self._exists[uri] = exists
         self._completers[uri] = {}
-        self._change()
+        self._templates = self._ranked(entry, *self._templates)
+        self._shelf.add(uri, entry)
         return entry
 
     def remove(self, uri: str) -> None:
         """Take away a URI or template. Raises KeyError when there is none such."""
-        del self._entries[uri]
+        entry = self._shelf.entries[uri]
         self._exists.pop(uri, None)
         self._completers.pop(uri, None)
-        self._change()
+        self._templates = [one for one in self._templates if one is not entry]
+        self._shelf.remove(uri)
 
-    def _change(self) -> None:
-        ranked = [(entry.rank, entry) for entry in self._entries.values() if entry.rank is not None]
-        self._templates = [entry for _, entry in sorted(ranked, key=lambda pair: pair[0])]
-        listings = [entry.listing for entry in self._entries.values()]
-        self._listed = [item for item in listings if isinstance(item, Resource)]
-        self._listed_templates = [item for item in listings if isinstance(item, ResourceTemplate)]
-        self._changed()
+    def _ranked(self, new: RegisteredResource, *others: RegisteredResource) -> list[RegisteredResource]:
+        """The most specific template first; equal ones in the order of registration."""
+        ranked = [(entry.rank, entry) for entry in (*others, new) if entry.rank is not None]
+        return [entry for _, entry in sorted(ranked, key=lambda pair: pair[0])]
+
+    def _seen(self, ctx: Context[Any]) -> _Split:
+        """What this caller sees of both lists."""
+        listings = self._shelf.listings(ctx)
+        if listings is not self._listed.whole:
+            self._listed = _Split(listings)
+        return self._listed
+
+    def _scope(self) -> Any:
+        """What depends on the caller is for him alone."""
+        return "private" if self._shelf.varying else UNSET
 
     async def list(self, ctx: Context[Any], params: PageParams) -> ListResourcesResult:
         """`resources/list`, in the order of registration."""
-        page, cursor = paginate(self._listed, params.cursor, self._page_size)
-        return ListResourcesResult(resources=page, next_cursor=cursor)
+        page, cursor = paginate(self._seen(ctx).resources, params.cursor, self._page_size)
+        return ListResourcesResult(resources=page, next_cursor=cursor, cache_scope=self._scope())
 
     async def list_templates(self, ctx: Context[Any], params: PageParams) -> ListResourceTemplatesResult:
         """`resources/templates/list`, in the order of registration (RES-03)."""
-        page, cursor = paginate(self._listed_templates, params.cursor, self._page_size)
-        return ListResourceTemplatesResult(resource_templates=page, next_cursor=cursor)
+        page, cursor = paginate(self._seen(ctx).templates, params.cursor, self._page_size)
+        return ListResourceTemplatesResult(resource_templates=page, next_cursor=cursor, cache_scope=self._scope())
 
     async def read(self, ctx: Context[Any], params: ReadResourceParams) -> ReadResourceResult:
         """`resources/read`. A URI that names nothing is ResourceNotFound; the era knows its code (RES-05, RES-06)."""
-        found = self._find(params.uri)
+        found = self._find(ctx, params.uri)
         if found is None:
             raise ResourceNotFound(params.uri)
         entry, values = found
@@ -116,7 +127,7 @@ class Resources:
     async def known(self, ctx: Context[Any], uri: str) -> bool:
         """Whether a URI names a resource of this server: who may be told of its changes when nobody else decides."""
         try:
-            found = self._find(uri)
+            found = self._find(ctx, uri)
             if found is None:
                 return False
             entry, values = found
@@ -126,9 +137,13 @@ class Resources:
         exists = self._exists.get(entry.uri)
         return exists is None or bool(await self._threads.run(exists, arguments))
 
-    def _find(self, uri: str) -> tuple[RegisteredResource, Matched] | None:
+    def sees(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether there is a resource or template registered as this, for this caller."""
+        return self._shelf.find(ctx, uri) is not None
+
+    def _find(self, ctx: Context[Any], uri: str) -> tuple[RegisteredResource, Matched] | None:
         """The resource that a URI names, with the values of its variables. Raises InvalidParams for what is no URI."""
-        entry = self._entries.get(uri)
+        entry = self._shelf.find(ctx, uri)
         if entry is not None and entry.rank is None:
             return entry, {}
         if len(uri) > MAX_URI or _URI.fullmatch(uri) is None:
@@ -136,6 +151,15 @@ class Resources:
             raise InvalidParams(f"Invalid URI: {problem}", {"uri": shorten(uri, 2048)})
         for entry in self._templates:
             values = entry.match(uri)
-            if values is not None:
+            if values is not None and self._shelf.find(ctx, entry.uri) is not None:
                 return entry, values
         return None
+
+
+class _Split:
+    """One list of listings, and its two parts."""
+
+    def __init__(self, whole: list[Any]) -> None:
+        self.whole = whole
+        self.resources = [item for item in whole if isinstance(item, Resource)]
+        self.templates = [item for item in whole if isinstance(item, ResourceTemplate)]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
-from hinge.schema.base import Icon
-from hinge.schema.tools import ToolAnnotations
 from hinge.server.completion import Completable, Completions
 from hinge.server.files import FOLDER, Files, default_uri
+from hinge.server.options import PromptOptions, ToolOptions
 from hinge.server.prompts import Prompts
 from hinge.server.resource import ResourceOptions
 from hinge.server.resources import Resources
 from hinge.server.threads import Threads
 from hinge.server.tools import Tools
+from hinge.server.visibility import Rule, Visibility
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+RuleT = TypeVar("RuleT", bound=Rule)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -25,28 +26,74 @@ class Router:
     """Tools, prompts and resources, registered by decorators; a Server is one, and can include others.
 
     `threads` sync functions run at once, of tools and prompts, and as many of resources. Lists come in pages of
-    `page_size`. A resource that is a file, or comes in chunks, has `resource_bytes` at most.
+    `page_size`. A resource that is a file, or comes in chunks, has `resource_bytes` at most. A call waits `turn` seconds
+    at most for its turn at a tool with a `concurrency` of its own.
     """
 
     def __init__(
-        self, *, threads: int = 40, page_size: int | None = None, resource_bytes: int = 16 * 1024 * 1024
+        self,
+        *,
+        threads: int = 40,
+        page_size: int | None = None,
+        resource_bytes: int = 16 * 1024 * 1024,
+        turn: float = 30.0,
     ) -> None:
         self._threads = Threads(threads)
+        self._visibility = Visibility()
         self._completions = Completions(self._threads)
-        self._tools = Tools(self._threads, lambda: self._changed("tools"), page_size)
-        self._prompts = Prompts(self._threads, lambda: self._changed("prompts"), self._completions.prompts, page_size)
+        self._tools = Tools(self._threads, self._visibility, lambda: self._changed("tools"), page_size, turn)
+        self._prompts = Prompts(
+            self._threads,
+            self._visibility,
+            lambda: self._changed("prompts"),
+            self._completions.prompts,
+            page_size,
+        )
         self._resource_bytes = resource_bytes
         self._folders: set[str] = set()
         self._resources = Resources(
             Threads(threads),  # of their own, so that slow tools don't hold up reading
+            self._visibility,
             lambda: self._changed("resources"),
             self._completions.resources,
             page_size,
             resource_bytes,
         )
+        self._completions.sees_prompt = self._prompts.sees
+        self._completions.sees_resource = self._resources.sees
 
     def _changed(self, kind: str) -> None:
         """A list changed; a server tells its clients."""
+
+    # ---------------------------------------------------------------- who sees what
+
+    def visibility(self, rule: RuleT) -> RuleT:
+        """Decide for all tools, prompts and resources who sees them: `rule(item, caller) -> bool`, as a decorator.
+
+            @server.visibility
+            def admins_only(item: Item, caller: Caller) -> bool:
+                return "admin" not in item.tags or "admin" in caller.scopes
+
+        What a caller doesn't see doesn't exist for him, in lists and in calls; where there are several rules, all must
+        agree, and so must the item's own `visible=`. A rule is a plain function, asked once per item and list: it must
+        be quick. One that raises hides the item. It is told of the caller what STATE-05 allows (see Caller). Lists that
+        it varies are marked as private to their caller.
+        """
+        self._visibility.add_rule(rule)
+        return rule
+
+    def disable(self, *names: str, tags: Collection[str] = ()) -> None:
+        """Switch off, for everybody: what has one of the names (of resources the URI or template) or one of the tags.
+
+        It doesn't exist until it is enabled again, and neither does what is registered later under the name or with the
+        tag; connected clients are told. Not for "unlocking" tools for one caller (T-32): that is what `visibility` is for.
+        Raises KeyError for a name that nothing has.
+        """
+        self._visibility.switch(names, tags, on=False)
+
+    def enable(self, *names: str, tags: Collection[str] = ()) -> None:
+        """Undo `disable` for these names and tags. What was disabled by both is on when neither is disabled any more."""
+        self._visibility.switch(names, tags, on=True)
 
     # ---------------------------------------------------------------- tools
 
@@ -54,19 +101,7 @@ class Router:
     def tool(self, function: FunctionT, /) -> FunctionT: ...
 
     @overload
-    def tool(
-        self,
-        name: str | None = None,
-        /,
-        *,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: ToolAnnotations | Mapping[str, Any] | None = None,
-        icons: Sequence[Icon | str] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = ...,
-        blocking: bool = True,
-    ) -> Callable[[FunctionT], FunctionT]: ...
+    def tool(self, name: str | None = None, /, **options: Unpack[ToolOptions]) -> Callable[[FunctionT], FunctionT]: ...
 
     def tool(self, function: Any = None, /, **options: Any) -> Any:
         """Offer a function as a tool: `@server.tool`, `@server.tool("name", title=…)`, or `server.tool(obj.method)`.
@@ -80,8 +115,7 @@ class Router:
         return self._add_tool(function, **options)
 
     def _add_tool(self, function: FunctionT, *, name: str | None = None, **options: Any) -> FunctionT:
-        blocking, description = options.pop("blocking", True), options.pop("description", None)
-        self._tools.add(function, name=name, description=description, blocking=blocking, listing=options)
+        self._tools.add(function, options, name=name)
         return function
 
     def remove_tool(self, name: str) -> None:
@@ -95,15 +129,7 @@ class Router:
 
     @overload
     def prompt(
-        self,
-        name: str | None = None,
-        /,
-        *,
-        title: str | None = None,
-        description: str | None = None,
-        icons: Sequence[Icon | str] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        blocking: bool = True,
+        self, name: str | None = None, /, **options: Unpack[PromptOptions]
     ) -> Callable[[Callable[P, R]], Completable[P, R]]: ...
 
     def prompt(self, function: Any = None, /, **options: Any) -> Any:
@@ -116,10 +142,8 @@ class Router:
             return lambda found: self._add_prompt(found, name=function, **options)
         return self._add_prompt(function, **options)
 
-    def _add_prompt(
-        self, function: Callable[P, R], *, name: str | None = None, blocking: bool = True, **listing: Any
-    ) -> Completable[P, R]:
-        entry = self._prompts.add(function, name=name, blocking=blocking, listing=listing)
+    def _add_prompt(self, function: Callable[P, R], *, name: str | None = None, **options: Any) -> Completable[P, R]:
+        entry = self._prompts.add(function, options, name=name)
         names = [item.wire_name for item in entry.signature.parameters]
         return Completable(function, names, self._completions.prompts[entry.prompt.name])
 

@@ -93,7 +93,7 @@ class Server(Router, Generic[StateT]):
             website_url=website_url,
             icons=list(icons) if icons is not None else None,
         )
-        super().__init__(threads=limits.threads, page_size=page_size, resource_bytes=resource_bytes)
+        super().__init__(threads=limits.threads, page_size=page_size, resource_bytes=resource_bytes, turn=limits.turn)
         self.limits = limits
         self._offer = Offer(info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level)
         self._dispatch = Dispatch(self._offer)

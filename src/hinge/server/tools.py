@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -13,15 +13,21 @@ from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams, ProtocolError, ToolError, shorten
 from hinge.protocol.param_headers import check_param_headers, collect_param_headers
+from hinge.schema.base import Result
 from hinge.schema.content import ContentBlock, TextContent
 from hinge.schema.revisions import knows
 from hinge.schema.tools import CallToolParams, CallToolResult, ListToolsResult, Tool, ToolAnnotations
 from hinge.server.context import Context
+from hinge.server.depends import is_injected, needs_of
+from hinge.server.needs import Run
+from hinge.server.options import ToolOptions, check_options
 from hinge.server.pages import paginate
-from hinge.server.registration import as_blocks, icons_of, is_context
+from hinge.server.registration import as_blocks, gives_content, icons_of, is_context
 from hinge.server.schema_arguments import SchemaArguments
 from hinge.server.signature import Signature, inspect_function
 from hinge.server.threads import Threads
+from hinge.server.turns import Turns, limited_in_time
+from hinge.server.visibility import Item, Shelf, View, Visibility, view_of
 
 logger = logging.getLogger("hinge")
 
@@ -32,43 +38,61 @@ ToolFunction: TypeAlias = Callable[..., Any]
 
 
 class RegisteredTool:
-    """A tool as it is served: its listing, its typed arguments, its function."""
+    """A tool as it is served: what rules see of it, its typed arguments, its function."""
 
-    __slots__ = ("_injected", "_inline", "arguments", "function", "header_params", "signature", "tool")
+    __slots__ = ("_contexts", "_function", "_threads", "arguments", "header_params", "item", "run", "signature")
 
     def __init__(
         self,
         function: ToolFunction,
-        tool: Tool,
+        item: Item,
         signature: Signature,
         reader: Signature | SchemaArguments,
+        threads: Threads,
         *,
         blocking: bool,
     ) -> None:
-        self.function = function
-        self.tool = tool
+        self.item = item
         self.signature = signature
         #: From JSON text to checked keyword arguments.
         self.arguments = reader.arguments
-        self._injected = tuple(signature.injected)
-        self._inline = signature.is_async or not blocking
-        self.header_params = collect_param_headers(tool.input_schema)
+        self._function = function
+        self._threads = threads
+        self._contexts = tuple(name for name, found in signature.injected.items() if is_context(found))
+        self.header_params = collect_param_headers(item.listing.input_schema)
+        #: Run the function with checked arguments and turn what it returns into a result.
+        self.run: Run[Result] = self._awaited if signature.is_async else self._threaded if blocking else self._inline
+        needs = needs_of(function, signature, threads)
+        if needs is not None:
+            self.run = needs.around(self.run)
 
-    async def call(self, ctx: Context[Any], arguments: dict[str, Any], threads: Threads) -> CallToolResult:
-        """Run the function with checked arguments and turn what it returns into a result."""
-        for name in self._injected:
+    @property
+    def tool(self) -> Tool:
+        """How it is listed."""
+        listed: Tool = self.item.listing
+        return listed
+
+    async def _awaited(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
+        for name in self._contexts:
             arguments[name] = ctx
-        if self._inline:
-            value = self.function(**arguments)
-        else:
-            value = await threads.run(self.function, arguments)
-        if self.signature.is_async or isinstance(value, Awaitable):  # also of a plain function around an async one
-            value = await value
-        return self.result(value)
+        return self.result(await self._function(**arguments))
 
-    def result(self, value: Any) -> CallToolResult:
+    async def _inline(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
+        for name in self._contexts:
+            arguments[name] = ctx
+        value = self._function(**arguments)
+        return self.result(await value if isinstance(value, Awaitable) else value)
+
+    async def _threaded(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
+        for name in self._contexts:
+            arguments[name] = ctx
+        value = await ctx.in_thread(self._threads, self._function, arguments)
+        # A plain function around an async one gives an awaitable.
+        return self.result(await value if isinstance(value, Awaitable) else value)
+
+    def result(self, value: Any) -> Result:
         """A returned value as content and, where the tool has an output schema, as structured content (TOOL-15, TOOL-17)."""
-        if isinstance(value, CallToolResult):
+        if isinstance(value, Result):
             return value
         if self.signature.output_schema is None:
             blocks = as_blocks(value)
@@ -76,35 +100,40 @@ class RegisteredTool:
                 return CallToolResult(content=blocks)
         encoded = self.signature.encode(value)
         text: list[ContentBlock] = [TextContent(text=encoded.text)]
-        structured = encoded.structured if self.tool.output_schema is not None else UNSET
+        structured = encoded.structured if self.item.listing.output_schema is not None else UNSET
         return CallToolResult(content=text, structured_content=structured)
 
 
 class Tools:
-    """The tools of one server."""
+    """The tools of one server. `patience` is how many seconds a call waits for its turn at a tool with a limit."""
 
-    def __init__(self, threads: Threads, changed: Callable[[], None], page_size: int | None) -> None:
-        self._tools: dict[str, RegisteredTool] = {}
+    def __init__(
+        self,
+        threads: Threads,
+        visibility: Visibility,
+        changed: Callable[[], None],
+        page_size: int | None,
+        patience: float,
+    ) -> None:
+        self._shelf: Shelf[RegisteredTool] = visibility.shelf(changed)
+        self._open = self._shelf.open
         self._threads = threads
-        self._changed = changed
         self._page_size = page_size
-        self._listed: list[Tool] | None = None
+        self._patience = patience
 
     def __len__(self) -> int:
-        return len(self._tools)
+        return len(self._shelf.entries)
 
     def add(
-        self,
-        function: ToolFunction,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        blocking: bool = True,
-        listing: Mapping[str, Any],
+        self, function: ToolFunction, options: Mapping[str, Any], *, name: str | None = None, view: View | None = None
     ) -> RegisteredTool:
-        """Register a function. Raises DefinitionError with one line that says what to change."""
-        given = listing.get("input_schema")
-        signature = inspect_function(function, injected=is_context, name=name)
+        """Register a function; `options` are ToolOptions. `view` says what a caller sees of the listing.
+
+        Raises DefinitionError with one line that says what to change.
+        """
+        check_options("tool", options, ToolOptions)
+        given = options.get("input_schema")
+        signature = inspect_function(function, injected=is_injected, content=gives_content, name=name)
         found = signature.name
         if found == "<lambda>":
             raise DefinitionError('A tool needs a name: write server.tool("name")(function)')
@@ -112,43 +141,47 @@ class Tools:
             raise DefinitionError(
                 f"Tool name {shorten(found)!r} is not allowed: use 1 to 128 of A-Z a-z 0-9 _ - . (no blanks)"
             )
-        if found in self._tools:
+        if found in self._shelf.entries:
             raise DefinitionError(f"There is a tool {found!r} already: give this one another name, or remove the first")
         reader = signature if given is None else SchemaArguments(signature, given, found)
-        tool = Tool(
-            name=found,
-            description=description if description is not None else signature.description,
-            **_listing(signature, listing),
-        )
+        view = view or view_of(found, options.get("visible"))
+        item = Item("tools", found, _listing(signature, options), tags=options.get("tags", ()), view=view)
         try:
-            registered = RegisteredTool(function, tool, signature, reader, blocking=blocking)
+            blocking = options.get("blocking", True)
+            registered = RegisteredTool(function, item, signature, reader, self._threads, blocking=blocking)
         except ValueError as exc:
             raise DefinitionError(f"Tool {found!r}: {exc}") from exc
-        self._tools[found] = registered
-        self._change()
+        registered.run = self._limited(found, registered.run, options)
+        self._shelf.add(found, registered)
         return registered
+
+    def _limited(self, name: str, run: Run[Result], options: Mapping[str, Any]) -> Run[Result]:
+        """With the tool's own limits around it: the clock starts when it is the call's turn."""
+        timeout, concurrency = options.get("timeout"), options.get("concurrency")
+        if timeout is not None:
+            run = limited_in_time(name, run, timeout)
+        if concurrency is not None:
+            run = Turns(name, concurrency, options.get("waiting", 100), self._patience).around(run)
+        elif "waiting" in options:
+            raise DefinitionError(f"Tool {name!r}: waiting= needs concurrency=, the number that run at once")
+        return run
 
     def remove(self, name: str) -> None:
         """Take a tool away. Raises KeyError when there is none of that name."""
-        del self._tools[name]
-        self._change()
-
-    def _change(self) -> None:
-        self._listed = None
-        self._changed()
+        self._shelf.remove(name)
 
     async def list(self, ctx: Context[Any], params: Any) -> ListToolsResult:
-        """`tools/list`, in the order of registration (TOOL-03)."""
-        if self._listed is None:
-            self._listed = [entry.tool for entry in self._tools.values()]
-        page, cursor = paginate(self._listed, params.cursor, self._page_size)
-        return ListToolsResult(tools=page, next_cursor=cursor)
+        """`tools/list`, in the order of registration (TOOL-03). What depends on the caller is for him alone."""
+        shelf = self._shelf
+        page, cursor = paginate(shelf.listings(ctx), params.cursor, self._page_size)
+        scope: Any = "private" if shelf.varying else UNSET
+        return ListToolsResult(tools=page, next_cursor=cursor, cache_scope=scope)
 
-    async def call(self, ctx: Context[Any], params: CallToolParams) -> CallToolResult:
+    async def call(self, ctx: Context[Any], params: CallToolParams) -> Result:
         """`tools/call`: an unknown tool is an error, a failing one a result (TOOL-18, TOOL-19, TOOL-21)."""
-        entry = self._tools.get(params.name)
+        entry = self._open.get(params.name) or self._shelf.find(ctx, params.name)
         if entry is None:
-            raise InvalidParams(_unknown(params.name, self._tools))
+            raise InvalidParams(_unknown(params.name, self._shelf.names(ctx)))
         if entry.header_params and ctx.call.era == "2026" and ctx.call.origin.headers is not None:
             check_param_headers(entry.header_params, ctx.call.origin.headers, msgspec.json.decode(params.arguments))
         try:
@@ -158,14 +191,16 @@ class Tools:
                 raise InvalidArguments(exc.problems, params.name) from None
             return failure(str(InvalidArguments(exc.problems, params.name)))
         try:
-            return await entry.call(ctx, arguments, self._threads)
+            return await entry.run(ctx, arguments)
         except ToolError as exc:
             return failure(str(exc))
         except ProtocolError:
             raise
+        except DefinitionError as exc:  # it says all there is to say: no traceback
+            logger.error("Tool %r: %s", params.name, exc)
         except Exception:
             logger.exception("Tool %r failed", params.name)
-            return failure(f"Tool {params.name!r} failed unexpectedly. The server's log tells why.")
+        return failure(f"Tool {params.name!r} failed unexpectedly. The server's log tells why.")
 
 
 def failure(text: str) -> CallToolResult:
@@ -173,22 +208,24 @@ def failure(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], is_error=True)
 
 
-def _unknown(name: str, known: Mapping[str, Any]) -> str:
+def _unknown(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name[:128], known, n=1)
     hint = f". Did you mean {near[0]!r}?" if near else ""
     return f"Unknown tool: {shorten(name)}{hint}"
 
 
-def _listing(signature: Signature, listing: Mapping[str, Any]) -> dict[str, Any]:
-    annotations = listing.get("annotations")
+def _listing(signature: Signature, options: Mapping[str, Any]) -> Tool:
+    annotations = options.get("annotations")
     if isinstance(annotations, Mapping):
         annotations = msgspec.convert(annotations, ToolAnnotations)
-    output = listing.get("output_schema", UNSET)
-    return {
-        "input_schema": listing.get("input_schema") or signature.input_schema,
-        "output_schema": signature.output_schema if output is UNSET else output,
-        "title": listing.get("title"),
-        "annotations": annotations,
-        "icons": icons_of(listing.get("icons")),
-        "meta": listing.get("meta"),
-    }
+    output, description = options.get("output_schema", UNSET), options.get("description")
+    return Tool(
+        name=signature.name,
+        description=signature.description if description is None else description,
+        input_schema=options.get("input_schema") or signature.input_schema,
+        output_schema=signature.output_schema if output is UNSET else output,
+        title=options.get("title"),
+        annotations=annotations,
+        icons=icons_of(options.get("icons")),
+        meta=options.get("meta"),
+    )

@@ -1,0 +1,190 @@
+"""Parameters that the server fills besides the Context: `Depends` and `Ask`, and what a function's parameters need of both.
+
+Worked out once, when the function is registered: a flat list of steps in the order in which they need each other. Functions
+without such parameters pay nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import string
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Union, get_args
+
+from hinge.errors import DefinitionError
+from hinge.server.annotations import Place, bare, holds, members, metadata_of, place_of, resolve
+from hinge.server.forms import form_of
+from hinge.server.needs import CONTEXT, Needs, Question, Source, Step, called
+from hinge.server.registration import is_context
+from hinge.server.signature import Signature
+from hinge.server.threads import Threads
+
+
+class Depends:
+    """A parameter that a function of yours fills: `db: Annotated[Db, Depends(get_db)]`. No caller sees or sets it.
+
+    `function` is sync or async, a generator (sync or async) that yields the value once and cleans up after the call, or a
+    class. Its own parameters are filled in the same way: the Context, further dependencies, questions, and by their names
+    the arguments of the call. Within one call it runs once, however often it is needed. What the call raises is raised
+    at the `yield`, too; what it raises in turn takes its place. Clean-up has `Limits.teardown` seconds.
+
+    Sync functions run in worker threads; `blocking=False` runs a trivial one at once, on the event loop.
+    """
+
+    __slots__ = ("blocking", "function")
+
+    def __init__(self, function: Callable[..., Any], *, blocking: bool = True) -> None:
+        if not callable(function):
+            raise DefinitionError(f"Depends({function!r}): give the function itself, without calling it")
+        self.function = function
+        self.blocking = blocking
+
+
+class Ask:
+    """A parameter that the user fills before the function runs: `day: Annotated[Day, Ask("Which day?")]`.
+
+    The annotation is the form (see `Context.elicit`); no caller sees or sets the parameter. All such questions of a
+    function go out together. `{name}` in the message stands for the argument of that name. With `| None` in the
+    annotation the parameter is None when the user doesn't answer or the client can't ask; without, the call ends with
+    Declined, or with MissingClientCapability.
+    """
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+
+def marker_of(annotation: Any) -> Depends | Ask | None:
+    """The `Depends` or `Ask` of an annotation."""
+    return next((item for item in metadata_of(annotation) if isinstance(item, Depends | Ask)), None)
+
+
+def is_injected(annotation: Any) -> bool:
+    """Whether the server fills a parameter so annotated."""
+    return is_context(annotation) or marker_of(annotation) is not None
+
+
+def needs_of(function: Any, signature: Signature, threads: Threads) -> Needs | None:
+    """What of this function's parameters is filled besides the Context; None for nothing. Raises DefinitionError."""
+    marked = {name: found for name, found in signature.injected.items() if not is_context(found)}
+    if not marked:
+        return None
+    place = place_of(inspect.unwrap(getattr(function, "__func__", function)), signature.name)
+    compiler = _Compiler(place, [item.name for item in signature.parameters])
+    wanted = [(name, compiler.slot(annotation, name)) for name, annotation in marked.items()]
+    return Needs(compiler.questions, compiler.steps, wanted, threads)
+
+
+class _Compiler:
+    """Puts questions and dependencies in order, each once; each mistake of the author is told with the function's place."""
+
+    def __init__(self, place: Place, arguments: Sequence[str]) -> None:
+        self._place = place
+        self._arguments = arguments
+        self._slots: dict[int, int] = {}
+        self._next = 1
+        self.questions: list[Question] = []
+        self.steps: list[Step] = []
+
+    def slot(self, annotation: Any, parameter: str, trail: tuple[Callable[..., Any], ...] = ()) -> int:
+        """Where the value for a marked parameter will be."""
+        marker = marker_of(annotation)
+        if isinstance(marker, Ask):
+            return self._question(marker, annotation, parameter)
+        assert marker is not None
+        return self._step(marker, parameter, trail)
+
+    def _new_slot(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def _question(self, ask: Ask, annotation: Any, parameter: str) -> int:
+        form, optional = _form(annotation)
+        try:
+            form_of(form)
+        except DefinitionError as exc:
+            raise self._place.mistake(str(exc), parameter) from None
+        names = self._names(ask.message, parameter)
+        made = Question(ask.message, names, form, optional, self._new_slot())
+        self.questions.append(made)
+        return made.slot
+
+    def _names(self, message: str, parameter: str) -> tuple[str, ...]:
+        """The arguments that a message mentions."""
+        try:
+            parts = [part[1:] for part in string.Formatter().parse(message) if part[1] is not None]
+        except ValueError as exc:
+            raise self._place.mistake(
+                f"the message of Ask can't be read: {exc}; write a brace as {{{{", parameter
+            ) from None
+        for name, spec, conversion in parts:
+            if name not in self._arguments or spec or conversion:
+                known = ", ".join(f"{{{argument}}}" for argument in self._arguments) or "none"
+                raise self._place.mistake(
+                    f"the message of Ask holds {{{name}}}, which is no argument of this function; there are: {known}",
+                    parameter,
+                )
+        return tuple(str(name) for name, _, _ in parts)
+
+    def _step(self, depends: Depends, parameter: str, trail: tuple[Callable[..., Any], ...]) -> int:
+        function = depends.function
+        if function in trail:
+            circle = " → ".join(map(called, (*trail[trail.index(function) :], function)))
+            raise self._place.mistake(f"dependencies need each other in a circle: {circle}", parameter)
+        known = self._slots.get(id(function))
+        if known is not None:
+            return known
+        sources = tuple(self._sources(function, parameter, (*trail, function)))
+        step = Step(function, kind_of(function), depends.blocking, sources, self._new_slot())
+        self.steps.append(step)
+        self._slots[id(function)] = step.slot
+        return step.slot
+
+    def _sources(
+        self, function: Callable[..., Any], parameter: str, trail: tuple[Callable[..., Any], ...]
+    ) -> Iterator[tuple[str, Source]]:
+        """Where each parameter of a dependency gets its value from; one with a default may go without."""
+        code = inspect.unwrap(vars(function).get("__init__", function) if isinstance(function, type) else function)
+        for item in inspect.signature(function).parameters.values():
+            if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
+                continue
+            try:
+                annotation = resolve(item.annotation, code)
+            except Exception as exc:
+                raise self._place.mistake(f"{called(function)}, parameter `{item.name}`: {exc}", parameter) from None
+            if holds(annotation, is_context):
+                yield item.name, CONTEXT
+            elif marker_of(annotation) is not None:
+                yield item.name, self.slot(annotation, parameter, trail)
+            elif item.name in self._arguments:
+                yield item.name, item.name
+            elif item.default is item.empty:
+                raise self._place.mistake(
+                    f"the dependency {called(function)} takes `{item.name}`: annotate it with Context, Depends or Ask, name it "
+                    "like an argument, or give it a default",
+                    parameter,
+                )
+
+
+def _form(annotation: Any) -> tuple[Any, bool]:
+    """The type that is asked for, and whether going without an answer is fine."""
+    kept = [item for item in metadata_of(annotation) if not isinstance(item, Ask)]
+    form = bare(annotation)
+    optional = type(None) in members(form)
+    if optional:
+        form = Union[tuple(kind for kind in get_args(form) if kind is not type(None))]  # noqa: UP007  # made of a list
+    for item in kept:
+        form = Annotated[form, item]
+    return form, optional
+
+
+def kind_of(function: Any) -> str:
+    """What calling it gives: "generator", "async generator", "awaitable" or "plain"."""
+    inner = function if inspect.isroutine(function) or inspect.isclass(function) else getattr(function, "func", None)
+    inner = inspect.unwrap(inner if inner is not None else type(function).__call__)
+    if inspect.isasyncgenfunction(inner):
+        return "async generator"
+    if inspect.isgeneratorfunction(inner):
+        return "generator"
+    return "awaitable" if inspect.iscoroutinefunction(inner) else "plain"
