@@ -176,7 +176,7 @@ async def test_a_session_is_found_by_its_id_alone_and_ends_with_its_stream(site:
         assert (await site.ask(JSON, initialize(), path=path)).status == 404
     old.wire.close()
     async with asyncio.timeout(5):
-        while await old.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}) != 404:
+        while await old.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}) != 404:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
 
 
@@ -253,7 +253,9 @@ async def test_the_old_transport_is_off_unless_asked_for(log: Log) -> None:
         assert (await site.ask(STREAM, b"", "GET", "/sse")).status == 404
 
 
-@pytest.mark.parametrize("options", [{"sse_path": "sse"}, {"sse_path": "/mcp/"}, {"sse_path": "/sse", "sessions": False}])
+@pytest.mark.parametrize(
+    "options", [{"sse_path": "sse"}, {"sse_path": "/mcp/"}, {"sse_path": "/sse", "sessions": False}]
+)
 def test_an_option_that_can_not_work_is_refused_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="sse_path"):
         HttpApp(make_server_for_nobody().serve, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
@@ -11,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from hinge.client.connecting import Opening
-from hinge.client.negotiate import Discovery
+from hinge.client.negotiate import Discovery, may_be_older
 from hinge.errors import CallError, ConnectFailed, HingeError, NotSent
 from hinge.protocol import era_2026
 from hinge.protocol.connection import Connection
@@ -21,6 +22,8 @@ from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.session import Handle, Session
 from hinge.transports.channel import Channel, Transport
+
+logger = logging.getLogger("hinge")
 
 
 class Link:
@@ -117,7 +120,7 @@ class Link:
         resources = AsyncExitStack()
         try:
             async with asyncio.timeout(self._limits.connect):
-                await self._agree(resources)
+                await self._reach(resources)
         except BaseException as exc:
             self._resources = resources
             await self._shut("the connection could not be opened")
@@ -125,6 +128,23 @@ class Link:
                 raise ConnectFailed(f"No conversation within {self._limits.connect:g} seconds") from exc
             raise
         self._resources = resources
+
+    async def _reach(self, resources: AsyncExitStack) -> None:
+        """Agree over the transport, or over its older form where the server knows no newer one (VER-14, VER-21)."""
+        try:
+            await self._agree(resources)
+        except CallError as exc:
+            older = getattr(self._transport, "older", None)
+            if older is None or self._era == "2026" or not may_be_older(exc):
+                raise
+            await resources.aclose()
+            newer, self._transport = self._transport, older()
+            try:
+                await self._agree(resources)
+            except CallError as also:
+                self._transport = newer
+                logger.debug("The older transport doesn't work either: %s", also)
+                raise exc from None
 
     async def _agree(self, resources: AsyncExitStack) -> None:
         if hasattr(self._target, "running"):
@@ -136,6 +156,7 @@ class Link:
         found = self._saved
         if found is None or found.era != "2026":
             era = found.era if found is not None else self._era
+            era = getattr(self._transport, "era", era) if era == "auto" else era
             found = await Opening(session, self._info, self._capabilities).agree(era)
         self.found = found
         session.connection.stateless = found.era == "2026"

@@ -87,6 +87,14 @@ def _means_legacy(error: Exception | None) -> bool:
     return getattr(error, "status", None) in LEGACY_STATUSES
 
 
+def may_be_older(error: CallError) -> bool:
+    """Whether a refused handshake may mean that the server knows only the first revision's transport (VER-21)."""
+    cause = error.__cause__
+    if isinstance(error, ConnectFailed) and isinstance(cause, PeerError):
+        return cause.code not in MODERN_ERRORS
+    return getattr(error, "status", None) in (400, 404, 405)
+
+
 def _discovered(result: Raw, era: EraName | Literal["auto"], *, may_repeat: bool) -> Steps:
     try:
         found = msgspec.json.decode(result, type=DiscoverResult)

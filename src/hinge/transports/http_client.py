@@ -15,7 +15,7 @@ from hinge.protocol import http, media_types
 from hinge.protocol.events import Outgoing
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.states import PendingState
-from hinge.transports.channel import Channel, ChannelKind, Serve
+from hinge.transports.channel import Channel, ChannelKind, Serve, Transport
 from hinge.transports.http_client_endpoint import AuthValue, Credentials, Endpoint, UserHeaders, user_headers
 from hinge.transports.http_client_exchange import refusal, run_exchange
 from hinge.transports.http_client_inbox import Inbox
@@ -77,6 +77,12 @@ class HttpTransport:
         channel = HttpChannel(endpoint, self.limits)
         channel.start(serve)
         return channel
+
+    def older(self) -> Transport:
+        """The way to the same URL by the first revision's transport, for a server that refuses this one (VER-21)."""
+        from hinge.transports.sse_client import SseTransport
+
+        return SseTransport(self.url, headers=self._headers, auth=self._auth, wire=self._wire, limits=self.limits)
 
 
 class HttpChannel:
