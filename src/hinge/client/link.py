@@ -155,8 +155,9 @@ class Link:
         resources.push_async_callback(_end, session, channel)
         found = self._saved
         if found is None or found.era != "2026":
-            era = found.era if found is not None else self._era
-            era = getattr(self._transport, "era", era) if era == "auto" else era
+            era: EraName | Literal["auto"] = found.era if found is not None else self._era
+            if era == "auto":
+                era = getattr(self._transport, "era", era)
             found = await Opening(session, self._info, self._capabilities).agree(era)
         self.found = found
         session.connection.stateless = found.era == "2026"
