@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from hinge import Server
 from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
 from hinge.transports.channel import Channel
 from hinge.transports.memory import connect
@@ -112,8 +113,7 @@ class _Ear:
 
 
 @contextlib.asynccontextmanager
-async def memory(options: dict[str, Any]) -> AsyncIterator[Route]:
-    server = wire_server.build(**options)
+async def memory(server: Server[Any]) -> AsyncIterator[Route]:
     route = Memory()
     async with server.running():
         route.channel = await connect(server.serve, limits=server.limits).open(lambda channel: _Ear(route.take))
@@ -150,8 +150,7 @@ class Lines(Route):
 
 
 @contextlib.asynccontextmanager
-async def unix(options: dict[str, Any]) -> AsyncIterator[Route]:
-    server = wire_server.build(**options)
+async def unix(server: Server[Any]) -> AsyncIterator[Route]:
     with tempfile.TemporaryDirectory() as directory:
         listening = SocketServer(server.serve, path=Path(directory) / "socket", limits=server.limits)
         async with server.running():
@@ -268,6 +267,13 @@ class Http(Route):
             while self._open:
                 await asyncio.wait(self._open)
 
+    async def abandon(self) -> None:
+        """Wait for nothing any more."""
+        for task in list(self._open):
+            task.cancel()
+        if self._open:
+            await asyncio.wait(self._open)
+
 
 def _loose(data: bytes) -> dict[str, Any]:
     try:
@@ -297,31 +303,38 @@ def _modern_headers(message: dict[str, Any]) -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def http(options: dict[str, Any], *, sessions: bool = True) -> AsyncIterator[Route]:
-    async with serving(wire_server.build(**options), sessions=sessions) as site:
-        route = Http(site, sessions=sessions)
-        try:
-            yield route
-        finally:
-            for task in list(route._open):
-                task.cancel()
-            if route._open:
-                await asyncio.wait(route._open)
+async def http(server: Server[Any], *, sessions: bool = True) -> AsyncIterator[Route]:
+    async with serving(server, sessions=sessions) as site, at_site(site, sessions=sessions) as route:
+        yield route
 
 
 @contextlib.asynccontextmanager
-async def single(options: dict[str, Any]) -> AsyncIterator[Route]:
-    async with http(options, sessions=False) as route:
+async def at_site(site: Site, *, sessions: bool = True) -> AsyncIterator[Route]:
+    route = Http(site, sessions=sessions)
+    try:
+        yield route
+    finally:
+        await route.abandon()
+
+
+@contextlib.asynccontextmanager
+async def single(server: Server[Any]) -> AsyncIterator[Route]:
+    async with http(server, sessions=False) as route:
         yield route
 
 
 Opener: TypeAlias = Callable[[dict[str, Any]], contextlib.AbstractAsyncContextManager[Route]]
 
+
+def _to_a_new_server(way: Callable[[Server[Any]], contextlib.AbstractAsyncContextManager[Route]]) -> Opener:
+    return lambda options: way(wire_server.build(**options))
+
+
 #: By name: the way, and the groups that it belongs to.
 ROUTES: dict[str, tuple[Opener, frozenset[str]]] = {
-    "memory": (memory, frozenset({"pipes", "stateful"})),
-    "unix": (unix, frozenset({"pipes", "lines", "stateful"})),
+    "memory": (_to_a_new_server(memory), frozenset({"pipes", "stateful"})),
+    "unix": (_to_a_new_server(unix), frozenset({"pipes", "lines", "stateful"})),
     "stdio": (stdio, frozenset({"pipes", "lines", "stateful"})),
-    "http": (http, frozenset({"posts", "stateful"})),
-    "single": (single, frozenset({"posts"})),
+    "http": (_to_a_new_server(http), frozenset({"posts", "stateful"})),
+    "single": (_to_a_new_server(single), frozenset({"posts"})),
 }

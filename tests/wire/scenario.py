@@ -154,7 +154,7 @@ class Names:
         wanted = self._with_keys(wanted, came)
         if wanted.keys() != came.keys():
             missing, extra = wanted.keys() - came.keys(), came.keys() - wanted.keys()
-            return f"{path}: missing {sorted(missing)}, not wanted {({key: came[key] for key in extra})!r}"
+            return f"{path}: missing {sorted(missing)}, not wanted { ({key: came[key] for key in extra})!r}"
         found = (self.difference(wanted[key], came[key], f"{path}.{key}") for key in wanted)
         return next((said for said in found if said is not None), None)
 

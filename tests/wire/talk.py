@@ -1,0 +1,83 @@
+"""A client's end in Python, for what a scenario as data can't say: several clients at once, and things counted.
+
+Knows routes and JSON, nothing of `hinge`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.wire.routes import Route
+from tests.wire.scenario import NEWEST
+
+META = "io.modelcontextprotocol/"
+
+
+class Talk:
+    """One client on one route. Ids count from 1 for each client, on purpose."""
+
+    def __init__(self, route: Route, era: str, name: str = "talk") -> None:
+        self.route = route
+        self.era = era
+        self.info = {"name": name, "version": "1"}
+        self.capabilities: dict[str, Any] = {}
+        self._last = 0
+
+    async def open(self) -> Talk:
+        """Shake hands, where the era wants it."""
+        if self.era == "2025":
+            params = {"protocolVersion": NEWEST["2025"], "capabilities": self.capabilities, "clientInfo": self.info}
+            await self.say({"id": 0, "method": "initialize", "params": params})
+            assert "result" in await self.answer_to(0)
+            await self.say({"method": "notifications/initialized"})
+        return self
+
+    async def say(self, message: dict[str, Any]) -> None:
+        """Send a message; a stateless one gets its `_meta`."""
+        if self.era == "2026" and "method" in message:
+            meta = {
+                f"{META}protocolVersion": NEWEST["2026"],
+                f"{META}clientCapabilities": self.capabilities,
+                f"{META}clientInfo": self.info,
+            }
+            params = message.get("params", {})
+            message = {**message, "params": {**params, "_meta": {**meta, **params.get("_meta", {})}}}
+        await self.route.send(json.dumps({"jsonrpc": "2.0", **message}).encode(), self.era)
+
+    async def begin(self, method: str, **params: Any) -> int:
+        """Send a request; its id."""
+        self._last += 1
+        await self.say({"id": self._last, "method": method, "params": params})
+        return self._last
+
+    async def answer_to(self, request_id: Any) -> dict[str, Any]:
+        """The answer to a request, once it has come; what else came stays in the inbox."""
+
+        def fits(data: bytes) -> bool:
+            message = json.loads(data)
+            return "method" not in message and message.get("id") == request_id
+
+        found: dict[str, Any] = json.loads(await self.route.next(fits))
+        return found
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """A request and its answer."""
+        return await self.answer_to(await self.begin(method, **params))
+
+    async def call(self, tool: str, /, **arguments: Any) -> str:
+        """The text of a tool's result."""
+        answer = await self.ask("tools/call", name=tool, arguments=arguments)
+        return str(answer["result"]["content"][0]["text"]) if answer["result"]["content"] else ""
+
+    async def hear(self, method: str) -> dict[str, Any]:
+        """The next notification of this method; its params."""
+        found: dict[str, Any] = json.loads(await self.route.next(lambda data: json.loads(data).get("method") == method))
+        params: dict[str, Any] = found.get("params", {})
+        return params
+
+    def heard(self) -> list[dict[str, Any]]:
+        """What has come and was not asked for yet, taken out of the inbox."""
+        found = [json.loads(data) for data in self.route.inbox]
+        self.route.inbox.clear()
+        return found
