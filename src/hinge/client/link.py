@@ -13,7 +13,7 @@ import msgspec
 
 from hinge.client.connecting import Opening
 from hinge.client.negotiate import Discovery, may_be_older
-from hinge.errors import CallError, ConnectFailed, HingeError, NotSent
+from hinge.errors import CallError, ChannelClosed, ConnectFailed, HingeError, NotSent
 from hinge.protocol import era_2026
 from hinge.protocol.connection import Connection
 from hinge.protocol.events import EraName
@@ -195,12 +195,17 @@ class Link:
 
 
 async def _shaken(session: Session, channel: Channel, revision: str) -> None:
-    """The handshake is agreed: keep the revision and say so (LIFE-07)."""
+    """The handshake is agreed: keep the revision and say so (LIFE-07). Raises ConnectFailed if the server has gone since."""
+    if session.connection.closed is not None:
+        raise ConnectFailed(f"The server ended with the handshake: {session.connection.closed}")
     session.connection.handshake.assume(revision)
     adopt = getattr(channel, "adopt", None)
     if adopt is not None:
         adopt(revision)
-    await session.notify("notifications/initialized")
+    try:
+        await session.notify("notifications/initialized")
+    except ChannelClosed as exc:
+        raise ConnectFailed(f"The server ended with the handshake: {exc}") from exc
 
 
 async def _end(session: Session, channel: Channel) -> None:
