@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -157,7 +157,7 @@ class Link:
         if found is None or found.era != "2026":
             era: EraName | Literal["auto"] = found.era if found is not None else self._era
             if era == "auto":
-                era = getattr(self._transport, "era", era)
+                era = cast("EraName", getattr(self._transport, "era", era))
             found = await Opening(session, self._info, self._capabilities).agree(era)
         self.found = found
         session.connection.stateless = found.era == "2026"
