@@ -1,6 +1,6 @@
 """Writes the parts of the documents that follow from the code: `python -m tools.print_docs`.
 
-A part stands between `<!-- printed: NAME -->` and `<!-- end of NAME -->`; a test fails when it is not what the code says.
+A part stands between `<!-- printed: NAME -->` and `<!-- end of NAME -->`; a test fails when it differs from the code.
 """
 
 from __future__ import annotations

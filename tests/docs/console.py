@@ -11,7 +11,6 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -32,15 +31,8 @@ class Console:
         self._replaced = replaced
         self._serving: list[subprocess.Popen[str]] = []
         self._address = _PORT
-        scripts = os.path.dirname(sys.executable)
-        path = f"{scripts}{os.pathsep}{os.environ.get('PATH', '')}"
         # Plugins of pytest that are installed here have things to say that a reader's terminal won't show.
-        self._environment = {
-            **os.environ,
-            "PATH": path,
-            "COLUMNS": "80",
-            "PYTHONWARNINGS": "ignore::DeprecationWarning",
-        }
+        self._environment = {**os.environ, "COLUMNS": "80", "PYTHONWARNINGS": "ignore::DeprecationWarning"}
 
     def run(self, block: Block) -> None:
         """Run each command and hold what it prints against the document."""

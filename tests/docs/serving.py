@@ -17,9 +17,7 @@ async def over_http(server: Server[Any], **options: Any) -> AsyncIterator[str]:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     app = server.http_app(bind="127.0.0.1", **options)
     serving = asyncio.create_task(serve_http(app, port=0, announce=ready.set_result))
-    done, _ = await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)
-    if serving in done:
-        await serving
+    serving.add_done_callback(lambda task: None if ready.done() else ready.set_exception(RuntimeError("it ended")))
     try:
         yield await ready
     finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ SHOWN = {"sh", "text", "mermaid", "yaml", "toml", "nginx"}
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
 async def test_what_a_document_shows_works(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
     monkeypatch.syspath_prepend(tmp_path)
     notebook = Notebook(document, tmp_path)
     console = Console(tmp_path, notebook.replaced)

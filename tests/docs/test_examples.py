@@ -1,0 +1,112 @@
+"""The examples run as their first lines say, and end well."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from hinge import Client
+from hinge.transports.http_run import bind, unbind
+from tests.source import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run an example as a user would, from the root of the checkout."""
+    return subprocess.run(
+        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+    )
+
+
+def test_the_demo_shows_both_eras_on_three_transports_and_ends_with_0() -> None:
+    done = run("examples/demo.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for part in (
+        "Memory, era 2025",
+        "Memory, era 2026",
+        "stdio, era 2025",
+        "stdio, era 2026",
+        "HTTP, era 2025",
+        "HTTP, era 2026",
+    ):
+        assert part in done.stdout
+    for shown in ("discovery", "typed call", "structured", "progress", "tool error", "elicitation", "cancel"):
+        assert done.stdout.count(f"  {shown} ") == 6
+    assert "\x1b" not in done.stdout, "no colours when nobody sees them"
+    assert not done.stderr
+
+
+def test_the_demo_ends_with_1_when_something_is_not_as_it_is_shown(tmp_path: Path) -> None:
+    text = (EXAMPLES / "demo.py").read_text(encoding="utf-8")
+    (tmp_path / "demo_server.py").write_text((EXAMPLES / "demo_server.py").read_text(encoding="utf-8"))
+    (tmp_path / "demo.py").write_text(text.replace("[15.5, 14.5]", "[15.5, 99.0]"))
+    done = run(str(tmp_path / "demo.py"))
+    assert done.returncode == 1
+    assert "Not as it should be: the forecast is" in done.stdout
+
+
+def test_the_client_calls_the_demo_server() -> None:
+    done = run("examples/client.py")
+    assert done.returncode == 0, done.stderr
+    assert "Oslo: Monday 15.5°, Tuesday 14.5°" in done.stdout
+    assert "the outcome is unknown" in done.stdout
+    assert "the tool says: Nobody knows 30 days ahead" in done.stdout
+
+
+def test_a_handler_that_asks_reserves_once_in_both_eras() -> None:
+    done = run("examples/asking.py")
+    assert done.returncode == 0, done.stderr
+    before, after = done.stdout.split("era 2026")
+    assert before.count("reserve(") == after.count("reserve(") == 1
+    assert before.count("run ") == 1
+    assert after.count("run ") == 3
+
+
+async def test_the_first_server_serves() -> None:
+    async with Client(EXAMPLES / "weather_server.py") as client:
+        days = await client.call_tool("forecast", {"city": "Oslo", "days": 1}, returns=list[str])
+    assert days == ["Oslo, day 1: sunny"]
+
+
+async def test_the_tour_offers_every_feature() -> None:
+    async with Client(EXAMPLES / "everything_server.py") as client:
+        assert len(await client.list_tools()) > 10
+        assert await client.list_prompts()
+
+
+@asynccontextmanager
+async def uvicorn(app: str) -> AsyncIterator[int]:
+    """The port of an application that runs under uvicorn's own command line."""
+    listening = bind("127.0.0.1", 0, None)
+    command = [sys.executable, "-m", "uvicorn", app, "--fd", str(listening[0].fileno()), "--log-level", "warning"]
+    process = await asyncio.create_subprocess_exec(*command, cwd=EXAMPLES, pass_fds=[listening[0].fileno()])
+    try:
+        yield listening[0].getsockname()[1]
+    finally:
+        unbind(listening, None)
+        process.terminate()
+        await process.wait()
+
+
+@pytest.mark.parametrize("path", ["/tools/mcp", "/tools/", "/tools"])
+async def test_a_mounted_server_is_found_below_its_mount(path: str) -> None:
+    async with uvicorn("mounted:app") as port, Client(f"http://127.0.0.1:{port}{path}") as client:
+        assert await client.call_tool("add", {"a": 2, "b": 3}, returns=int) == 5
+
+
+async def test_a_mounted_server_ends_its_streams_when_the_process_is_to_end() -> None:
+    async with uvicorn("mounted:app") as port:
+        client = Client(f"http://127.0.0.1:{port}/tools/mcp", reconnect=False)
+        await client.connect()
+        listening = client.listen(tools=True)
+        await listening.__aenter__()
+    # The process has ended here, although a stream was open.
+    await listening.close()
+    await client.close()

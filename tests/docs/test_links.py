@@ -1,0 +1,82 @@
+"""Links in the documents lead somewhere, and the files and names that they speak of are there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.documents import blocks, documents
+from tests.source import PACKAGE, ROOT
+
+_LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (?P<text>.+)$", re.MULTILINE)
+#: `server/tools.py` and `docs/…`: a path below the package or the project; `http_session*.py` is a pattern.
+_PATH = re.compile(r"`(?P<path>(?:[\w*]+/)*[\w*]+\.(?:py|md|toml))`|`(?P<folder>(?:[\w]+/)+)`")
+each_document = pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def prose(document: Path) -> str:
+    """The document without its blocks of code."""
+    text = document.read_text(encoding="utf-8")
+    for block in blocks(document):
+        text = text.replace(block.text, "")
+    return text
+
+
+def anchors(document: Path) -> set[str]:
+    """The headings of a document as GitHub makes anchors of them."""
+    headings = (found["text"] for found in _HEADING.finditer(prose(document)))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(document: Path) -> Iterator[str]:
+    for found in _LINK.finditer(prose(document)):
+        path, _, anchor = found["target"].partition("#")
+        if "://" in path:
+            continue
+        target = (document.parent / path).resolve() if path else document
+        if not target.exists():
+            yield f"{found['target']}: there is no such file"
+        elif anchor and anchor not in anchors(target):
+            yield f"{found['target']}: {target.name} has no such heading"
+
+
+@each_document
+def test_links_lead_somewhere(document: Path) -> None:
+    assert not list(broken_links(document))
+
+
+@each_document
+def test_files_that_are_spoken_of_are_there(document: Path) -> None:
+    own = {block.file for block in blocks(document)}
+    for found in _PATH.finditer(prose(document)):
+        name = found["path"] or found["folder"]
+        if name in own or name in ("weather.py", "file.py"):
+            continue
+        places = (ROOT, PACKAGE, PACKAGE.parent, *(folder for folder in PACKAGE.iterdir() if folder.is_dir()))
+        assert any(list(place.glob(name)) for place in places), f"{document.name} speaks of {name}"
+
+
+@each_document
+def test_every_document_can_be_reached_from_the_readme(document: Path) -> None:
+    reached, left = set[Path](), [ROOT / "README.md"]
+    while left:
+        one = left.pop()
+        if one in reached or one.suffix not in (".md", ""):
+            continue
+        reached.add(one)
+        if one.is_dir():
+            left += one.glob("*.md")
+            continue
+        targets = (found["target"].partition("#")[0] for found in _LINK.finditer(prose(one)))
+        left += [(one.parent / target).resolve() for target in targets if target and "://" not in target]
+    assert document in reached
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A title, and more\n[here](page.md#a-title-and-more) [gone](gone.md) [not](#not)\n")
+    assert [line.partition(":")[0] for line in broken_links(page)] == ["gone.md", "#not"]

@@ -1,0 +1,57 @@
+"""What the documents print from the code is what the code says, and nothing that the code has is left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hinge.protocol import states
+from hinge.protocol.limits import Limits
+from hinge.transports.http_server_options import HttpOptions
+from tests.docs.documents import documents
+from tests.source import ROOT
+from tools.print_docs import PARTS, comments, printed
+
+ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_printed_parts_are_what_the_code_says(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    assert printed(text) == text, "run `python -m tools.print_docs`"
+
+
+def test_every_part_is_printed_somewhere() -> None:
+    everything = "".join(document.read_text(encoding="utf-8") for document in documents())
+    assert not [name for name in PARTS if f"<!-- printed: {name} -->" not in everything]
+
+
+def test_the_diagrams_show_every_state_and_every_move() -> None:
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    for table in (states.HANDSHAKE_MOVES, states.CALL_MOVES, states.PENDING_MOVES):
+        for state, ways in table.items():
+            assert state.value.replace(" ", "_") in text
+            for event, to in ways.items():
+                move = f"{state.value} --> {to.value}: {event}".replace("given up", "given_up")
+                assert (move in text) is (to is not state)
+
+
+@pytest.mark.parametrize("kind", [Limits, HttpOptions])
+def test_every_setting_is_listed_with_its_default_and_what_it_does(kind: type[msgspec.Struct]) -> None:
+    text = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+    said = comments(kind)
+    for name in kind.__struct_fields__:
+        assert f"`{name}`" in text
+        assert said[name], f"{kind.__name__}.{name} has no `#:` comment"
+
+
+def test_a_part_that_differs_is_noticed() -> None:
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    assert printed(text.replace("running --> answered: answer", "running --> running: answer")) == text
+
+
+def test_a_part_that_nobody_knows_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        printed("<!-- printed: nonsense -->\n<!-- end of nonsense -->")

@@ -1,0 +1,101 @@
+"""What docs/ARCHITECTURE.md says about the code is so: the way of one call, the layers, the budgets."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+import pytest
+
+from hinge import Client, Server
+from hinge.transports.socket_stream import SocketServer
+from tests import test_budgets
+from tests.docs.serving import over_http
+from tests.source import ROOT
+from tests.test_layering import LAYERS
+
+ARCHITECTURE = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+_ITEM = re.compile(r"^\d\. (?P<first>.*(?:\n   .*)*)", re.MULTILINE)
+_NAME = re.compile(r"`(\w+\.\w+)` \(`")
+
+server = Server("one call")
+
+
+@server.tool
+async def reached() -> str:
+    """The end of the way."""
+    return "here"
+
+
+def documented_way() -> list[set[str]]:
+    """The hops of the list in the document, each with the names that it has on one or another transport."""
+    section = ARCHITECTURE.partition("## The way of one call")[2].partition("\n## ")[0]
+    hops = [set(_NAME.findall(item["first"])) for item in _ITEM.finditer(section)]
+    assert len(hops) == 7
+    assert hops.pop() == set(), "the last hop is the user's function"
+    return [*hops, {"reached"}]
+
+
+@contextmanager
+def watched(names: set[str]) -> Iterator[list[str]]:
+    """Which of these functions are entered, in the order in which each is first entered."""
+    entered: list[str] = []
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_qualname in names and frame.f_code.co_qualname not in entered:
+            entered.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        yield entered
+    finally:
+        sys.setprofile(None)
+
+
+@asynccontextmanager
+async def target(route: str, directory: Path) -> AsyncIterator[Any]:
+    """The server, reachable in this process by the route."""
+    if route == "memory":
+        yield server
+    elif route == "socket":
+        listening = SocketServer(server.serve, path=directory / "s")
+        await listening.start()
+        try:
+            yield f"unix:{listening.address}"
+        finally:
+            await listening.stop()
+    else:
+        async with over_http(server) as url:
+            yield url
+
+
+@pytest.mark.parametrize("route", ["memory", "socket", "http"])
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_a_call_takes_the_documented_way(route: str, era: Literal["2025", "2026"], tmp_path: Path) -> None:
+    """Seven hops, the same on every route."""
+    way = documented_way()
+    async with target(route, tmp_path) as where, Client(where, era=era) as client:
+        with watched(set().union(*way)) as entered:
+            assert (await client.call_tool("reached")).text == "here"
+    assert len(entered) == len(way), entered
+    for name, hop in zip(entered, way, strict=True):
+        assert name in hop, entered
+
+
+def test_the_layers_are_the_documented_ones() -> None:
+    section = ARCHITECTURE.partition("## Who may import whom")[2]
+    line = next(line for line in section.splitlines() if line.startswith("errors →"))
+    found = [tuple(re.split(r" │ |, ", part)) for part in line.split(" → ")]
+    assert [set(layer) - {"__main__"} for layer in LAYERS] == [set(layer) for layer in found]
+
+
+def test_the_budgets_are_the_documented_ones() -> None:
+    text = " ".join(ARCHITECTURE.split())
+    assert f"a file has at most {test_budgets.FILE_LINES} lines, a function {test_budgets.BODY_LINES}" in text
+    assert f"{test_budgets.PARAMETERS} parameters, {test_budgets.NESTING} levels" in text
