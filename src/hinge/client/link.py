@@ -11,15 +11,13 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from hinge.client.connecting import Opening
+from hinge.client.connecting import Introduction, Opening
 from hinge.client.negotiate import Discovery, may_be_older
 from hinge.errors import CallError, ChannelClosed, ConnectFailed, HingeError, NotSent
 from hinge.protocol import era_2026
 from hinge.protocol.connection import Connection
 from hinge.protocol.events import EraName
 from hinge.protocol.limits import Limits
-from hinge.schema.base import Implementation
-from hinge.schema.lifecycle import ClientCapabilities
 from hinge.session import Handle, Session
 from hinge.transports.channel import Channel, Transport
 
@@ -35,20 +33,17 @@ class Link:
         transport: Transport,
         handle: Handle,
         *,
-        info: Implementation,
-        capabilities: ClientCapabilities,
-        era: EraName | Literal["auto"],
-        saved: Discovery | None,
+        introduction: Introduction,
         limits: Limits,
         reconnect: bool,
     ) -> None:
         self._target = target
         self._transport = transport
         self._handle = handle
-        self._info = info
-        self._capabilities = capabilities
-        self._era = era
-        self._saved = saved
+        self._introduction.info = info
+        self._introduction.capabilities = capabilities
+        self._introduction.era: EraName | Literal["auto"] = era
+        self._introduction.saved = saved
         self._limits = limits
         self._reconnect = reconnect
         self._session: Session | None = None
@@ -135,7 +130,7 @@ class Link:
             await self._agree(resources)
         except CallError as exc:
             older = getattr(self._transport, "older", None)
-            if older is None or self._era == "2026" or not may_be_older(exc):
+            if older is None or self._introduction.era == "2026" or not may_be_older(exc):
                 raise
             await resources.aclose()
             newer, self._transport = self._transport, older()
@@ -153,12 +148,12 @@ class Link:
         session = self._session
         assert session is not None
         resources.push_async_callback(_end, session, channel)
-        found = self._saved
+        found = self._introduction.saved
         if found is None or found.era != "2026":
-            era: EraName | Literal["auto"] = found.era if found is not None else self._era
+            era: EraName | Literal["auto"] = found.era if found is not None else self._introduction.era
             if era == "auto":
                 era = cast("EraName", getattr(self._transport, "era", era))
-            found = await Opening(session, self._info, self._capabilities).agree(era)
+            found = await Opening(session, self._introduction).agree(era)
         self.found = found
         session.connection.stateless = found.era == "2026"
         if found.era == "2026":
@@ -167,7 +162,7 @@ class Link:
             await _shaken(session, channel, found.revision)
 
     def _write_meta(self, revision: str) -> None:
-        meta = era_2026.request_meta(revision, self._info, self._capabilities, self.log_level)
+        meta = era_2026.request_meta(revision, self._introduction.info, self._introduction.capabilities, self.log_level)
         self.meta = msgspec.json.encode(meta)
 
     def set_log_level(self, level: str) -> None:
