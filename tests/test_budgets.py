@@ -19,7 +19,11 @@ PARAMETERS = 8
 NESTING = 4
 
 # Places that may be over the budget, by their full name, each with the file in docs/decisions that says why.
-ALLOWED: dict[str, str] = {}
+ALLOWED: dict[str, str] = {
+    "hinge.client.client.Client.__init__": "006-parameters-of-the-public-doors.md",
+    "hinge.client.client.Client.request": "006-parameters-of-the-public-doors.md",
+    "hinge.server.server.Server.__init__": "006-parameters-of-the-public-doors.md",
+}
 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 # Who silences a type checker names what is silenced, and then why: `# type: ignore[code]  # reason`.

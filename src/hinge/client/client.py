@@ -13,6 +13,7 @@ from msgspec import UNSET, Raw
 from hinge.client.answers import Answers, OnElicit, OnElicitUrl, OnRoots, OnSample
 from hinge.client.cache import METHODS as CACHEABLE
 from hinge.client.cache import Cache, CacheMode, MemoryStore, Store
+from hinge.client.connecting import Introduction
 from hinge.client.features import Features, Limit
 from hinge.client.link import Link
 from hinge.client.listening import Listeners, Listening, filter_of
@@ -86,10 +87,12 @@ class Client(Features):
             target,
             transport_for(target, limits=limits, **options),
             self._handle,
-            info=info or Implementation(name="hinge", version=metadata.version("hinge")),
-            capabilities=self._answers.capabilities,
-            era=era,
-            saved=discovery,
+            introduction=Introduction(
+                info=info or Implementation(name="hinge", version=metadata.version("hinge")),
+                capabilities=self._answers.capabilities,
+                era=era,
+                saved=discovery,
+            ),
             limits=limits,
             reconnect=reconnect,
         )

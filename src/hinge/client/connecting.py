@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal
 
+import msgspec
+
 from hinge.client.negotiate import MODERN_ERRORS, Answer, Discovery, Handshake, Probe, negotiate
 from hinge.errors import CallError, CallTimeout
 from hinge.protocol import era_2026, http
@@ -14,13 +16,22 @@ from hinge.schema.lifecycle import ClientCapabilities
 from hinge.session import Session
 
 
+class Introduction(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the client is, what it can do, which era it wants, and what it knows of the server from before."""
+
+    info: Implementation
+    capabilities: ClientCapabilities
+    era: EraName | Literal["auto"] = "auto"
+    saved: Discovery | None = None
+
+
 class Opening:
     """One attempt to agree with a server over a session that is open already."""
 
-    def __init__(self, session: Session, info: Implementation, capabilities: ClientCapabilities) -> None:
+    def __init__(self, session: Session, introduction: Introduction) -> None:
         self._session = session
-        self._info = info
-        self._capabilities = capabilities
+        self._info = introduction.info
+        self._capabilities = introduction.capabilities
         #: A probe that got no answer yet: on a pipe it may still come (a slow server).
         self._probe: asyncio.Task[Answer] | None = None
 

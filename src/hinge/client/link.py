@@ -40,10 +40,7 @@ class Link:
         self._target = target
         self._transport = transport
         self._handle = handle
-        self._introduction.info = info
-        self._introduction.capabilities = capabilities
-        self._introduction.era: EraName | Literal["auto"] = era
-        self._introduction.saved = saved
+        self._introduction = introduction
         self._limits = limits
         self._reconnect = reconnect
         self._session: Session | None = None
