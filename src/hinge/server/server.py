@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
+from hinge.backends import backend_for
 from hinge.backends.backend import Backend
-from hinge.backends.memory import MemoryBackend
 from hinge.errors import DefinitionError
 from hinge.protocol import era_2025, era_2026
 from hinge.protocol.changes import Changed
@@ -80,7 +80,7 @@ class Server(Router, Generic[StateT]):
         page_size: int | None = None,
         state_keys: Sequence[bytes] = (),
         state_once: bool = False,
-        backend: Backend | None = None,
+        backend: Backend | str | None = None,
         authorize_subscription: Authorize | None = None,
         cache: Mapping[str, CacheHint] | None = None,
         resource_bytes: int = 16 * 1024 * 1024,
@@ -102,7 +102,7 @@ class Server(Router, Generic[StateT]):
         self._seal = Seal(state_keys, ttl=limits.state_ttl, once=state_once)
         self._lifespan = Lifespan(cast(Any, lifespan), self)
         self._subscriptions = Subscriptions(
-            backend or MemoryBackend(),
+            backend_for(backend),
             self._features,
             streams=limits.streams,
             uris=limits.watched,
