@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hinge.errors import MissingClientCapability as MissingClientCapability
     from hinge.errors import NotSent as NotSent
     from hinge.errors import Outcome as Outcome
+    from hinge.errors import Overloaded as Overloaded
     from hinge.errors import ParseError as ParseError
     from hinge.errors import PeerError as PeerError
     from hinge.errors import ProtocolError as ProtocolError
@@ -77,20 +78,30 @@ if TYPE_CHECKING:
     from hinge.server.asking import Declined as Declined
     from hinge.server.caching import CacheHint as CacheHint
     from hinge.server.context import Context as Context
+    from hinge.server.depends import Ask as Ask
+    from hinge.server.depends import Depends as Depends
     from hinge.server.forms import Titled as Titled
+    from hinge.server.media import Audio as Audio
+    from hinge.server.media import File as File
+    from hinge.server.media import Image as Image
     from hinge.server.resource import ResourceOptions as ResourceOptions
     from hinge.server.router import Router as Router
     from hinge.server.server import Server as Server
+    from hinge.server.visibility import Caller as Caller
+    from hinge.server.visibility import Item as Item
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Annotations": "hinge.schema.base",
+    "Ask": "hinge.server.depends",
+    "Audio": "hinge.server.media",
     "AudioContent": "hinge.schema.content",
     "CacheHint": "hinge.server.caching",
     "CallError": "hinge.errors",
     "CallTimeout": "hinge.errors",
     "CallToolResult": "hinge.schema.tools",
+    "Caller": "hinge.server.visibility",
     "Changed": "hinge.protocol.changes",
     "ChannelClosed": "hinge.errors",
     "Client": "hinge.client.client",
@@ -103,17 +114,20 @@ _HOME = {
     "CreateMessageResult": "hinge.schema.sampling",
     "Declined": "hinge.server.asking",
     "DefinitionError": "hinge.errors",
+    "Depends": "hinge.server.depends",
     "Discovery": "hinge.client.negotiate",
     "ElicitFormParams": "hinge.schema.elicitation",
     "ElicitResult": "hinge.schema.elicitation",
     "ElicitUrlParams": "hinge.schema.elicitation",
     "EmbeddedResource": "hinge.schema.content",
     "ErrorObject": "hinge.errors",
+    "File": "hinge.server.media",
     "GetPromptResult": "hinge.schema.prompts",
     "HeaderMismatch": "hinge.errors",
     "HingeError": "hinge.errors",
     "HttpStatus": "hinge.errors",
     "Icon": "hinge.schema.base",
+    "Image": "hinge.server.media",
     "ImageContent": "hinge.schema.content",
     "Implementation": "hinge.schema.base",
     "InputRequiredResult": "hinge.schema.input_required",
@@ -123,6 +137,7 @@ _HOME = {
     "InvalidParams": "hinge.errors",
     "InvalidRequest": "hinge.errors",
     "InvalidResponse": "hinge.errors",
+    "Item": "hinge.server.visibility",
     "Limits": "hinge.protocol.limits",
     "Listening": "hinge.client.listening",
     "LogParams": "hinge.schema.notifications",
@@ -131,6 +146,7 @@ _HOME = {
     "MissingClientCapability": "hinge.errors",
     "NotSent": "hinge.errors",
     "Outcome": "hinge.errors",
+    "Overloaded": "hinge.errors",
     "ParseError": "hinge.errors",
     "PeerError": "hinge.errors",
     "ProgressParams": "hinge.schema.notifications",

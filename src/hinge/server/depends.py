@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Union, get_args
 
 from hinge.errors import DefinitionError
-from hinge.server.annotations import Place, bare, holds, members, metadata_of, place_of, resolve
+from hinge.server.annotations import Place, Predicate, bare, holds, members, metadata_of, place_of, resolve, shown
 from hinge.server.forms import form_of
 from hinge.server.needs import CONTEXT, Needs, Question, Source, Step, called
 from hinge.server.registration import is_context
-from hinge.server.signature import Signature
+from hinge.server.signature import Signature, inspect_function
 from hinge.server.threads import Threads
 
 
@@ -65,13 +65,32 @@ def is_injected(annotation: Any) -> bool:
     return is_context(annotation) or marker_of(annotation) is not None
 
 
+def inspect_handler(function: Any, content: Predicate, name: str | None = None) -> Signature:
+    """The signature of a function whose Context, dependencies and questions the server fills in; see inspect_function."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (NameError, TypeError, ValueError):
+        parameters = []  # inspect_function says what is wrong
+    for item in parameters:
+        if isinstance(item.default, Depends | Ask):
+            called_as, kind = name or getattr(function, "__name__", "?"), type(item.default).__name__
+            raise _place(function, called_as).mistake(
+                f"{kind}(…) is no default; write `{item.name}: Annotated[{shown(item.annotation)}, {kind}(…)]`",
+                item.name,
+            )
+    return inspect_function(function, injected=is_injected, content=content, name=name)
+
+
+def _place(function: Any, name: str) -> Place:
+    return place_of(inspect.unwrap(getattr(function, "__func__", function)), name)
+
+
 def needs_of(function: Any, signature: Signature, threads: Threads) -> Needs | None:
     """What of this function's parameters is filled besides the Context; None for nothing. Raises DefinitionError."""
     marked = {name: found for name, found in signature.injected.items() if not is_context(found)}
     if not marked:
         return None
-    place = place_of(inspect.unwrap(getattr(function, "__func__", function)), signature.name)
-    compiler = _Compiler(place, [item.name for item in signature.parameters])
+    compiler = _Compiler(_place(function, signature.name), [item.name for item in signature.parameters])
     wanted = [(name, compiler.slot(annotation, name)) for name, annotation in marked.items()]
     return Needs(compiler.questions, compiler.steps, wanted, threads)
 

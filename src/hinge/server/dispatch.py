@@ -7,19 +7,31 @@ params, handler, result in the shape of the caller's revision.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
-from hinge.errors import ErrorObject, InvalidParams, MethodNotFound, ProtocolError, shorten
+from hinge.errors import (
+    ErrorObject,
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    MissingClientCapability,
+    Overloaded,
+    ProtocolError,
+    ToolError,
+    shorten,
+)
 from hinge.jsonrpc import ABSENT
 from hinge.protocol import era_2025, era_2026, http
+from hinge.protocol.events import EraName
 from hinge.protocol.offer import Offer
 from hinge.protocol.shape import shape
 from hinge.schema.base import EmptyResult, Result
 from hinge.schema.methods import METHODS, Method, method_in
+from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from hinge.server.asking import InputRequired
 from hinge.server.context import Context
 
@@ -36,12 +48,14 @@ class Served:
 
     __slots__ = ("_decoder", "first", "handler", "last", "name", "name_field", "row")
 
-    def __init__(self, name: str, handler: RequestHandler, params: Any = None) -> None:
+    def __init__(
+        self, name: str, handler: RequestHandler, params: Any = None, *, eras: Sequence[EraName] = ("2025", "2026")
+    ) -> None:
         row = METHODS.get(name)
         self.name = name
         self.handler = handler
         self.row = row
-        self.first, self.last = (row.first, row.last) if row is not None else ("", "\uffff")
+        self.first, self.last = (row.first, row.last) if row is not None else _window(eras)
         self.name_field = row.name_field if row is not None else None
         kind = params if params is not None else (row.params if row is not None else dict[str, Any])
         self._decoder = params_decoder(kind)
@@ -52,6 +66,12 @@ class Served:
             return self._decoder(params if params is not ABSENT else _EMPTY)
         except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
             raise invalid_params(exc) from exc
+
+
+def _window(eras: Sequence[EraName]) -> tuple[str, str]:
+    """The first and the last revision of these eras, known and unknown ones."""
+    first = "" if "2025" in eras else STATELESS_REVISIONS[0]
+    return first, "\uffff" if "2026" in eras else HANDSHAKE_REVISIONS[-1]
 
 
 def params_decoder(kind: Any) -> Callable[[Raw], Any]:
@@ -70,12 +90,16 @@ def invalid_params(exc: Exception) -> InvalidParams:
 
 
 class Dispatch:
-    """The methods that a server serves, and how a call finds its handler."""
+    """The methods that a server serves, and how a call finds its handler. At most `limit` requests run at once."""
 
-    def __init__(self, offer: Offer) -> None:
+    def __init__(self, offer: Offer, limit: int) -> None:
         self._offer = offer
+        self._limit = limit
+        self._running = 0
         self.requests: dict[str, Served] = {}
         self.notifications: dict[str, Served] = {}
+        #: Results that extensions add to the protocol: the `resultType`, and the id of the extension.
+        self.result_types: dict[str, str] = {}
 
     async def request(self, ctx: Context[Any]) -> Any:
         """Serve one request. What it returns goes on the wire as it is; what it raises goes through the one ladder."""
@@ -88,22 +112,57 @@ class Dispatch:
         params = served.read(call.params if call.inline else ctx.params)  # A-034: the handshake reads the wire
         if served.name_field is not None and call.era == "2026" and call.origin.headers is not None:
             http.check_name_header(call.origin.headers, getattr(params, served.name_field))
+        if self._running >= self._limit:
+            raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
         ctx.read = params
+        self._running += 1
         try:
             result = await served.handler(ctx, params)
         except (InputRequired, BaseExceptionGroup) as exc:
             if ctx.asked is None or not ctx.asked.open or not _asks(exc):
                 raise
             result = ctx.asked.result()
+        except ToolError as exc:  # outside a tool, which makes a result of it: its words are meant for the caller
+            raise InternalError(str(exc)) from exc
+        finally:
+            self._running -= 1
         return self._dress(ctx, served, result)
 
+    def uncounted(self, handler: RequestHandler) -> RequestHandler:
+        """A handler that may run for hours, under a limit of its own."""
+
+        async def serve(ctx: Context[Any], params: Any) -> Any:
+            self._running -= 1
+            try:
+                return await handler(ctx, params)
+            finally:
+                self._running += 1
+
+        return serve
+
     def _dress(self, ctx: Context[Any], served: Served, result: Any) -> Any:
-        if result is None:
+        if isinstance(result, Result):
+            if result.result_type is not UNSET:
+                self._check_type(ctx, result.result_type)
+        elif result is None:
             result = _DONE
-        elif not isinstance(result, Result):
+        else:
             result = _structured(result, served.row, ctx.method)
+            if isinstance(result, dict) and "resultType" in result:
+                self._check_type(ctx, result["resultType"])
         result = shape(result, ctx.call.revision)
         return era_2026.dress(result, self._offer) if ctx.call.era == "2026" else result
+
+    def _check_type(self, ctx: Context[Any], said: Any) -> None:
+        """A result of an extension's own type goes only to a client that declared it on this request (A-121, TEX-04)."""
+        if said in ("complete", "input_required"):
+            return
+        extension = self.result_types.get(said)
+        if extension is None:
+            logger.error("%s: no extension of this server has results of type %r", ctx.method, said)
+            raise ProtocolError("Handler returned an invalid result")
+        if ctx.client_extension(extension) is None:
+            raise MissingClientCapability({"extensions": {extension: {}}})
 
     async def notification(self, ctx: Context[Any]) -> None:
         """Serve one notification; what can't be served is dropped with a word in the log (A-131…A-136)."""

@@ -21,12 +21,12 @@ from hinge.schema.prompts import (
 )
 from hinge.server.completion import Completer
 from hinge.server.context import Context
-from hinge.server.depends import is_injected, needs_of
+from hinge.server.depends import inspect_handler, needs_of
 from hinge.server.needs import Run
 from hinge.server.options import PromptOptions, check_options
 from hinge.server.pages import paginate
 from hinge.server.registration import as_blocks, gives_content, icons_of, is_context
-from hinge.server.signature import Signature, inspect_function
+from hinge.server.signature import Signature
 from hinge.server.threads import Threads
 from hinge.server.visibility import Item, Shelf, Visibility, view_of
 
@@ -117,7 +117,7 @@ class Prompts:
     def add(self, function: PromptFunction, options: Mapping[str, Any], *, name: str | None = None) -> RegisteredPrompt:
         """Register a function; `options` are PromptOptions. Raises DefinitionError that says what to change."""
         check_options("prompt", options, PromptOptions)
-        signature = inspect_function(function, injected=is_injected, content=gives_content, name=name)
+        signature = inspect_handler(function, gives_content, name)
         found = signature.name
         if found == "<lambda>":
             raise DefinitionError('A prompt needs a name: write server.prompt("name")(function)')

@@ -23,12 +23,12 @@ from hinge.server.annotations import place_of
 from hinge.server.caching import CacheHint, CacheScope
 from hinge.server.contents import Contents, is_content
 from hinge.server.context import Context
-from hinge.server.depends import is_injected, needs_of
+from hinge.server.depends import inspect_handler, needs_of
 from hinge.server.needs import Needs
 from hinge.server.parameters import Parameter
 from hinge.server.path_safety import leads_out
 from hinge.server.registration import icons_of, is_context
-from hinge.server.signature import Signature, inspect_function
+from hinge.server.signature import Signature
 from hinge.server.threads import Threads
 from hinge.server.uri_expressions import Variable
 from hinge.server.uri_matching import Matched
@@ -183,7 +183,7 @@ def define_resource(
     """A resource from a URI or template, a function and its options. Raises DefinitionError, in one line."""
     _check_options(options)
     template = _template(uri)
-    signature = inspect_function(function, injected=is_injected, content=is_content, name=options.get("name"))
+    signature = inspect_handler(function, is_content, options.get("name"))
     if signature.name == "<lambda>":
         raise DefinitionError(f'The resource {uri!r} needs a name: add name="…"')
     _check_parameters(uri, function, signature, template)

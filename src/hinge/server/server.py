@@ -96,7 +96,7 @@ class Server(Router, Generic[StateT]):
         super().__init__(threads=limits.threads, page_size=page_size, resource_bytes=resource_bytes, turn=limits.turn)
         self.limits = limits
         self._offer = Offer(info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level)
-        self._dispatch = Dispatch(self._offer)
+        self._dispatch = Dispatch(self._offer, limits.all_calls)
         self._cache = CacheHints(cache)
         self._middleware: list[Middleware] = list(middleware)
         self._seal = Seal(state_keys, ttl=limits.state_ttl, once=state_once)
@@ -192,9 +192,10 @@ class Server(Router, Generic[StateT]):
         return self._lifespan.running()
 
     def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
-        """Serve until the end of input or a signal: on stdio, over HTTP (`host`, `port`, `path`, `workers`, …), or on a socket with one message per line (`path`, or `host` and `port`).
+        """Serve until the end of input or a signal.
 
-        Raises StartError, in one line, for what keeps it from starting.
+        On stdio, over HTTP (`host`, `port`, `path`, `workers`, …), or on a socket with one message per line (`path`, or
+        `host` and `port`). Raises StartError, in one line, for what keeps it from starting.
         """
         from hinge.server.run import run
 
@@ -223,7 +224,7 @@ class Server(Router, Generic[StateT]):
             "ping": self._ping,
             "server/discover": self._discover,
             "logging/setLevel": self._set_level,
-            "subscriptions/listen": self._subscriptions.listen,
+            "subscriptions/listen": self._dispatch.uncounted(self._subscriptions.listen),
         }
         for method, handler in own.items():
             self._dispatch.requests[method] = Served(method, self._cache.applied(method, handler))

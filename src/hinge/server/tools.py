@@ -18,13 +18,13 @@ from hinge.schema.content import ContentBlock, TextContent
 from hinge.schema.revisions import knows
 from hinge.schema.tools import CallToolParams, CallToolResult, ListToolsResult, Tool, ToolAnnotations
 from hinge.server.context import Context
-from hinge.server.depends import is_injected, needs_of
+from hinge.server.depends import inspect_handler, needs_of
 from hinge.server.needs import Run
 from hinge.server.options import ToolOptions, check_options
 from hinge.server.pages import paginate
 from hinge.server.registration import as_blocks, gives_content, icons_of, is_context
 from hinge.server.schema_arguments import SchemaArguments
-from hinge.server.signature import Signature, inspect_function
+from hinge.server.signature import Signature
 from hinge.server.threads import Threads
 from hinge.server.turns import Turns, limited_in_time
 from hinge.server.visibility import Item, Shelf, View, Visibility, view_of
@@ -133,7 +133,7 @@ class Tools:
         """
         check_options("tool", options, ToolOptions)
         given = options.get("input_schema")
-        signature = inspect_function(function, injected=is_injected, content=gives_content, name=name)
+        signature = inspect_handler(function, gives_content, name)
         found = signature.name
         if found == "<lambda>":
             raise DefinitionError('A tool needs a name: write server.tool("name")(function)')
