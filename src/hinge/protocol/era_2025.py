@@ -95,7 +95,7 @@ def initialize(params: InitializeParams, handshake: Handshake, offer: Offer) -> 
     handshake.offered = params
     return InitializeResult(
         protocol_version=revision,
-        capabilities=offer.capabilities(),
+        capabilities=offer.capabilities_in("2025"),
         server_info=offer.info,
         instructions=offer.instructions,
     )

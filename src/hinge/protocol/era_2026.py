@@ -78,7 +78,7 @@ def _envelope(words: str, offer: Offer) -> InvalidEnvelope:
 def discover(offer: Offer) -> DiscoverResult:
     """The answer to `server/discover` (DISC-02)."""
     return DiscoverResult(
-        supported_versions=list(offer.revisions), capabilities=offer.capabilities(), instructions=offer.instructions
+        supported_versions=list(offer.revisions), capabilities=offer.capabilities_in("2026"), instructions=offer.instructions
     )
 
 

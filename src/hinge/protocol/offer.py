@@ -14,9 +14,9 @@ from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 
 
 class Offer:
-    """Identity, instructions, eras and capabilities. `capabilities()` is asked at each `initialize` and discovery."""
+    """Identity, instructions, eras and capabilities, which are asked for at each `initialize` and discovery."""
 
-    __slots__ = ("capabilities", "eras", "info", "instructions", "log_level", "result_meta", "revisions")
+    __slots__ = ("capabilities", "eras", "extensions", "info", "instructions", "log_level", "result_meta", "revisions")
 
     def __init__(
         self,
@@ -29,6 +29,8 @@ class Offer:
     ) -> None:
         self.info = info
         self.capabilities = capabilities
+        #: The settings of the extensions that are on offer in an era, by their ids (EXT-01, EXT-03).
+        self.extensions: Callable[[EraName], dict[str, dict[str, Any]]] = lambda era: {}
         self.eras = eras
         #: All revisions on offer, newest first: the same list in discovery and in errors (T-07).
         self.revisions: tuple[str, ...] = (STATELESS_REVISIONS[::-1] if "2026" in eras else ()) + (
@@ -40,3 +42,8 @@ class Offer:
         #: The `_meta` of a stateless result that has none of its own (REQM-07), encoded once.
         self.result_meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(msgspec.json.encode(info))}
 
+    def capabilities_in(self, era: EraName) -> ServerCapabilities:
+        """The capabilities with the extensions of this era."""
+        found = self.capabilities()
+        extensions = self.extensions(era)
+        return msgspec.structs.replace(found, extensions=extensions) if extensions else found
