@@ -22,7 +22,7 @@ _PART = re.compile(r"(<!-- printed: (?P<name>[\w-]+) -->\n).*?(<!-- end of (?P=n
 
 def main() -> None:
     """Write every part of every document anew."""
-    for path in sorted(ROOT.glob("docs/**/*.md")):
+    for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))):
         text = path.read_text(encoding="utf-8")
         written = printed(text)
         if written != text:
@@ -223,7 +223,44 @@ def _first_sentence(words: str) -> str:
     return _plain(text.rstrip(".:"))
 
 
+# ---------------------------------------------------------------- figures
+
+#: What the README shows of the tables in docs/performance.md: the words, the table, its column, the unit.
+_SHOWN = (
+    ("HTTP, 32 connections: CPU per call", "HTTP 2026-07-28", "CPU µs/call", " µs"),
+    ("… calls per second", "HTTP 2026-07-28", "calls/s", ""),
+    ("stdio, 16 calls in flight: CPU per call", "stdio server, 16", "CPU µs/call", " µs"),
+    ("stdio, one call at a time: CPU per call", "stdio server, one", "CPU µs/call", " µs"),
+    ("in memory, client and server together: CPU per call", "in memory", "CPU µs/call", " µs"),
+    ("stdio server, start to first answer", "stdio server, start", "wall ms", " ms"),
+    ("… its memory", "stdio server, start", "peak MB", " MB"),
+    ("import: CPU", "import", "CPU ms", " ms"),
+)
+
+
+def figures() -> str:
+    """The comparison for the README, from the figures that the benchmark printed into docs/performance.md."""
+    tables = _tables((ROOT / "docs" / "performance.md").read_text(encoding="utf-8"))
+    lines = ["| | Hinge | `mcp` | *bare* | Hinge / `mcp` |", "|---|---:|---:|---:|---:|"]
+    for words, title, column, unit in _SHOWN:
+        rows = next(rows for name, rows in tables.items() if name.startswith(title))
+        cells = [f"{rows[who][column].split()[0]}{unit}" if who in rows else "" for who in ("hinge", "mcp", "bare")]
+        ratio = "" if column in ("calls/s", "peak MB") else rows["hinge"]["× mcp"].split()[0]
+        lines.append(f"| {words} | {' | '.join(cells)} | {ratio} |")
+    return "\n".join(lines)
+
+
+def _tables(text: str) -> dict[str, dict[str, dict[str, str]]]:
+    """Each table below a bold title: title to row to column to cell."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for title, table in re.findall(r"\*\*(.+)\*\*\n\n((?:\|.*\n)+)", text):
+        heads, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+        found[title] = {row[0]: dict(zip(heads[1:], row[1:], strict=True)) for row in rows}
+    return found
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "figures": figures,
     "handshake-states": handshake,
     "call-states": calls,
     "pending-states": pending,
