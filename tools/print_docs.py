@@ -193,7 +193,7 @@ def client() -> str:
 
 
 #: Members that are public for other modules, not for users.
-_INNER = {"Context": {"questions", "asked"}, "Client": {"mirrors"}}
+_INNER = {"Context": {"asked", "in_thread", "questions"}, "Client": {"mirrors"}}
 
 
 def _members(kind: type, name: str) -> str:
