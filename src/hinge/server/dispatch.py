@@ -140,6 +140,20 @@ class Dispatch:
 
         return serve
 
+    async def within(self, ctx: Context[Any]) -> Any:
+        """Serve a request for a server that this one is mounted in, which has checked it and dresses the result."""
+        served = self.requests.get(ctx.method)
+        if served is None:
+            raise MethodNotFound(ctx.method)
+        ctx.read = params = served.read(ctx.params)
+        try:
+            result = await served.handler(ctx, params)
+        except (InputRequired, BaseExceptionGroup) as exc:
+            if ctx.asked is None or not ctx.asked.open or not _asks(exc):
+                raise
+            result = ctx.asked.result()
+        return result if isinstance(result, Result) else _structured(result, served.row, ctx.method)
+
     def _dress(self, ctx: Context[Any], served: Served, result: Any) -> Any:
         if isinstance(result, Result):
             if result.result_type is not UNSET:

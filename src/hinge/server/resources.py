@@ -137,6 +137,10 @@ class Resources:
         exists = self._exists.get(entry.uri)
         return exists is None or bool(await self._threads.run(exists, arguments))
 
+    def has(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether a URI names something here, for this caller. Raises InvalidParams for what is no URI."""
+        return self._find(ctx, uri) is not None
+
     def sees(self, ctx: Context[Any], uri: str) -> bool:
         """Whether there is a resource or template registered as this, for this caller."""
         return self._shelf.find(ctx, uri) is not None

@@ -30,7 +30,8 @@ from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, RequestHandler, Served
 from hinge.server.lifespan import Lifespan
 from hinge.server.middleware import CallNext, Middleware, compose
-from hinge.server.router import Router
+from hinge.server.mountable import Mountable
+from hinge.server.mounting import Mounts
 from hinge.server.sealing import Seal
 from hinge.server.subscriptions import Authorize, Subscriptions
 from hinge.server.telemetry import telemetry
@@ -51,7 +52,7 @@ logger = logging.getLogger("hinge")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-class Server(Router, Generic[StateT]):
+class Server(Mountable, Generic[StateT]):
     """An MCP server: register tools and handlers, then `run()` it, mount `http_app()`, or hand it to a `Client`.
 
     `eras` says which protocol eras it speaks (both by default). `lifespan` is `async with lifespan(server) as state`,
@@ -101,12 +102,17 @@ class Server(Router, Generic[StateT]):
         self._middleware: list[Middleware] = list(middleware)
         self._seal = Seal(state_keys, ttl=limits.state_ttl, once=state_once)
         self._lifespan = Lifespan(cast(Any, lifespan), self)
+        self._mounts = Mounts(self, page_size)
+        self._mounted_in: list[Callable[[Server[Any], Changed], None]] = []
+        self._taken: set[str] = set()
+        self._authorize = authorize_subscription
         self._subscriptions = Subscriptions(
             backend_for(backend),
             self._features,
             streams=limits.streams,
             uris=limits.watched,
-            authorize=authorize_subscription or self._resources.known,
+            authorize=self._may_watch,
+            unwatched=self._unwatched,
         )
         self._own_methods()
         self._build()
@@ -126,6 +132,7 @@ class Server(Router, Generic[StateT]):
         """
 
         def register(handler: RequestHandler) -> RequestHandler:
+            self._taken.add(method)
             self._dispatch.requests[method] = Served(method, handler, params)
             return handler
 
@@ -147,6 +154,7 @@ class Server(Router, Generic[StateT]):
         return middleware
 
     def _build(self) -> None:
+        self._inner_chain: CallNext = compose(self._middleware, self._dispatch.within)
         self._request_chain: CallNext = compose([telemetry, *self._middleware], self._dispatch.request)
         self._notification_chain: CallNext = compose([telemetry, *self._middleware], self._dispatch.notification)
 
@@ -169,6 +177,8 @@ class Server(Router, Generic[StateT]):
         Changes of the registry are told by themselves; `server.notify(Changed("resource", uri))` is for the rest.
         """
         self._subscriptions.publish(event)
+        for tell in self._mounted_in:
+            tell(self, event)
 
     def warn_of_own_keys(self) -> None:
         """Several processes can't open each other's request states unless they share keys (design: state_keys)."""
@@ -186,10 +196,6 @@ class Server(Router, Generic[StateT]):
         """Serve one call: middleware, look-up, handler."""
         ctx: Context[Any] = Context(session, call, self._lifespan.state, self._seal)
         return self._notification_chain(ctx) if call.id is None else self._request_chain(ctx)
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Hold the lifespan open: whoever serves does it inside this block."""
-        return self._lifespan.running()
 
     def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
         """Serve until the end of input or a signal.
@@ -210,9 +216,9 @@ class Server(Router, Generic[StateT]):
             path=path,
             limits=self.limits,
             eras=self._offer.eras,
-            on_start=self._lifespan.enter,
+            on_start=self._enter,
             on_drain=self._drain,
-            on_stop=self._lifespan.exit,
+            on_stop=self._exit,
             **options,
         )
 
@@ -242,13 +248,14 @@ class Server(Router, Generic[StateT]):
         ctx.session.connection.handshake.log_level = params.level
 
     def _capabilities(self) -> ServerCapabilities:
-        return ServerCapabilities(
+        own = ServerCapabilities(
             tools=ListChanged(list_changed=True) if len(self._tools) else None,
             prompts=ListChanged(list_changed=True) if len(self._prompts) else None,
             resources=ResourcesCapability(subscribe=True, list_changed=True) if len(self._resources) else None,
             completions={} if len(self._completions) else None,
             logging={} if self._offer.log_level is not None else None,
         )
+        return self._mounts.capabilities(own)
 
     def _changed(self, kind: str) -> None:
         requests = self._dispatch.requests
@@ -278,7 +285,7 @@ class Server(Router, Generic[StateT]):
 
     def _features(self) -> frozenset[str]:
         served = {"tools": len(self._tools), "prompts": len(self._prompts), "resources": len(self._resources)}
-        return frozenset(kind for kind, count in served.items() if count)
+        return self._mounts.features() | {kind for kind, count in served.items() if count}
 
 
 def _eras(eras: Sequence[EraName] | EraName) -> tuple[EraName, ...]:

@@ -7,7 +7,8 @@ reader waits alone. Knows nothing of channels.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
@@ -42,6 +43,7 @@ class Subscriptions:
         streams: int,
         uris: int,
         authorize: Authorize,
+        unwatched: Callable[[str], None] = lambda uri: None,
     ) -> None:
         self._backend = backend
         self._offers = offers
@@ -52,6 +54,19 @@ class Subscriptions:
         self._watched: dict[Session, set[str]] = {}
         self._sessions: WeakSet[Session] = WeakSet()
         self._stop: Callable[[], None] | None = None
+        #: How many watch each URI, or are about to; `unwatched` hears of it when the last one has gone.
+        self._watchers: Counter[str] = Counter()
+        self._unwatched = unwatched
+
+    def _watch(self, uris: Iterable[str]) -> None:
+        self._watchers.update(uris)
+
+    def _unwatch(self, uris: Iterable[str]) -> None:
+        for uri in uris:
+            self._watchers[uri] -= 1
+            if self._watchers[uri] <= 0:
+                del self._watchers[uri]
+                self._unwatched(uri)
 
     def publish(self, event: Changed) -> None:
         """Something changed: tell every process's listeners, from any thread."""
@@ -101,20 +116,29 @@ class Subscriptions:
             session.on_close(self._forgets(session))
         if len(watched) >= self._max_uris and params.uri not in watched:
             raise InvalidParams(f"Too many subscriptions: {self._max_uris} at once is the limit here")
-        if not await self._allowed(ctx, params.uri):
-            raise InvalidParams("This resource can't be watched", {"uri": params.uri})
-        watched.add(params.uri)
+        self._watch((params.uri,))
+        try:
+            if not await self._allowed(ctx, params.uri):
+                raise InvalidParams("This resource can't be watched", {"uri": params.uri})
+            if self._watched.get(session) is watched and params.uri not in watched:
+                watched.add(params.uri)
+                self._watch((params.uri,))
+        finally:
+            self._unwatch((params.uri,))
         return EmptyResult()
 
     def _forgets(self, session: Session) -> Callable[[], Awaitable[None]]:
         async def forget() -> None:
-            self._watched.pop(session, None)
+            self._unwatch(self._watched.pop(session, ()))
 
         return forget
 
     async def unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
         """`resources/unsubscribe`."""
-        self._watched.get(ctx.session, set()).discard(params.uri)
+        watched = self._watched.get(ctx.session, set())
+        if params.uri in watched:
+            watched.remove(params.uri)
+            self._unwatch((params.uri,))
         return EmptyResult()
 
     # ---------------------------------------------------------------- stateless era
@@ -124,7 +148,21 @@ class Subscriptions:
         self._listen()
         if len(self._streams) >= self._max_streams:
             raise InvalidParams(f"Too many subscriptions: {self._max_streams} at once is the limit here")
-        honoured = await self._honoured(ctx, params.notifications)
+        wanted = list(dict.fromkeys(params.notifications.resource_subscriptions or ()))
+        if len(wanted) > self._max_uris:
+            raise InvalidParams(f"Too many resources in one subscription: {self._max_uris} is the limit here")
+        self._watch(wanted)
+        try:
+            honoured = await self._honoured(ctx, params.notifications, wanted)
+            refused = set(wanted).difference(honoured.resource_subscriptions or ())
+            self._unwatch(refused)
+            wanted = [uri for uri in wanted if uri not in refused]
+            await self._run(ctx, honoured)
+        finally:
+            self._unwatch(wanted)
+        return ListenResult(meta={SUBSCRIPTION_ID: ctx.request_id})
+
+    async def _run(self, ctx: Context[Any], honoured: SubscriptionFilter) -> None:
         stream = _Stream(ctx, honoured)
         self._streams.add(stream)
         forget = ctx.session.on_ending(stream.end)
@@ -133,9 +171,8 @@ class Subscriptions:
         finally:
             forget()
             self._streams.discard(stream)
-        return ListenResult(meta={SUBSCRIPTION_ID: ctx.request_id})
 
-    async def _honoured(self, ctx: Context[Any], wanted: SubscriptionFilter) -> SubscriptionFilter:
+    async def _honoured(self, ctx: Context[Any], wanted: SubscriptionFilter, uris: Iterable[str]) -> SubscriptionFilter:
         """What was asked for and is on offer; what may not be watched is left out (SUB-04, C-122, C-125)."""
         offers = self._offers()
         found = SubscriptionFilter(
@@ -144,9 +181,6 @@ class Subscriptions:
             resources_list_changed=(wanted.resources_list_changed and "resources" in offers) or None,
         )
         if wanted.resource_subscriptions is not None and "resources" in offers:
-            if len(wanted.resource_subscriptions) > self._max_uris:
-                raise InvalidParams(f"Too many resources in one subscription: {self._max_uris} is the limit here")
-            uris = dict.fromkeys(wanted.resource_subscriptions)
             found.resource_subscriptions = [uri for uri in uris if await self._allowed(ctx, uri)]
         return found
 

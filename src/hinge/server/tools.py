@@ -170,6 +170,10 @@ class Tools:
         """Take a tool away. Raises KeyError when there is none of that name."""
         self._shelf.remove(name)
 
+    def sees(self, ctx: Context[Any], name: str) -> bool:
+        """Whether there is such a tool, for this caller."""
+        return self._shelf.find(ctx, name) is not None
+
     async def list(self, ctx: Context[Any], params: Any) -> ListToolsResult:
         """`tools/list`, in the order of registration (TOOL-03). What depends on the caller is for him alone."""
         shelf = self._shelf

@@ -1,0 +1,154 @@
+"""A server as something that holds other servers and can be held by one: its half of what `mounting` arranges.
+
+Knows the server's own registries and life. Must not know channels or eras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from hinge.errors import InvalidParams
+from hinge.protocol.changes import Changed
+from hinge.schema.lifecycle import ServerCapabilities
+from hinge.server.caching import CacheHints
+from hinge.server.context import Context
+from hinge.server.dispatch import Dispatch, RequestHandler
+from hinge.server.lifespan import Lifespan
+from hinge.server.middleware import CallNext
+from hinge.server.mounting import Forwarded, Kind, Mounts
+from hinge.server.router import Router
+from hinge.server.subscriptions import Authorize, Subscriptions
+
+if TYPE_CHECKING:
+    from hinge.server.server import Server
+
+#: What a server has to do with one kind of item.
+_METHODS: dict[Kind, str] = {
+    "tools": "tools/call",
+    "prompts": "prompts/get",
+    "resources": "resources/read",
+    "templates": "completion/complete",
+}
+
+
+class Mountable(Router):
+    """What mounting needs of a server; `Server` is the one that there is, and makes the attributes."""
+
+    _authorize: Authorize | None
+    _cache: CacheHints
+    _dispatch: Dispatch
+    _inner_chain: CallNext
+    _lifespan: Lifespan
+    _mounted_in: list[Callable[[Server[Any], Changed], None]]
+    _mounts: Mounts
+    _subscriptions: Subscriptions
+    #: Methods that the user serves with a handler of his own.
+    _taken: set[str]
+
+    # ---------------------------------------------------------------- holding
+
+    def mount(self, server: Server[Any], prefix: str | None = None) -> None:
+        """Make all of another server a part of this one, live: what it offers shows up here, also what changes later.
+
+        Its tool `forecast` is `weather_forecast` here under the prefix "weather", prompts likewise; its resource
+        `city://oslo` is `weather+city://oslo`. Without a prefix names stay, and this server's own go first. Calls run
+        through its middleware and see its lifespan's state and its visibility; changes and subscriptions are passed on.
+        What it serves besides tools, prompts, resources and completion stays with it.
+
+        Raises DefinitionError for a prefix that can't be, or that can't be told from another one.
+        """
+        self._mounts.check(server, prefix)
+        handlers = self._mounts.handlers()
+        handlers["resources/subscribe"] = self._subscriptions.subscribe
+        handlers["resources/unsubscribe"] = self._subscriptions.unsubscribe
+        for method, handler in handlers.items():
+            if method not in self._taken:
+                self._dispatch.requests[method] = Forwarded(method, self._cache.applied(method, handler))
+        self._mounts.add(server, prefix)
+
+    def unmount(self, server: Server[Any]) -> None:
+        """Take a mounted server away; connected clients are told. Raises KeyError when it isn't mounted here."""
+        self._mounts.remove(server)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Hold the lifespan open, and those of mounted servers: whoever serves does it inside this block."""
+        return self._running()
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        await self._enter()
+        try:
+            yield
+        finally:
+            await self._exit()
+
+    async def _enter(self) -> None:
+        """One more who serves."""
+        await self._lifespan.enter()
+        try:
+            await self._mounts.enter()
+        except BaseException:
+            await self._lifespan.exit()
+            raise
+
+    async def _exit(self) -> None:
+        """One less."""
+        try:
+            await self._mounts.exit()
+        finally:
+            await self._lifespan.exit()
+
+    # ---------------------------------------------------------------- being held
+
+    async def _within(self, ctx: Context[Any]) -> Any:
+        """Serve a request for a server that this one is mounted in; the result isn't dressed yet."""
+        ctx.state = self._lifespan.state
+        return await self._inner_chain(ctx)
+
+    def _feature_methods(self, kind: str) -> dict[str, RequestHandler]:
+        """The handlers of this server alone."""
+        raise NotImplementedError
+
+    def _features(self) -> frozenset[str]:
+        """The lists that there are, here and in what is mounted."""
+        raise NotImplementedError
+
+    def _capabilities(self) -> ServerCapabilities:
+        """What is offered, here and in what is mounted."""
+        raise NotImplementedError
+
+    async def _offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
+        """Whether this caller finds a tool, prompt, resource or template of this name or URI here."""
+        return _METHODS[kind] in self._taken or self._has(ctx, kind, key) or await self._mounts.offers(ctx, kind, key)
+
+    def _has(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
+        """The same of what is registered here."""
+        if kind == "tools":
+            return self._tools.sees(ctx, key)
+        if kind == "prompts":
+            return self._prompts.sees(ctx, key)
+        if kind == "templates":
+            return self._resources.sees(ctx, key)
+        try:
+            return self._resources.has(ctx, key)
+        except InvalidParams:
+            return False
+
+    # ---------------------------------------------------------------- watching
+
+    async def _may_watch(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether this caller may watch a resource: its server decides, after what decides for this one."""
+        if self._authorize is not None:
+            verdict = self._authorize(ctx, uri)
+            if not (verdict if isinstance(verdict, bool) else await verdict):
+                return False
+        inner = await self._mounts.may_watch(ctx, uri)
+        if inner is not None:
+            return inner
+        return self._authorize is not None or await self._resources.known(ctx, uri)
+
+    def _unwatched(self, uri: str) -> None:
+        """The last one who watched a resource has gone."""
+        self._mounts.unwatched(uri)
