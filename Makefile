@@ -4,6 +4,8 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# As in an activated environment: examples and tests start `hinge` by its name.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
 .PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape conformance interop bench bench-quick coverage-ids format clean distclean
