@@ -75,12 +75,20 @@ class Resources:
             raise DefinitionError(
                 f"There is a resource {uri!r} already: give this one another URI, or remove the first"
             )
+        self._completers[uri] = {}
+        self.adopt(uri, entry, exists)
+        return entry
+
+    def adopt(self, uri: str, entry: RegisteredResource, exists: Exists | None) -> None:
+        """Take in an entry that was defined before, under a URI or template that is free."""
         if exists is not None:
             self._exists[uri] = exists
-        self._completers[uri] = {}
         self._templates = self._ranked(entry, *self._templates)
         self._shelf.add(uri, entry)
-        return entry
+
+    def existence(self, uri: str) -> Exists | None:
+        """What tells of the arguments of a template whether there is something to watch, if anything does."""
+        return self._exists.get(uri)
 
     def remove(self, uri: str) -> None:
         """Take away a URI or template. Raises KeyError when there is none such."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 from hinge.server.completion import Completable, Completions
 from hinge.server.files import FOLDER, Files, default_uri
+from hinge.server.including import include
 from hinge.server.options import PromptOptions, ToolOptions
 from hinge.server.prompts import Prompts
 from hinge.server.resource import ResourceOptions
 from hinge.server.resources import Resources
 from hinge.server.threads import Threads
 from hinge.server.tools import Tools
-from hinge.server.visibility import Rule, Visibility
+from hinge.server.visibility import Rule, View, Visibility
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 RuleT = TypeVar("RuleT", bound=Rule)
@@ -64,6 +65,16 @@ class Router:
 
     def _changed(self, kind: str) -> None:
         """A list changed; a server tells its clients."""
+
+    def include(self, router: Router, prefix: str | None = None) -> None:
+        """Copy the tools, prompts and resources of a router into this one, as they are now.
+
+        Under the prefix "weather" its tool `forecast` is `weather_forecast` here, prompts likewise; its resource
+        `city://oslo` is `weather+city://oslo`. What is registered or removed there later stays there; to follow another
+        server live, with its middleware and lifespan, mount it. Raises DefinitionError, and copies nothing, when a name
+        is taken.
+        """
+        include(self, router, prefix)
 
     # ---------------------------------------------------------------- who sees what
 
@@ -115,8 +126,19 @@ class Router:
         return self._add_tool(function, **options)
 
     def _add_tool(self, function: FunctionT, *, name: str | None = None, **options: Any) -> FunctionT:
-        self._tools.add(function, options, name=name)
+        self.add_tool(function, options, name=name)
         return function
+
+    def add_tool(
+        self,
+        function: Callable[..., Any],
+        options: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        view: View | None = None,
+    ) -> None:
+        """`tool` for extensions: `view(listing, caller)` says what a caller sees of the tool, None for nothing."""
+        self._tools.add(function, options, name=name, view=view)
 
     def remove_tool(self, name: str) -> None:
         """Take a tool away; connected clients are told. Raises KeyError when there is none of that name."""
