@@ -77,4 +77,4 @@ def alive() -> Counter[str]:
     """The objects of our classes that the process holds, by class."""
     gc.collect()
     kinds = (type(one) for one in gc.get_objects())
-    return Counter(kind.__qualname__ for kind in kinds if kind.__module__.startswith("hinge."))
+    return Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("hinge."))

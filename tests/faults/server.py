@@ -47,6 +47,7 @@ class Server:
         self.step: str = plan.get("step", "")
         self.does: list[str] = plan.get("does", [])
         self.journal: str = plan.get("journal", "")
+        self.runs: list[str] = []
         #: The call in which a question is open.
         self.asking: Any = None
 
@@ -92,12 +93,11 @@ class Server:
 
     def call(self, request: Any, params: dict[str, Any]) -> tuple[str, str]:
         arguments = params.get("arguments", {})
-        if self.journal:
-            with open(self.journal, "a", encoding="utf-8") as journal:
-                journal.write(f"{params['name']} {json.dumps(arguments)}\n")
+        self.note(f"{params['name']} {json.dumps(arguments)}" + (" again" if "inputResponses" in params else ""))
         self.asking = request
         if params["name"] != "ask":
-            return "call", self.result(request, {"content": [text(json.dumps(arguments))]})
+            step = "read" if params["name"] == "read" else "call" if not arguments.get("n") else "other"
+            return step, self.result(request, {"content": [text(json.dumps(arguments))]})
         if self.era == "2025":
             return "question", line({"id": "q", "method": "elicitation/create", "params": QUESTION})
         if "inputResponses" in params:
@@ -105,6 +105,13 @@ class Server:
             return "answer", self.result(request, {"content": [text(said)]})
         asked = {"q": {"method": "elicitation/create", "params": {"mode": "form", **QUESTION}}}
         return "question", self.result(request, {"resultType": "input_required", "inputRequests": asked})
+
+    def note(self, run: str) -> None:
+        """A tool runs."""
+        self.runs.append(run)
+        if self.journal:
+            with open(self.journal, "a", encoding="utf-8") as journal:
+                journal.write(run + "\n")
 
     def outcome(self, message: dict[str, Any]) -> str:
         """The call's own answer, after the client's to our question."""
