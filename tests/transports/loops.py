@@ -19,6 +19,8 @@ FACTORIES: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
 }
 
+from tests.conftest import LASTING_THREADS
+
 
 @functools.cache
 def _settle() -> None:
@@ -59,7 +61,7 @@ async def _and_nothing_else(test: Coroutine[Any, Any, None]) -> None:
 def _belongings() -> set[str]:
     """What this process holds: descriptors, threads, children (dead ones too)."""
     held = {f"fd {fd} {_target(fd)}" for fd in os.listdir("/proc/self/fd")}
-    held |= {f"thread {thread.name}" for thread in threading.enumerate()}
+    held |= {f"thread {thread.name}" for thread in threading.enumerate() if thread.name not in LASTING_THREADS}
     with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         held.add("a child process")
