@@ -1,6 +1,6 @@
 """Runs the console blocks of a document: `$ command` lines, each followed by what it prints (`…` stands for anything).
 
-A command that serves over HTTP keeps running until the document is over, on a free port in place of 8000.
+A command that serves keeps running until the document is over; over HTTP on a free port in place of 8000.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Console:
         for command, wanted in _commands(block.text):
             text = replace(command, self._replaced)
             print(f"{block.place}: $ {text}")
-            if "--http" in text:
+            if "--http" in text or "--socket" in text:
                 self._serve(text, wanted, block)
             else:
                 self._call(text.replace(_PORT, self._address), wanted, block)
@@ -66,7 +66,7 @@ class Console:
             port = free.getsockname()[1]
         self._address = f"127.0.0.1:{port}"
         process = subprocess.Popen(
-            [*shlex.split(command), "--port", str(port)],
+            shlex.split(command) + (["--port", str(port)] if "--http" in command else []),
             cwd=self._directory,
             env=self._environment,
             stdin=subprocess.DEVNULL,
