@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import uvloop
 
+from tests.conftest import LASTING_THREADS
+
 FACTORIES: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
 }
-
-from tests.conftest import LASTING_THREADS
 
 
 @functools.cache
