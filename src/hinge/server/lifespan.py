@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 
@@ -20,6 +20,19 @@ class Lifespan:
         self._ready: asyncio.Future[None] | None = None
         self._leave: asyncio.Event | None = None
         self._keeper: asyncio.Task[None] | None = None
+
+    def add(self, manager: Callable[[Any], AbstractAsyncContextManager[Any]]) -> None:
+        """One more context manager, entered after the user's and left before it; what it yields is not kept."""
+        first = self._manager
+
+        @asynccontextmanager
+        async def both(server: Any) -> AsyncIterator[Any]:
+            async with AsyncExitStack() as stack:
+                state = await stack.enter_async_context(first(server)) if first is not None else None
+                await stack.enter_async_context(manager(server))
+                yield state
+
+        self._manager = both
 
     async def enter(self) -> None:
         """Be one of those who serve; returns when the state is there. Raises what the context manager raises."""
@@ -44,7 +57,11 @@ class Lifespan:
         if self._users == 0 and self._leave is not None and self._keeper is not None:
             self._leave.set()
             keeper, self._ready, self._leave, self._keeper = self._keeper, None, None, None
-            await asyncio.wait([keeper])
+            try:
+                await asyncio.wait([keeper])
+            except asyncio.CancelledError:
+                keeper.cancel()
+                raise
             self.state = None
 
     async def _keep(self, manager: Any, ready: asyncio.Future[None], leave: asyncio.Event) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from hinge.errors import InvalidParams
 from hinge.protocol.changes import Changed
 from hinge.schema.lifecycle import ServerCapabilities
-from hinge.server.caching import CacheHints
 from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, RequestHandler
 from hinge.server.lifespan import Lifespan
@@ -37,7 +36,6 @@ class Mountable(Router):
     """What mounting needs of a server; `Server` is the one that there is, and makes the attributes."""
 
     _authorize: Authorize | None
-    _cache: CacheHints
     _dispatch: Dispatch
     _inner_chain: CallNext
     _lifespan: Lifespan
@@ -65,7 +63,7 @@ class Mountable(Router):
         handlers["resources/unsubscribe"] = self._subscriptions.unsubscribe
         for method, handler in handlers.items():
             if method not in self._taken:
-                self._dispatch.requests[method] = Forwarded(method, self._cache.applied(method, handler))
+                self._dispatch.requests[method] = Forwarded(method, self._applied(method, handler))
         self._mounts.add(server, prefix)
 
     def unmount(self, server: Server[Any]) -> None:
@@ -106,6 +104,10 @@ class Mountable(Router):
         """Serve a request for a server that this one is mounted in; the result isn't dressed yet."""
         ctx.state = self._lifespan.state
         return await self._inner_chain(ctx)
+
+    def _applied(self, method: str, handler: RequestHandler) -> RequestHandler:
+        """A handler with what this server puts around it."""
+        raise NotImplementedError
 
     def _feature_methods(self, kind: str) -> dict[str, RequestHandler]:
         """The handlers of this server alone."""

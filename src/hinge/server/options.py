@@ -56,4 +56,4 @@ def check_options(what: str, given: Mapping[str, Any], kind: type) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
-            raise DefinitionError(f"@server.{what} has no option {name!r}: {hint}")
+            raise DefinitionError(f"{what} has no option {name!r}: {hint}")

@@ -116,7 +116,7 @@ class Prompts:
 
     def add(self, function: PromptFunction, options: Mapping[str, Any], *, name: str | None = None) -> RegisteredPrompt:
         """Register a function; `options` are PromptOptions. Raises DefinitionError that says what to change."""
-        check_options("prompt", options, PromptOptions)
+        check_options("@server.prompt", options, PromptOptions)
         signature = inspect_handler(function, gives_content, name)
         found = signature.name
         if found == "<lambda>":

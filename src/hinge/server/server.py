@@ -27,7 +27,9 @@ from hinge.schema.lifecycle import (
 from hinge.schema.notifications import LoggingLevel, SetLevelParams
 from hinge.server.caching import CacheHint, CacheHints
 from hinge.server.context import Context
+from hinge.server.conversations import ConnectionLifespan, Conversations
 from hinge.server.dispatch import Dispatch, RequestHandler, Served
+from hinge.server.extensions import Extension, Extensions
 from hinge.server.lifespan import Lifespan
 from hinge.server.middleware import CallNext, Middleware, compose
 from hinge.server.mountable import Mountable
@@ -35,6 +37,7 @@ from hinge.server.mounting import Mounts
 from hinge.server.sealing import Seal
 from hinge.server.subscriptions import Authorize, Subscriptions
 from hinge.server.telemetry import telemetry
+from hinge.server.tracking import tracking
 from hinge.session import Session
 from hinge.transports.channel import Channel
 
@@ -50,13 +53,17 @@ else:
     StateT = TypeVar("StateT")
 logger = logging.getLogger("hinge")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+ExtensionT = TypeVar("ExtensionT", bound=Extension)
 
 
 class Server(Mountable, Generic[StateT]):
     """An MCP server: register tools and handlers, then `run()` it, mount `http_app()`, or hand it to a `Client`.
 
     `eras` says which protocol eras it speaks (both by default). `lifespan` is `async with lifespan(server) as state`,
-    entered once per process; handlers find the state at `ctx.state`. `page_size` splits lists into pages. `state_keys` (secrets
+    entered once per process; handlers find the state at `ctx.state`. `connection_lifespan` is
+    `async with connection_lifespan(ctx) as state`, entered when a client first asks for work, with the context of that
+    call, and left when the client has gone; for stateless requests, around each one that runs a function of yours.
+    Handlers find it at `ctx.connection_state`. `page_size` splits lists into pages. `state_keys` (secrets
     of 32 bytes, the current one first) let several processes continue each other's questions; `state_once` makes each
     round of questions answerable one time only. `authorize_subscription(ctx, uri)` says who may watch which resource; without
     it, whatever this server has may be watched. `cache` says how clients may keep lists, `{"tools/list": CacheHint(60)}`.
@@ -75,6 +82,7 @@ class Server(Mountable, Generic[StateT]):
         instructions: str | None = None,
         eras: Sequence[EraName] | EraName = ("2025", "2026"),
         lifespan: Callable[[Server[StateT]], AbstractAsyncContextManager[StateT]] | None = None,
+        connection_lifespan: ConnectionLifespan | None = None,
         middleware: Sequence[Middleware] = (),
         limits: Limits = DEFAULT_LIMITS,
         log_level: LoggingLevel | None = "info",
@@ -98,8 +106,11 @@ class Server(Mountable, Generic[StateT]):
         self.limits = limits
         self._offer = Offer(info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level)
         self._dispatch = Dispatch(self._offer, limits.all_calls)
+        self._extensions = Extensions(self._dispatch)
+        self._offer.extensions = self._extensions.settings
         self._cache = CacheHints(cache)
         self._middleware: list[Middleware] = list(middleware)
+        self._conversations = [Conversations(connection_lifespan)] if connection_lifespan is not None else []
         self._seal = Seal(state_keys, ttl=limits.state_ttl, once=state_once)
         self._lifespan = Lifespan(cast(Any, lifespan), self)
         self._mounts = Mounts(self, page_size)
@@ -113,6 +124,7 @@ class Server(Mountable, Generic[StateT]):
             uris=limits.watched,
             authorize=self._may_watch,
             unwatched=self._unwatched,
+            topics=self._extensions.topics,
         )
         self._own_methods()
         self._build()
@@ -147,6 +159,18 @@ class Server(Mountable, Generic[StateT]):
 
         return register
 
+    def add_extension(self, extension: ExtensionT) -> ExtensionT:
+        """Take an extension of the protocol into use: what it brings, and its place in the capabilities (EXT-01, EXT-05).
+
+        To be done before serving. Gives the extension back. Raises DefinitionError for an id that can't be or is there
+        already, and for names that are taken.
+        """
+        self._extensions.add(extension)
+        if extension.lifespan is not None:
+            self._lifespan.add(extension.lifespan)
+        extension.attach(self)
+        return extension
+
     def add_middleware(self, middleware: Middleware) -> Middleware:
         """Put `async def middleware(ctx, call_next) -> result` around every request and notification, inside the earlier ones."""
         self._middleware.append(middleware)
@@ -154,9 +178,10 @@ class Server(Mountable, Generic[StateT]):
         return middleware
 
     def _build(self) -> None:
-        self._inner_chain: CallNext = compose(self._middleware, self._dispatch.within)
-        self._request_chain: CallNext = compose([telemetry, *self._middleware], self._dispatch.request)
-        self._notification_chain: CallNext = compose([telemetry, *self._middleware], self._dispatch.notification)
+        inner: list[Middleware] = [*self._conversations, *self._middleware]
+        self._inner_chain: CallNext = compose(inner, self._dispatch.within)
+        self._request_chain: CallNext = compose([telemetry, *inner], self._dispatch.request)
+        self._notification_chain: CallNext = compose([telemetry, *inner], self._dispatch.notification)
 
     # ---------------------------------------------------------------- serving
 
@@ -195,7 +220,8 @@ class Server(Mountable, Generic[StateT]):
     def handle(self, session: Session, call: Call) -> Awaitable[Any]:
         """Serve one call: middleware, look-up, handler."""
         ctx: Context[Any] = Context(session, call, self._lifespan.state, self._seal)
-        return self._notification_chain(ctx) if call.id is None else self._request_chain(ctx)
+        chain = self._notification_chain if call.id is None else self._request_chain
+        return chain(ctx) if tracking.serve is None else tracking.serve(ctx, chain)
 
     def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
         """Serve until the end of input or a signal.
@@ -233,7 +259,7 @@ class Server(Mountable, Generic[StateT]):
             "subscriptions/listen": self._dispatch.uncounted(self._subscriptions.listen),
         }
         for method, handler in own.items():
-            self._dispatch.requests[method] = Served(method, self._cache.applied(method, handler))
+            self._dispatch.requests[method] = Served(method, self._applied(method, handler))
 
     async def _initialize(self, ctx: Context[Any], params: InitializeParams) -> InitializeResult:
         return era_2025.initialize(params, ctx.session.connection.handshake, self._offer)
@@ -261,8 +287,12 @@ class Server(Mountable, Generic[StateT]):
         requests = self._dispatch.requests
         for method, handler in self._feature_methods(kind).items():
             if method not in requests:
-                requests[method] = Served(method, self._cache.applied(method, handler))
+                requests[method] = Served(method, self._applied(method, handler))
         self.notify(Changed(kind))
+
+    def _applied(self, method: str, handler: RequestHandler) -> RequestHandler:
+        """A handler of ours with what goes around it: cache hints, interceptions of extensions."""
+        return self._extensions.applied(method, self._cache.applied(method, handler))
 
     def _feature_methods(self, kind: str) -> dict[str, RequestHandler]:
         """The methods that come with the first item of a feature; a handler of the user's own keeps its place."""

@@ -7,10 +7,14 @@ reader waits alone. Knows nothing of channels.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 from weakref import WeakSet
+
+import msgspec
+from msgspec import Raw, Struct
 
 from hinge.backends.backend import Backend, Event
 from hinge.errors import InvalidParams
@@ -18,9 +22,12 @@ from hinge.protocol.changes import Changed, Lost
 from hinge.protocol.states import CallState
 from hinge.schema.base import SUBSCRIPTION_ID, EmptyResult
 from hinge.schema.resources import ResourceUpdatedParams, SubscribeParams
-from hinge.schema.subscriptions import AcknowledgedParams, ListenParams, ListenResult, SubscriptionFilter
+from hinge.schema.subscriptions import ListenParams, ListenResult, SubscriptionFilter
 from hinge.server.context import Context
+from hinge.server.extensions import Topic, accepted
 from hinge.session import Session
+
+logger = logging.getLogger("hinge")
 
 #: Whether this caller may watch this resource.
 Authorize: TypeAlias = Callable[[Context[Any], str], bool | Awaitable[bool]]
@@ -30,6 +37,13 @@ _LISTS = {
     "prompts": "notifications/prompts/list_changed",
     "resources": "notifications/resources/list_changed",
 }
+
+
+class _AnyFilter(Struct):
+    notifications: dict[str, Raw]
+
+
+_whole_filter = msgspec.json.Decoder(_AnyFilter)
 
 
 class Subscriptions:
@@ -44,12 +58,15 @@ class Subscriptions:
         uris: int,
         authorize: Authorize,
         unwatched: Callable[[str], None] = lambda uri: None,
+        topics: Mapping[str, tuple[str, Topic]] | None = None,
     ) -> None:
         self._backend = backend
         self._offers = offers
         self._max_streams = streams
         self._max_uris = uris
         self._authorize = authorize
+        #: What extensions add to the filter, by its key.
+        self._topics = topics if topics is not None else {}
         self._streams: set[_Stream] = set()
         self._watched: dict[Session, set[str]] = {}
         self._sessions: WeakSet[Session] = WeakSet()
@@ -163,7 +180,7 @@ class Subscriptions:
         return ListenResult(meta={SUBSCRIPTION_ID: ctx.request_id})
 
     async def _run(self, ctx: Context[Any], honoured: SubscriptionFilter) -> None:
-        stream = _Stream(ctx, honoured)
+        stream = _Stream(ctx, honoured, await self._honoured_topics(ctx) if self._topics else {})
         self._streams.add(stream)
         forget = ctx.session.on_ending(stream.end)
         try:
@@ -184,6 +201,10 @@ class Subscriptions:
             found.resource_subscriptions = [uri for uri in uris if await self._allowed(ctx, uri)]
         return found
 
+    async def _honoured_topics(self, ctx: Context[Any]) -> dict[str, tuple[Topic, Any]]:
+        """What was asked for and belongs to extensions: keys of the filter that the core doesn't know."""
+        return await accepted(ctx, _whole_filter.decode(ctx.params).notifications, self._topics)
+
     async def _allowed(self, ctx: Context[Any], uri: str) -> bool:
         verdict = self._authorize(ctx, uri)
         return verdict if isinstance(verdict, bool) else await verdict
@@ -200,9 +221,11 @@ class Subscriptions:
 class _Stream:
     """One listen request: what it wants, and what changed since it was last told."""
 
-    __slots__ = ("_changes", "_ctx", "_ended", "_first", "_loop", "_uris", "_wake", "_wants")
+    __slots__ = ("_changes", "_ctx", "_ended", "_first", "_loop", "_topics", "_uris", "_wake", "_wants")
 
-    def __init__(self, ctx: Context[Any], honoured: SubscriptionFilter) -> None:
+    def __init__(
+        self, ctx: Context[Any], honoured: SubscriptionFilter, topics: Mapping[str, tuple[Topic, Any]]
+    ) -> None:
         self._ctx = ctx
         self._loop = asyncio.get_running_loop()
         self._wants = {
@@ -218,7 +241,10 @@ class _Stream:
         self._changes: dict[Changed, None] = {}
         self._wake: asyncio.Future[None] | None = None
         self._ended = False
-        self._first = AcknowledgedParams(notifications=honoured, meta=self._meta())
+        #: What extensions tell, by the kind of the change: the topic, and the keys that are wanted, or True for all.
+        self._topics = {topic.kind: (topic, kept) for topic, kept in topics.values()}
+        kept = {key: kept for key, (_, kept) in topics.items()}
+        self._first = {"notifications": {**msgspec.to_builtins(honoured), **kept}, "_meta": self._meta()}
 
     def _meta(self) -> dict[str, Any]:
         return {SUBSCRIPTION_ID: self._ctx.request_id}
@@ -231,10 +257,18 @@ class _Stream:
 
     def _wanted(self, event: Event) -> list[Changed]:
         if isinstance(event, Lost):
-            return [Changed(kind) for kind in self._wants] + [Changed("resource", uri) for uri in self._uris]
+            known = [Changed(kind) for kind in self._wants] + [Changed("resource", uri) for uri in self._uris]
+            return known + [change for kind in self._topics for change in self._all_of(kind)]
+        if event.kind in self._topics:
+            _, kept = self._topics[event.kind]
+            return [event] if kept is True or event.uri in kept else []
         if event.kind == "resource":
             return [event] if any(covers(uri, event.uri or "") for uri in self._uris) else []
         return [event] if event.kind in self._wants else []
+
+    def _all_of(self, kind: str) -> list[Changed]:
+        _, kept = self._topics[kind]
+        return [Changed(kind)] if kept is True else [Changed(kind, key) for key in kept]
 
     def _keep(self, changes: list[Changed]) -> None:
         for change in changes:
@@ -269,8 +303,21 @@ class _Stream:
         if change.kind == "resource":
             params: Any = ResourceUpdatedParams(uri=change.uri or "", meta=self._meta())
             await self._ctx.notify("notifications/resources/updated", params)
+        elif change.kind in self._topics:
+            await self._tell_topic(change)
         else:
             await self._ctx.notify(_LISTS[change.kind], {"_meta": self._meta()})
+
+    async def _tell_topic(self, change: Changed) -> None:
+        """What an extension says of it now; when it fails, this one hint is lost and nothing else."""
+        topic, _ = self._topics[change.kind]
+        try:
+            said = await topic.describe(self._ctx, change.uri)
+        except Exception:
+            logger.exception("%s: what changed can't be told", topic.method)
+            return
+        if said is not None:
+            await self._ctx.notify(topic.method, {**said, "_meta": {**said.get("_meta", {}), **self._meta()}})
 
 
 def covers(watched: str, changed: str) -> bool:

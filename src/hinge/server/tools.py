@@ -131,7 +131,7 @@ class Tools:
 
         Raises DefinitionError with one line that says what to change.
         """
-        check_options("tool", options, ToolOptions)
+        check_options("@server.tool", options, ToolOptions)
         given = options.get("input_schema")
         signature = inspect_handler(function, gives_content, name)
         found = signature.name

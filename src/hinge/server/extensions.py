@@ -1,0 +1,231 @@
+"""Extensions of the protocol as objects: what one brings to a server, and how a server takes it in. Knows none by name.
+
+Off by default (EXT-05): nothing of an extension is there until `server.add_extension(…)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from hinge.errors import DefinitionError, InvalidParams, MissingClientCapability, shorten
+from hinge.protocol import http
+from hinge.protocol.events import EraName
+from hinge.schema.methods import METHODS
+from hinge.schema.tools import CallToolParams
+from hinge.server.context import Context
+from hinge.server.dispatch import Dispatch, RequestHandler, Served, invalid_params, params_decoder
+from hinge.server.router import Router
+
+CallTool: TypeAlias = Callable[[Context[Any], CallToolParams], Awaitable[Any]]
+
+#: A `_meta` key (META-01) whose prefix is not optional (EXT-02).
+_LABEL = r"[A-Za-z](?:[A-Za-z0-9\-]*[A-Za-z0-9])?"
+_ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9\-_.]*[A-Za-z0-9])?")
+
+
+class Method(Struct, frozen=True, kw_only=True):
+    """A request or notification of an extension: `serve` is `async def serve(ctx, params) -> result`.
+
+    `params` is the type that they are read into, a dict by default. A request of a client that didn't declare the
+    extension is refused (T-43), unless `open` is set. `name_field` is the member (by its Python name) that the header
+    `Mcp-Name` repeats over HTTP, if there is one.
+    """
+
+    name: str
+    serve: RequestHandler
+    params: Any = None
+    open: bool = False
+    name_field: str | None = None
+
+
+class Topic(Struct, frozen=True, kw_only=True):
+    """Something of an extension's own that clients may listen to, by a key of the filter of `subscriptions/listen`.
+
+    What stands at `key` is read as `type`, and `accept(ctx, value)` gives back the part of it that will be honoured, None
+    for nothing: a list of keys, or True for all. `server.notify(Changed(kind, key))` then reaches the listeners that
+    have this key: they get the notification `method` with what `describe(ctx, key)` says at that moment, a dict, or
+    None for nothing to say. All of it runs for the listener's own context.
+    """
+
+    key: str
+    kind: str
+    method: str
+    type: Any = list[str]
+    accept: Callable[[Context[Any], Any], Awaitable[Any]]
+    describe: Callable[[Context[Any], str | None], Awaitable[dict[str, Any] | None]]
+
+
+class Extension:
+    """The base of an extension: override what it has. One object may be added to one server.
+
+    Its id has a prefix, like `com.example/search` (EXT-02). `settings` stand in the server's capabilities (EXT-01).
+    """
+
+    id: ClassVar[str] = ""
+    #: In which eras it exists; in others its methods are unknown, and it is not announced.
+    eras: ClassVar[Sequence[EraName]] = ("2025", "2026")
+    #: The `resultType`s that it adds; results of these reach only clients that declared the extension (A-121).
+    result_types: ClassVar[Sequence[str]] = ()
+    #: `async with lifespan(server)` for as long as the server serves: work of its own in the background.
+    lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None = None
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What clients are told about it; `{}` for nothing."""
+        return {}
+
+    def requests(self) -> Iterable[Method]:
+        """The requests that it serves."""
+        return ()
+
+    def notifications(self) -> Iterable[Method]:
+        """The notifications that it hears."""
+        return ()
+
+    def topics(self) -> Iterable[Topic]:
+        """What clients may listen to."""
+        return ()
+
+    def attach(self, server: Router) -> None:
+        """Called once, when it is added: register the tools, prompts and resources that it brings."""
+
+    async def call_tool(self, ctx: Context[Any], params: CallToolParams, call_next: CallTool) -> Any:
+        """Around every `tools/call`: look at it, answer it in its place, or change what comes back.
+
+        The extension that was added first is outermost. Costs nothing where it isn't overridden.
+        """
+        return await call_next(ctx, params)
+
+
+def require_client_extension(ctx: Context[Any], extension_id: str) -> dict[str, Any]:
+    """The client's settings of an extension. Raises MissingClientCapability when it didn't declare it (T-43)."""
+    settings = ctx.client_extension(extension_id)
+    if settings is None:
+        raise MissingClientCapability({"extensions": {extension_id: {}}})
+    return settings
+
+
+class Extensions:
+    """The extensions of one server."""
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self._dispatch = dispatch
+        self._added: dict[str, Extension] = {}
+        #: What serves `tools/call` without interceptions, as soon as something does.
+        self._call: RequestHandler | None = None
+        #: By the key of the filter: the extension's id, and the topic.
+        self.topics: dict[str, tuple[str, Topic]] = {}
+
+    def add(self, extension: Extension) -> None:
+        """Take in what an extension declares. Raises DefinitionError, and changes nothing then."""
+        name = extension.id
+        if _ID.fullmatch(name) is None:
+            raise DefinitionError(
+                f"The extension {type(extension).__name__} has the id {shorten(name)!r}: it needs a prefix and a name, "
+                "as in com.example/search"
+            )
+        if name in self._added:
+            raise DefinitionError(f"There is an extension {name!r} already")
+        requests, notifications = list(extension.requests()), list(extension.notifications())
+        topics = list(extension.topics())
+        self._check(extension, requests, notifications, topics)
+        self._added[name] = extension
+        for method in requests:
+            guarded = _Guarded(name, method)
+            self._dispatch.requests[method.name] = Served(method.name, guarded.serve, Raw, eras=extension.eras)
+        for method in notifications:
+            served = Served(method.name, method.serve, method.params, eras=extension.eras)
+            self._dispatch.notifications[method.name] = served
+        self._dispatch.result_types.update(dict.fromkeys(extension.result_types, name))
+        self.topics.update({topic.key: (name, topic) for topic in topics})
+        if self._call is not None:
+            self._dispatch.requests[_CALL].handler = self._chain(self._call)
+
+    def _check(self, extension: Extension, requests: list[Any], notifications: list[Any], topics: list[Any]) -> None:
+        dispatch = self._dispatch
+        taken = [
+            *(method.name for method in requests if method.name in METHODS or method.name in dispatch.requests),
+            *(method.name for method in notifications if method.name in dispatch.notifications),
+            *(kind for kind in extension.result_types if kind in dispatch.result_types or kind in _CORE_TYPES),
+            *(topic.key for topic in topics if topic.key in self.topics),
+        ]
+        if taken:
+            raise DefinitionError(f"The extension {extension.id!r} brings {taken[0]!r}, which is taken already")
+
+    def settings(self, era: EraName) -> dict[str, dict[str, Any]]:
+        """What is announced in an era."""
+        return {name: dict(one.settings) for name, one in self._added.items() if era in one.eras}
+
+    def applied(self, method: str, handler: RequestHandler) -> RequestHandler:
+        """The handler of `tools/call` with all interceptions around it; every other one as it is."""
+        if method != _CALL:
+            return handler
+        self._call = handler
+        return self._chain(handler)
+
+    def _chain(self, call: CallTool) -> CallTool:
+        for extension in reversed(self._added.values()):
+            if type(extension).call_tool is not Extension.call_tool:
+                call = _intercepted(extension, call)
+        return call
+
+
+_CALL = "tools/call"
+_CORE_TYPES = ("complete", "input_required")
+
+
+def _intercepted(extension: Extension, call_next: CallTool) -> CallTool:
+    async def call(ctx: Context[Any], params: CallToolParams) -> Any:
+        if ctx.call.era not in extension.eras:
+            return await call_next(ctx, params)
+        return await extension.call_tool(ctx, params, call_next)
+
+    return call
+
+
+class _Guarded:
+    """A request of an extension: first that the client declared it, then the params, then the handler."""
+
+    def __init__(self, extension_id: str, method: Method) -> None:
+        self._extension_id = extension_id
+        self._method = method
+        self._decode = params_decoder(dict[str, Any] if method.params is None else method.params)
+
+    async def serve(self, ctx: Context[Any], raw: Raw) -> Any:
+        method = self._method
+        if not method.open:
+            require_client_extension(ctx, self._extension_id)
+        try:
+            params = self._decode(raw)
+        except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
+            raise invalid_params(exc) from exc
+        headers = ctx.call.origin.headers
+        if method.name_field is not None and ctx.call.era == "2026" and headers is not None:
+            http.check_name_header(headers, getattr(params, method.name_field))
+        ctx.read = params
+        return await method.serve(ctx, params)
+
+
+async def accepted(
+    ctx: Context[Any], wanted: Mapping[str, Raw], topics: Mapping[str, tuple[str, Topic]]
+) -> dict[str, tuple[Topic, Any]]:
+    """What of a filter belongs to extensions and will be honoured, by key. Raises MissingClientCapability, InvalidParams."""
+    found: dict[str, tuple[Topic, Any]] = {}
+    for key, (extension_id, topic) in topics.items():
+        if key not in wanted:
+            continue
+        require_client_extension(ctx, extension_id)  # TEX-25
+        try:
+            value = msgspec.json.decode(wanted[key], type=topic.type)
+        except msgspec.MsgspecError as exc:
+            raise InvalidParams(f"notifications.{key}: {shorten(str(exc))}") from None
+        kept = await topic.accept(ctx, value)
+        if kept is not None:
+            found[key] = (topic, kept)
+    return found
