@@ -90,6 +90,8 @@ class Mounts:
         self._users = 0
         self._entered: list[Mount] = []
         self._entering: asyncio.Lock | None = None
+        #: What clients were told that there is: an empty list is no unknown method.
+        self._told: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._all)
@@ -188,6 +190,7 @@ class Mounts:
             own.resources = ResourcesCapability(subscribe=watched or None, list_changed=True)
         if any(part.completions is not None for part in parts):
             own.completions = {}
+        self._told |= {kind for kind in ("tools", "prompts", "resources") if getattr(own, kind) is not None}
         return own
 
     async def offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
@@ -226,8 +229,7 @@ class Mounts:
         what = _LISTS[method]
 
         async def combined(ctx: Context[Any], params: PageParams) -> Page:
-            if what.kind not in self._host._features():
-                raise MethodNotFound(method)
+            self._require(what.kind, method)
             others = (self._items(ctx, mount, what) for mount in self._all)
             parts = await asyncio.gather(self._own_items(ctx, method, what), *others)
             return self._page(what, params, parts)
@@ -297,9 +299,12 @@ class Mounts:
             return await self._own(ctx, kind, "completion/complete", params)
         return await self._answer(ctx, mount, ref=inner)
 
-    async def _own(self, ctx: Context[Any], kind: Kind, method: str, params: Any) -> Any:
-        if kind not in self._host._features():
+    def _require(self, kind: Kind, method: str) -> None:
+        if kind not in self._told and kind not in self._host._features():
             raise MethodNotFound(method)
+
+    async def _own(self, ctx: Context[Any], kind: Kind, method: str, params: Any) -> Any:
+        self._require(kind, method)
         return await self._host._feature_methods(kind)[method](ctx, params)
 
     async def _answer(self, ctx: Context[Any], mount: Mount, **changes: Any) -> Any:
