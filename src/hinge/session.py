@@ -88,6 +88,10 @@ class Session:
             reply = connection.refuse(call, exc)
         except SystemExit as exc:
             reply = connection.refuse(call, RuntimeError(f"the handler called sys.exit({exc.code!r})"))
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as exc:
+            reply = connection.refuse(call, exc)
         finally:
             call.on_cancel = None
             del self._tasks[call]
@@ -298,7 +302,13 @@ class Session:
 
     def close(self, reason: str) -> None:
         """Nothing is owed any more: waiting requests fail with `reason`, running handlers are cancelled. Twice is fine."""
+        here = asyncio.current_task(self._loop) if self._tasks else None
+        for call, task in self._tasks.items():
+            if task is here:
+                call.on_cancel = None  # a handler that ends its own conversation has more to do
         self.connection.close(reason)
+        for call in list(self._tasks):
+            self.connection.cancel(call)  # those of notifications, too
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
@@ -316,35 +326,39 @@ class Session:
             self._finished = True
             return
         self._finished = True
-        ending = asyncio.get_running_loop().create_task(self._finish())
+        ending = asyncio.get_running_loop().create_task(self._finish(asyncio.current_task()))
         try:
             await asyncio.shield(ending)
         except asyncio.CancelledError:
             await asyncio.wait([ending])
             raise
 
-    async def _finish(self) -> None:
+    async def _finish(self, here: asyncio.Task[Any] | None) -> None:
+        """`here` is who waits for this: never waited for in turn."""
         limit = self.connection.limits.teardown
-        here = asyncio.current_task()
         running = {task for task in (*self._tasks.values(), *(self._notices or ())) if task is not here}
         if running:
             _, late = await asyncio.wait(running, timeout=limit)
             if late:
                 logger.warning("%d handlers did not stop within %g seconds and are abandoned", len(late), limit)
-        cleanups = self._cleanups or []
-        try:
-            async with asyncio.timeout(limit):
-                while cleanups:
-                    await self._clean(cleanups.pop())
-        except TimeoutError:
-            left = len(cleanups)
+        if not self._cleanups:
+            return
+        cleaning = asyncio.get_running_loop().create_task(self._clean_up(self._cleanups))
+        _, late = await asyncio.wait([cleaning], timeout=limit)
+        if late:
+            cleaning.cancel()
+            left = len(self._cleanups)
             logger.warning("clean-up took longer than %g seconds; %d more callbacks are abandoned", limit, left)
 
-    async def _clean(self, cleanup: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await cleanup()
-        except Exception:
-            logger.exception("a clean-up callback failed")
+    async def _clean_up(self, cleanups: list[Callable[[], Awaitable[None]]]) -> None:
+        task = asyncio.current_task()
+        while cleanups and task is not None and not task.cancelling():
+            cleanup = cleanups.pop()
+            try:
+                await cleanup()
+            except (Exception, asyncio.CancelledError, SystemExit):
+                if not task.cancelling():
+                    logger.exception("a clean-up callback failed")
 
 
 async def _absorb_cancellation(task: asyncio.Task[Any]) -> None:

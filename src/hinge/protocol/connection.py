@@ -253,6 +253,8 @@ class Connection:
     def refuse(self, call: Call, exc: BaseException) -> Outgoing | None:
         """The error reply to a call, by the one ladder; None when nothing is owed or it was a notification."""
         error = wire_error(exc, call.method)
+        if call.id is None and error is exc:
+            logger.warning("%s failed: %s", call.method, exc)  # nobody else will be told (A-137)
         if not self._remove(call, "answer") or call.id is None:
             return None
         error, status = (era_2026 if call.era == "2026" else era_2025).error(error)
