@@ -366,7 +366,8 @@ async def test_a_mounted_server_that_can_not_start_keeps_the_host_from_starting(
 
     @asynccontextmanager
     async def fails(server: Server[None]) -> AsyncIterator[None]:
-        raise RuntimeError("no database")
+        if server.name == "bad":
+            raise RuntimeError("no database")
         yield
 
     @asynccontextmanager
@@ -389,9 +390,13 @@ async def test_a_question_in_a_mounted_server_is_asked_once_and_its_steps_run_on
     runs: list[str] = []
     inner: Server[Any] = Server("inner")
 
+    def charge(city: str) -> int:
+        runs.append(city)
+        return len(runs)
+
     @inner.tool
     async def book(ctx: Context[Any], city: str) -> str:
-        ticket = await ctx.step(lambda: runs.append(city) or len(runs))
+        ticket = await ctx.step(charge, city)
         day = await ctx.elicit("Which day?", str)
         seat = await ctx.elicit("Which seat?", str)
         return f"{ticket} {city} {day} {seat}"
@@ -424,7 +429,9 @@ async def test_who_sees_what_inside_is_the_mounted_servers_business(era: str) ->
     inner.disable("off")
     outer: Server[Any] = Server("outer")
     outer.mount(inner, "in")
-    for capabilities, names in (({}, ["in_plain"]), ({"roots": {}}, ["in_secret", "in_plain"])):
+    cases: list[tuple[dict[str, Any], list[str]]]
+    cases = [({}, ["in_plain"]), ({"roots": {}}, ["in_secret", "in_plain"])]
+    for capabilities, names in cases:
         async with talking_to(outer, era, **capabilities) as peer:
             assert [tool["name"] for tool in (await peer.ask("tools/list"))["tools"]] == names
             if not capabilities:
