@@ -1,0 +1,211 @@
+"""Sessions serve: whatever a handler or the peer does, a call ends once, with one reply or none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from hinge import jsonrpc
+from hinge.errors import InvalidParams
+from hinge.protocol.connection import Connection
+from hinge.protocol.events import Batch, Call
+from hinge.protocol.states import CallState
+from hinge.session import Session
+from tests.fuzz.ends import offer_of, shake_hands
+from tests.session_ends import LIMITS, Line, Waiting, call_of, is_quiet, nothing, notice_of, serving, turns
+
+# ---------------------------------------------------------------- every end of a handler is one reply
+
+
+class Strange(BaseException):
+    """What no handler should raise."""
+
+
+def endings() -> dict[str, Callable[[], Any]]:
+    def throw(exc: BaseException) -> Callable[[], Any]:
+        def raising() -> Any:
+            raise exc
+
+        return raising
+
+    def deep() -> Any:
+        return deep()
+
+    loop: dict[str, Any] = {}
+    loop["self"] = loop
+    return {
+        "an object": dict,
+        "nothing": lambda: None,
+        "no JSON": object,
+        "a circle": lambda: loop,
+        "a bad key": lambda: {object(): 1},
+        "bad text": lambda: {"x": "\ud800"},
+        "an error of the protocol": throw(InvalidParams("no")),
+        "an error with data that JSON can't say": throw(InvalidParams("no", object())),
+        "an exception": throw(RuntimeError("boom")),
+        "the end of a generator": throw(StopIteration()),
+        "too deep": deep,
+        "sys.exit": throw(SystemExit(1)),
+        "a cancellation of its own": throw(asyncio.CancelledError()),
+        "a timeout": throw(TimeoutError()),
+        "a group": throw(ExceptionGroup("g", [ValueError()])),
+        "a group of the other kind": throw(BaseExceptionGroup("g", [Strange()])),
+        "something strange": throw(Strange()),
+    }
+
+
+@pytest.mark.parametrize("how", endings())
+async def test_however_a_handler_ends_there_is_one_reply(how: str) -> None:
+    """C-055, C-058, A-090, A-093, A-114."""
+
+    async def work(session: Session, call: Call) -> Any:
+        await asyncio.sleep(0)
+        return endings()[how]()
+
+    session = serving(work)
+    reply = await session.answer(call_of(session, "x"))
+    assert reply is not None
+    assert reply.id == "x"
+    assert ("error" in json.loads(reply.data)) == (how not in ("an object", "nothing"))
+    assert is_quiet(session)
+
+
+async def test_a_handler_that_fails_before_it_begins_is_answered_too() -> None:
+    """C-038, C-058."""
+
+    def work(session: Session, call: Call) -> Awaitable[Any]:
+        raise RuntimeError("at once")
+
+    session = serving(work)
+    reply = await session.answer(call_of(session))
+    assert reply is not None
+    assert reply.error is not None
+    assert reply.error.code == -32603
+
+
+async def test_ctrl_c_in_a_handler_goes_through() -> None:
+    async def work(session: Session, call: Call) -> Any:
+        raise KeyboardInterrupt
+
+    session = serving(work)
+    with pytest.raises(KeyboardInterrupt):
+        await session.answer(call_of(session))
+    session.close("over")
+    assert is_quiet(session)
+
+
+async def test_a_failing_notification_is_logged_and_answered_by_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A-137, A-138, BASE-10."""
+    for failure in (RuntimeError("boom"), InvalidParams("boom"), SystemExit(1), Strange("boom")):
+
+        async def work(session: Session, call: Call, failure: BaseException = failure) -> Any:
+            raise failure
+
+        session = serving(work)
+        caplog.clear()
+        assert await session.answer(notice_of(session)) is None
+        assert "notifications/acme failed" in caplog.text
+
+
+async def test_a_call_that_is_over_is_not_begun() -> None:
+    """CANC-06."""
+    begun: list[Call] = []
+
+    async def work(session: Session, call: Call) -> Any:
+        begun.append(call)
+
+    session = serving(work)
+    call = call_of(session)
+    session.cancel(call, "gone")
+    assert await session.answer(call) is None
+    assert not begun
+
+
+async def test_a_batch_is_answered_in_one_piece() -> None:
+    """BASE-11."""
+
+    async def work(session: Session, call: Call) -> Any:
+        if call.id == 2:
+            raise InvalidParams("no")
+        return {}
+
+    session = Session(Connection(offer_of(), limits=LIMITS), Line(), work)
+    shake_hands(session.connection, "2025-03-26")
+    items = [jsonrpc.encode_request(number, "acme/do") for number in (1, 2)]
+    got = session.receive(b"[" + b",".join([*items, jsonrpc.encode_notification("notifications/acme")]) + b"]")
+    assert isinstance(got, Batch)
+    reply = await session.answer(got)
+    assert reply is not None
+    assert [answer["id"] for answer in json.loads(reply.data)] == [1, 2]
+    only = session.receive(b"[" + jsonrpc.encode_notification("notifications/acme") + b"]")
+    assert isinstance(only, Batch)
+    assert await session.answer(only) is None
+
+
+# ---------------------------------------------------------------- cancelling what is served
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+async def test_a_cancelled_call_has_no_reply_and_its_task_goes_on(stubborn: bool) -> None:
+    """CANC-06, C-047, D-004: also if it is cancelled twice, and if the handler answers all the same."""
+    work = Waiting(stubborn=stubborn)
+    session = serving(work)
+    call = call_of(session)
+    after: list[Any] = []
+
+    async def serve() -> None:
+        after.append(await session.answer(call))
+        await asyncio.sleep(0)
+        current = asyncio.current_task()
+        assert current is not None
+        after.append(current.cancelling())
+
+    task = asyncio.create_task(serve())
+    await work.begun.wait()
+    session.cancel(call, "gone")
+    session.cancel(call, "gone")
+    await turns()
+    work.gate.set()
+    await task
+    assert after == [None, 0]
+    assert work.cancelled == 1
+    assert is_quiet(session)
+
+
+async def test_a_call_can_be_cancelled_from_inside_its_own_handler() -> None:
+    """CANC-06."""
+
+    async def work(session: Session, call: Call) -> Any:
+        session.cancel(call, "from within")
+        await asyncio.sleep(0)
+        raise AssertionError("it went on")
+
+    session = serving(work)
+    assert await session.answer(call_of(session)) is None
+
+
+async def test_a_cancellation_of_the_serving_task_is_not_swallowed() -> None:
+    """A-094."""
+    work = Waiting()
+    session = serving(work)
+    call = call_of(session)
+    task = asyncio.create_task(session.answer(call))
+    await work.begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert call.state is CallState.CANCELLED
+    assert is_quiet(session)
+
+
+async def test_a_cancellation_that_comes_with_the_answer_changes_nothing() -> None:
+    """CANC-07, CANC-08."""
+    session = serving(nothing)
+    call = call_of(session)
+    assert await session.answer(call) is not None
+    session.cancel(call, "too late")
+    assert call.state is CallState.ANSWERED

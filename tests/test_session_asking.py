@@ -1,0 +1,301 @@
+"""Sessions ask: an answer, an error, silence, a broken channel, a change of mind; each ends the request, once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from hinge import jsonrpc
+from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, InvalidParams, NotSent, PeerError
+from hinge.protocol.connection import Connection
+from hinge.protocol.events import Call
+from hinge.session import Session
+from tests.fuzz.ends import hello
+from tests.jumping_clock import in_no_time
+from tests.session_ends import LIMITS, Line, asking, is_quiet, nothing, serving, turns
+
+
+async def begun(session: Session, method: str = "roots/list", **options: Any) -> asyncio.Task[Any]:
+    """A request on its way."""
+    task = asyncio.create_task(session.request(method, {"a": 1}, **options))
+    await turns()
+    return task
+
+
+def answers(session: Session, request_id: Any = 1, **result: Any) -> None:
+    assert session.receive(jsonrpc.encode_response(request_id, result)) is None
+
+
+async def test_a_request_gets_its_result() -> None:
+    """BASE-06, C-001, C-002."""
+    line = Line()
+    session = asking(line)
+    task = await begun(session)
+    assert line.sent == [{"jsonrpc": "2.0", "id": 1, "method": "roots/list", "params": {"a": 1}}]
+    answers(session, roots=[])
+    assert bytes(await task) == b'{"roots":[]}'
+    assert is_quiet(session)
+
+
+async def test_answers_in_any_order_find_their_requests() -> None:
+    """C-005, C-013."""
+    session = asking(Line())
+    tasks = [await begun(session) for _ in range(3)]
+    for request_id in (2, 3, 1):
+        answers(session, request_id, number=request_id)
+    assert [json.loads(bytes(await task))["number"] for task in tasks] == [1, 2, 3]
+
+
+async def test_an_answer_before_the_request_has_left_is_an_answer() -> None:
+    """C-002: a channel may feed the answer before `send` returns."""
+    line = Line()
+    session = asking(line)
+    line.open.clear()
+    task = await begun(session)
+    answers(session, early=True)
+    line.failure = ChannelClosed("too late")
+    line.open.set()
+    assert bytes(await task) == b'{"early":true}'
+
+
+async def test_an_error_of_the_peer_is_raised_with_its_code() -> None:
+    """BASE-08."""
+    session = asking(Line())
+    task = await begun(session)
+    session.receive(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no","data":[1]}}')
+    with pytest.raises(PeerError) as caught:
+        await task
+    assert (caught.value.code, caught.value.message, caught.value.data) == (-32601, "no", [1])
+
+
+async def test_a_late_or_second_answer_is_ignored() -> None:
+    """CANC-08, C-016."""
+    session = asking(Line())
+    task = await begun(session)
+    answers(session, first=True)
+    answers(session, second=True)
+    answers(session, "1", other=True)
+    assert bytes(await task) == b'{"first":true}'
+    assert is_quiet(session)
+
+
+async def test_a_request_that_never_left_says_so() -> None:
+    """C-010."""
+    line = Line()
+    session = asking(line)
+    line.failure = ChannelClosed("the pipe is broken")
+    with pytest.raises(NotSent, match="the pipe is broken"):
+        await session.request("roots/list")
+    assert is_quiet(session)
+
+
+@pytest.mark.parametrize("failure", [ConnectionLost("half of it left"), OSError("no route")])
+async def test_a_channel_that_fails_in_any_way_ends_the_request(failure: Exception) -> None:
+    """C-010: no hang."""
+    line = Line()
+    session = asking(line)
+    line.failure = failure
+    with pytest.raises(type(failure)):
+        await session.request("roots/list")
+    assert is_quiet(session)
+
+
+async def test_params_that_json_cannot_say_are_an_error_here_and_nothing_is_sent() -> None:
+    line = Line()
+    session = asking(line)
+    with pytest.raises(HingeError, match="roots/list can't be written as JSON"):
+        await session.request("roots/list", {"x": object()})
+    assert line.sent == []
+    assert is_quiet(session)
+
+
+async def test_too_many_open_requests_are_refused_here() -> None:
+    session = asking(Line())
+    tasks = [await begun(session) for _ in range(LIMITS.pending)]
+    with pytest.raises(NotSent, match="3 requests wait"):
+        await session.request("roots/list")
+    session.close("over")
+    for task in tasks:
+        with pytest.raises(ConnectionLost):
+            await task
+
+
+async def test_a_close_before_the_request_has_left_ends_it() -> None:
+    """C-010, C-012."""
+    line = Line()
+    session = asking(line)
+    line.open.clear()
+    task = await begun(session)
+    session.close("gone")
+    line.failure = ChannelClosed("gone")
+    line.open.set()
+    with pytest.raises(ConnectionLost, match="gone"):
+        await task
+
+
+# ---------------------------------------------------------------- losing patience
+
+
+async def test_giving_up_tells_the_peer_once() -> None:
+    """CANC-01, CANC-03, C-007, C-008."""
+    line = Line()
+    session = asking(line)
+    task = await begun(session)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await turns()
+    assert line.notices() == [{"requestId": 1, "reason": "no longer wanted"}]
+    answers(session, late=True)
+    assert is_quiet(session)
+
+
+async def test_giving_up_what_is_answered_already_tells_nobody() -> None:
+    """C-009, C-016."""
+    line = Line()
+    session = asking(line)
+    task = await begun(session)
+    answers(session)
+    task.cancel()
+    await asyncio.wait([task])
+    await turns()
+    assert line.notices() == []
+
+
+async def test_where_the_channel_tells_by_itself_there_is_no_notice() -> None:
+    """CANC-03: a stateless request over HTTP is cancelled by closing its stream."""
+    line = Line("post")
+    session = Session(Connection(None, limits=LIMITS), line, nothing)
+    task = await begun(session)
+    task.cancel()
+    await asyncio.wait([task])
+    await turns()
+    assert line.notices() == []
+
+
+async def test_initialize_is_never_cancelled() -> None:
+    """LIFE-13."""
+    line = Line()
+    session = Session(Connection(None, limits=LIMITS), line, nothing)
+    task = await begun(session, "initialize")
+    task.cancel()
+    await asyncio.wait([task])
+    await turns()
+    assert line.notices() == []
+
+
+async def test_a_notice_that_cannot_leave_hurts_nobody() -> None:
+    """B-016."""
+    line = Line()
+    session = asking(line)
+    task = await begun(session)
+    line.failure = ChannelClosed("broken")
+    task.cancel()
+    await asyncio.wait([task])
+    await turns()
+    assert is_quiet(session)
+
+
+@pytest.mark.parametrize(("idle", "total"), [(60.0, None), (None, 60.0), (600.0, 60.0)])
+@in_no_time
+async def test_silence_ends_a_request_and_the_peer_is_told(idle: float | None, total: float | None) -> None:
+    """LIFE-14, CANC-10, C-087, D-005."""
+    line = Line()
+    session = asking(line)
+    with pytest.raises(CallTimeout, match=r"roots/list got no answer within 60.0 seconds"):
+        await session.request("roots/list", idle=idle, total=total)
+    await turns()
+    assert line.notices() == [{"requestId": 1, "reason": "timeout"}]
+    assert is_quiet(session)
+
+
+@in_no_time
+async def test_progress_renews_the_patience_but_not_the_hard_limit() -> None:
+    """C-087, D-005, CANC-10."""
+    session = asking(Line())
+    told: list[Any] = []
+    task = await begun(session, idle=10.0, total=35.0, on_progress=told.append)
+    while not task.done():
+        await asyncio.wait([task], timeout=6)
+        session.receive(jsonrpc.encode_notification("notifications/progress", {"progressToken": 1, "progress": 1}))
+    with pytest.raises(CallTimeout, match=r"35.0 seconds"):
+        await task
+    assert len(told) == 5
+
+
+async def test_progress_goes_to_its_own_request() -> None:
+    """PROG-03, C-016, C-088."""
+    session = asking(Line())
+    told: dict[int, list[Any]] = {1: [], 2: []}
+    tasks = [await begun(session, on_progress=told[number].append) for number in told]
+    for token in (2, "1", 7, 2):
+        session.receive(jsonrpc.encode_notification("notifications/progress", {"progressToken": token, "progress": 1}))
+    assert (len(told[1]), len(told[2])) == (0, 2)
+    for number in told:
+        answers(session, number)
+    await asyncio.gather(*tasks)
+    session.receive(jsonrpc.encode_notification("notifications/progress", {"progressToken": 2, "progress": 2}))
+    assert len(told[2]) == 2
+
+
+@in_no_time
+async def test_a_timeout_around_a_request_stays_the_callers() -> None:
+    """A-094: the limit of the caller's own is no CallTimeout."""
+    session = asking(Line())
+    with pytest.raises(TimeoutError) as caught:
+        await asyncio.wait_for(session.request("roots/list", idle=60.0), 5)
+    assert not isinstance(caught.value, CallTimeout)
+    await turns()
+
+
+async def test_nothing_can_be_asked_while_initialize_is_being_answered() -> None:
+    """A-033: the client couldn't answer; a notification is fine."""
+    line = Line()
+    asked: list[str] = []
+
+    async def work(session: Session, call: Call) -> Any:
+        with pytest.raises(HingeError, match="while initialize is being answered"):
+            await session.request("roots/list")
+        await session.notify("notifications/message", {"level": "info", "data": 1})
+        asked.append(call.method)
+        raise InvalidParams("vetoed")
+
+    session = serving(work, line, shaken=False)
+    got = session.receive(jsonrpc.encode_request(1, "initialize", hello()))
+    assert isinstance(got, Call)
+    assert await session.answer(got) is not None
+    assert asked == ["initialize"]
+    assert [sent["method"] for sent in line.sent] == ["notifications/message"]
+
+
+# ---------------------------------------------------------------- telling
+
+
+async def test_what_is_told_twice_before_it_left_is_said_once() -> None:
+    """SUB-14: hints are merged."""
+    line = Line()
+    session = asking(line)
+    for _ in range(3):
+        session.tell("notifications/tools/list_changed")
+    session.tell("notifications/prompts/list_changed")
+    await turns()
+    session.tell("notifications/tools/list_changed")
+    await turns()
+    assert [sent["method"].split("/")[1] for sent in line.sent] == ["tools", "prompts", "tools"]
+
+
+async def test_telling_from_another_thread_is_fine_and_after_the_end_it_is_nothing() -> None:
+    line = Line()
+    session = asking(line)
+    await asyncio.to_thread(session.tell, "notifications/acme")
+    await turns()
+    assert len(line.sent) == 1
+    session.tell("notifications/late")
+    session.close("over")
+    session.tell("notifications/later")
+    await turns()
+    assert len(line.sent) == 1
+    await asyncio.get_running_loop().shutdown_default_executor()
