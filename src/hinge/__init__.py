@@ -75,11 +75,17 @@ if TYPE_CHECKING:
     from hinge.schema.tools import CallToolResult as CallToolResult
     from hinge.schema.tools import Tool as Tool
     from hinge.schema.tools import ToolAnnotations as ToolAnnotations
+    from hinge.server.apps import Apps as Apps
+    from hinge.server.apps import Csp as Csp
     from hinge.server.asking import Declined as Declined
     from hinge.server.caching import CacheHint as CacheHint
+    from hinge.server.client_log import LogToClient as LogToClient
     from hinge.server.context import Context as Context
+    from hinge.server.current import current_context as current_context
     from hinge.server.depends import Ask as Ask
     from hinge.server.depends import Depends as Depends
+    from hinge.server.extensions import Extension as Extension
+    from hinge.server.extensions import require_client_extension as require_client_extension
     from hinge.server.forms import Titled as Titled
     from hinge.server.media import Audio as Audio
     from hinge.server.media import File as File
@@ -94,6 +100,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Annotations": "hinge.schema.base",
+    "Apps": "hinge.server.apps",
     "Ask": "hinge.server.depends",
     "Audio": "hinge.server.media",
     "AudioContent": "hinge.schema.content",
@@ -112,6 +119,7 @@ _HOME = {
     "Context": "hinge.server.context",
     "CreateMessageParams": "hinge.schema.sampling",
     "CreateMessageResult": "hinge.schema.sampling",
+    "Csp": "hinge.server.apps",
     "Declined": "hinge.server.asking",
     "DefinitionError": "hinge.errors",
     "Depends": "hinge.server.depends",
@@ -121,6 +129,7 @@ _HOME = {
     "ElicitUrlParams": "hinge.schema.elicitation",
     "EmbeddedResource": "hinge.schema.content",
     "ErrorObject": "hinge.errors",
+    "Extension": "hinge.server.extensions",
     "File": "hinge.server.media",
     "GetPromptResult": "hinge.schema.prompts",
     "HeaderMismatch": "hinge.errors",
@@ -141,6 +150,7 @@ _HOME = {
     "Limits": "hinge.protocol.limits",
     "Listening": "hinge.client.listening",
     "LogParams": "hinge.schema.notifications",
+    "LogToClient": "hinge.server.client_log",
     "Lost": "hinge.protocol.changes",
     "MethodNotFound": "hinge.errors",
     "MissingClientCapability": "hinge.errors",
@@ -174,7 +184,9 @@ _HOME = {
     "ToolError": "hinge.errors",
     "ToolFailed": "hinge.errors",
     "UnsupportedVersion": "hinge.errors",
+    "current_context": "hinge.server.current",
     "is_not_found": "hinge.client.features",
+    "require_client_extension": "hinge.server.extensions",
 }
 
 __all__ = tuple(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]  # the table is the list; the imports above say it to checkers

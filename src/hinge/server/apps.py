@@ -10,7 +10,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, get_args
 
 import msgspec
 
@@ -133,8 +133,9 @@ class Apps(Extension):
             raise DefinitionError(f"The page {shorten(uri)!r} needs a URI of its own that begins with ui:// (APP-03)")
         check_options("@apps.page", options, PageOptions)
         meta = _page_meta(uri, options)
-        given: Any = {key: value for key, value in options.items() if key in ResourceOptions.__annotations__}
-        self._home().resource(uri, **{**given, "mime_type": MIME_TYPE, "meta": meta})(_page(function, uri, meta))
+        shared = {key: value for key, value in options.items() if key in ResourceOptions.__annotations__}
+        given = cast("ResourceOptions", {**shared, "mime_type": MIME_TYPE, "meta": meta})
+        self._home().resource(uri, **given)(_page(function, uri, meta))
         self._pages.add(uri)
 
     # ---------------------------------------------------------------- tools

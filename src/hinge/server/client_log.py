@@ -45,4 +45,7 @@ class LogToClient(logging.Handler):
 
 def level_of(number: int) -> LoggingLevel:
     """The protocol's level for one of Python's: 25 is "notice", 60 "alert", 70 "emergency"."""
-    return next((level for least, level in _LEVELS if number >= least), "debug")
+    for least, level in _LEVELS:
+        if number >= least:
+            return level
+    return "debug"

@@ -73,7 +73,7 @@ def inspect_handler(function: Any, content: Predicate, name: str | None = None) 
         parameters = []  # inspect_function says what is wrong
     for item in parameters:
         if isinstance(item.default, Depends | Ask):
-            called_as: str = name or getattr(function, "__name__", "?")
+            called_as = name or str(getattr(function, "__name__", "?"))
             kind = type(item.default).__name__
             raise _place(function, called_as).mistake(
                 f"{kind}(…) is no default; write `{item.name}: Annotated[{shown(item.annotation)}, {kind}(…)]`",

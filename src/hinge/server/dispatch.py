@@ -40,6 +40,7 @@ logger = logging.getLogger("hinge")
 RequestHandler: TypeAlias = Callable[[Context[Any], Any], Awaitable[Any]]
 
 _EMPTY = Raw(b"{}")
+_CORE_TYPES = ("complete", "input_required")
 _DONE = EmptyResult()
 
 
@@ -156,27 +157,26 @@ class Dispatch:
 
     def _dress(self, ctx: Context[Any], served: Served, result: Any) -> Any:
         if isinstance(result, Result):
-            if result.result_type is not UNSET:
-                self._check_type(ctx, result.result_type)
+            if result.result_type is not UNSET and result.result_type not in _CORE_TYPES:
+                result = self._extended(ctx, msgspec.json.decode(msgspec.json.encode(result)), result.result_type)
         elif result is None:
             result = _DONE
         else:
             result = _structured(result, served.row, ctx.method)
-            if isinstance(result, dict) and "resultType" in result:
-                self._check_type(ctx, result["resultType"])
+            if isinstance(result, dict) and result.get("resultType", "complete") not in _CORE_TYPES:
+                result = self._extended(ctx, result, result["resultType"])
         result = shape(result, ctx.call.revision)
         return era_2026.dress(result, self._offer) if ctx.call.era == "2026" else result
 
-    def _check_type(self, ctx: Context[Any], said: Any) -> None:
-        """A result of an extension's own type goes only to a client that declared it on this request (A-121, TEX-04)."""
-        if said in ("complete", "input_required"):
-            return
+    def _extended(self, ctx: Context[Any], result: dict[str, Any], said: Any) -> dict[str, Any]:
+        """A result of an extension's own type: only for a client that declared it on this request (A-121, TEX-04)."""
         extension = self.result_types.get(said)
         if extension is None:
             logger.error("%s: no extension of this server has results of type %r", ctx.method, said)
             raise ProtocolError("Handler returned an invalid result")
         if ctx.client_extension(extension) is None:
             raise MissingClientCapability({"extensions": {extension: {}}})
+        return {**result, "resultType": said}  # also where it is the type's default, which encoding leaves out
 
     async def notification(self, ctx: Context[Any]) -> None:
         """Serve one notification; what can't be served is dropped with a word in the log (A-131…A-136)."""
