@@ -214,6 +214,14 @@ def _add_methods(server: Server[Any], events: list[str]) -> None:
     async def throw(ctx: Context[Any], params: Any) -> Any:
         raise THROWS[params["kind"]]()
 
+    @server.request("acme/cancel")
+    async def cancel(ctx: Context[Any], params: Any) -> Any:
+        """Cancel the very task that serves this."""
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
     @server.request("acme/return")
     async def give(ctx: Context[Any], params: Any) -> Any:
         kinds: dict[str, Any] = {"nothing": None, "struct": Pong("hi"), "number": 5, "object": {"x": object()}}
