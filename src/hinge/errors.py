@@ -230,7 +230,7 @@ class PeerError(CallError):
     outcome = Outcome.ANSWERED
 
     def __init__(self, error: ErrorObject) -> None:
-        super().__init__(f"{error.message} ({error.code})")
+        super().__init__(f"{error.message}{_about(error.data)} ({error.code})")
         self.error = error
 
     @property
@@ -247,6 +247,12 @@ class PeerError(CallError):
     def data(self) -> Any:
         """The error's `data`, or None."""
         return None if self.error.data is msgspec.UNSET else self.error.data
+
+
+def _about(data: Any) -> str:
+    """What an error's data names, if it is a short text or a URI."""
+    name = data.get("uri") if isinstance(data, Mapping) else data
+    return f": {shorten(name)}" if isinstance(name, str) and name else ""
 
 
 class InvalidResponse(CallError):

@@ -186,7 +186,9 @@ def _as(kind: Any, result: CallToolResult, name: str) -> Any:
             return validate(value)
         return msgspec.convert(value, kind)
     except ValueError as exc:  # msgspec's and pydantic's alike
-        raise InvalidResponse(f"Tool {name!r}: the result is no {kind!r}: {shorten(str(exc))}") from exc
+        raise InvalidResponse(
+            f"Tool {name!r}: the result is no {getattr(kind, '__name__', kind)}: {shorten(str(exc))}"
+        ) from exc
 
 
 def is_not_found(error: Exception) -> bool:

@@ -156,7 +156,7 @@ def _second_try(error: PeerError) -> Generator[Probe | Handshake, Answer, Answer
     supported = _supported(error)
     common = [revision for revision in HANDSHAKE_REVISIONS if revision in supported]
     if not common:
-        if error.code == UNSUPPORTED_VERSION and any(revision in STATELESS_REVISIONS for revision in supported):
+        if any(revision in STATELESS_REVISIONS for revision in supported):
             raise ConnectFailed(f"The server speaks only the stateless era ({', '.join(supported)}): use era='2026'")
         raise ConnectFailed(f"The server refused initialize: {error}") from error
     return (yield Handshake(common[-1]))

@@ -11,16 +11,13 @@ from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidResponse, shorten
 from hinge.protocol.param_headers import ParamHeader, collect_param_headers, param_headers
+from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
 logger = logging.getLogger("hinge")
-
-#: A schema of the server's beyond this many bytes is not compiled: its results go unchecked, with a word in the log.
-MAX_SCHEMA = 1024 * 1024
-MAX_DEPTH = 64
 
 
 class KnownTool:
@@ -52,12 +49,9 @@ class KnownTool:
         validator = self._compiled(schema)
         if validator is None:
             return
-        problem = next(iter(validator.iter_errors(result.structured_content)), None)
+        problem = first_problem(validator, result.structured_content)
         if problem is not None:
-            place = ".".join(map(str, problem.instance_path)) or "the result"
-            raise InvalidResponse(
-                f"Tool {self.tool.name!r}: {place} doesn't fit its output schema: {shorten(problem.message)}"
-            )
+            raise InvalidResponse(f"Tool {self.tool.name!r}: the result doesn't fit its output schema: {problem}")
 
     def _compiled(self, schema: Any) -> jsonschema_rs.Validator | None:
         if not self._compiled_once:
@@ -67,37 +61,12 @@ class KnownTool:
 
 
 def _compile(schema: Any, name: str) -> jsonschema_rs.Validator | None:
-    """A validator with bounds: no remote references, no deep or huge schemas, patterns in linear time (JSON-02…JSON-04)."""
-    import jsonschema_rs
-    import msgspec
-
-    if len(msgspec.json.encode(schema)) > MAX_SCHEMA or _depth(schema) > MAX_DEPTH:
-        logger.warning("Tool %r: its output schema is too large to be checked", name)
-        return None
+    """A bounded validator, or None with a word in the log."""
     try:
-        linear = jsonschema_rs.RegexOptions()
-        return jsonschema_rs.validator_for(schema, retriever=_refuse, pattern_options=linear)
-    except Exception as exc:
-        logger.warning("Tool %r: its output schema can't be used: %s", name, shorten(str(exc)))
+        return compile_schema(schema)
+    except ValueError as exc:
+        logger.warning("Tool %r: its results are not checked: %s", shorten(name), exc)
         return None
-
-
-def _refuse(uri: str) -> Any:
-    raise ValueError(f"remote references are not followed: {shorten(uri)}")
-
-
-def _depth(schema: Any) -> int:
-    deepest, left = 0, [(schema, 1)]
-    while left and deepest <= MAX_DEPTH:
-        item, depth = left.pop()
-        deepest = max(deepest, depth)
-        inner: Iterable[Any] = ()
-        if isinstance(item, dict):
-            inner = item.values()
-        elif isinstance(item, list):
-            inner = item
-        left.extend((one, depth + 1) for one in inner)
-    return deepest
 
 
 class ToolIndex:

@@ -20,6 +20,7 @@ from hinge.errors import HingeError, InvalidParams, MissingClientCapability, Too
 from hinge.jsonrpc import RequestId
 from hinge.protocol.events import Call
 from hinge.protocol.shape import shape
+from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.base import Result
 from hinge.schema.input_required import InputRequest, InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities
@@ -230,14 +231,10 @@ def _covers(have: Any, need: Mapping[str, Any]) -> bool:
 
 def check_content(content: Mapping[str, Any] | None, schema: Mapping[str, Any]) -> dict[str, Any]:
     """An answer to a form that was given as a JSON Schema. Raises InvalidParams with the first problem (C-091)."""
-    import jsonschema_rs
-
     found = dict(content or {})
-    try:
-        jsonschema_rs.validate(dict(schema), found)
-    except jsonschema_rs.ValidationError as exc:
-        place = ".".join(map(str, exc.instance_path)) or "the answer"
-        raise InvalidParams(f"{place}: not what the form asked for") from None
+    problem = first_problem(compile_schema(dict(schema)), found)
+    if problem is not None:
+        raise InvalidParams(f"The answer doesn't fit the form: {problem}")
     return found
 
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from hinge.errors import DefinitionError, InvalidArguments, shorten
+from hinge.protocol.validation import compile_schema
 from hinge.server.signature import Signature
 
 if TYPE_CHECKING:
@@ -31,12 +32,10 @@ class SchemaArguments:
         self._check(tool)
 
     def _check(self, tool: str) -> None:
-        import jsonschema_rs
-
         try:
-            self._validator = jsonschema_rs.validator_for(self._schema, retriever=_refuse)
-        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as exc:
-            raise DefinitionError(f"Tool {tool!r}: its input_schema is no valid JSON Schema: {exc}") from exc
+            self._validator = compile_schema(self._schema)
+        except ValueError as exc:
+            raise DefinitionError(f"Tool {tool!r}: its input_schema is {exc}") from exc
 
     def arguments(self, raw: Raw | bytes) -> dict[str, Any]:
         """The arguments, checked. Raises InvalidArguments with every problem."""
@@ -46,10 +45,6 @@ class SchemaArguments:
         if problems:
             raise InvalidArguments(problems)
         return {self._parameter: found}
-
-
-def _refuse(uri: str) -> Any:
-    raise ValueError(f"a schema may not refer to {shorten(uri)}: only references inside it are followed")
 
 
 def _problem(error: jsonschema_rs.ValidationError) -> str:
