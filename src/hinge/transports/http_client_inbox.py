@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
-from hinge.errors import HingeError, InvalidResponse, PeerError, ProtocolError
+from hinge.errors import ConnectionLost, HingeError, InvalidResponse, NotSent, PeerError, ProtocolError
 from hinge.jsonrpc import Failure, Response, is_batch, split_batch
 from hinge.protocol import era
 from hinge.protocol.events import Call, Inbound, Outgoing, Pending
@@ -19,6 +19,9 @@ from hinge.transports.channel import Conversation
 from hinge.transports.http_client_errors import excerpt
 
 logger = logging.getLogger("hinge")
+
+#: Seconds before an answer that got lost is sent again: the server waits for it, and takes only one (CANC-08).
+_PAUSES = (0.2, 0.8)
 
 
 class Inbox:
@@ -106,8 +109,17 @@ class Inbox:
 
     async def _serve(self, call: Any) -> None:
         reply = await self._conversation.answer(call)
-        if reply is not None:
-            await self._deliver(reply)
+        if reply is None:
+            return
+        for pause in _PAUSES:
+            try:
+                await self._deliver(reply)
+            except (NotSent, ConnectionLost) as exc:
+                logger.debug("An answer is sent again: %s", exc)
+                await asyncio.sleep(pause)
+            else:
+                return
+        await self._deliver(reply)
 
     def _start(self, work: Awaitable[None]) -> None:
         assert isinstance(work, Coroutine)
