@@ -66,6 +66,6 @@ def _call(commands: Any) -> None:
 
 
 def _target(found: argparse.ArgumentParser) -> None:
-    found.add_argument("target", metavar="TARGET", help="a URL, a Python file, or a command line in quotes")
+    found.add_argument("target", metavar="TARGET", help="a URL, FILE.py[:NAME], or a command line in quotes")
     found.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era (default: found out)")
     found.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header to send")

@@ -53,13 +53,36 @@ def parse_arguments(words: Sequence[str], tool: Tool | None) -> dict[str, Any]:
 
 
 def _typed(value: str, schema: Any) -> Any:
-    kind = schema.get("type") if isinstance(schema, dict) else None
-    if kind == "string" or (kind is None and "enum" in schema and value in schema["enum"]):
+    kinds = _kinds(schema)
+    if kinds == {"string"} or (isinstance(schema, dict) and value in schema.get("enum", ())):
         return value
     try:
-        return msgspec.json.decode(value.encode())
+        found = msgspec.json.decode(value.encode())
     except msgspec.DecodeError:
         return value
+    return found if "string" not in kinds or _kind_of(found) & kinds else value
+
+
+def _kinds(schema: Any) -> set[str]:
+    """The types that a schema takes, as far as it says."""
+    if not isinstance(schema, dict):
+        return set()
+    said = schema.get("type", [])
+    kinds = {said} if isinstance(said, str) else set(said)
+    for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        kinds |= _kinds(one)
+    return kinds
+
+
+def _kind_of(value: Any) -> set[str]:
+    if value is None:
+        return {"null"}
+    if isinstance(value, bool):
+        return {"boolean"}
+    if isinstance(value, int):
+        return {"integer", "number"}
+    names = {float: "number", str: "string", list: "array", dict: "object"}
+    return {names[type(value)]}
 
 
 def _as_json(result: CallToolResult) -> str:

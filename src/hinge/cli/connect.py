@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from hinge.client.client import Client
@@ -15,7 +16,14 @@ def client_for(options: argparse.Namespace, **more: Any) -> Client:
         if not options.target.startswith(("http://", "https://")):
             raise StartError("--header needs a URL as the target")
         more["headers"] = dict(_header(text) for text in options.header)
-    return Client(options.target, era=options.era, **more)
+    return Client(_target(options.target), era=options.era, **more)
+
+
+def _target(target: str) -> str | list[str]:
+    """A Python file, with or without a server's name, is run like `hinge run` does; all else is a client's own matter."""
+    if " " not in target and (target.endswith(".py") or ".py:" in target):
+        return [sys.executable, "-m", "hinge", "run", target]
+    return target
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""`hinge list`: who a server is and which tools it has."""
+"""`hinge list`: who a server is, and which tools, prompts and resources it has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hinge.schema.tools import Tool
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the tools, one to a paragraph."""
+    """Print them, one to a paragraph."""
     return asyncio.run(_run(options))
 
 
@@ -26,11 +26,32 @@ async def _run(options: argparse.Namespace) -> int:
             return 0
         print(_title(client))
         for tool in tools:
-            print()
-            print(signature(tool))
-            for line in (tool.description or "").splitlines():
-                print(f"    {line}".rstrip())
+            _entry(signature(tool), tool.description)
+        await _prompts(client)
+        await _resources(client)
     return 0
+
+
+def _entry(head: str, text: str | None) -> None:
+    print()
+    print(head)
+    for line in (text or "").splitlines():
+        print(f"    {line}".rstrip())
+
+
+async def _prompts(client: Client) -> None:
+    if client.server_capabilities.prompts is not None:
+        for prompt in await client.list_prompts():
+            names = [item.name if item.required else f"{item.name}?" for item in prompt.arguments or ()]
+            _entry(f"prompt {prompt.name}({', '.join(names)})", prompt.description)
+
+
+async def _resources(client: Client) -> None:
+    if client.server_capabilities.resources is not None:
+        for resource in await client.list_resources():
+            _entry(f"resource {resource.uri}", resource.description)
+        for template in await client.list_resource_templates():
+            _entry(f"resource {template.uri_template}", template.description)
 
 
 def _title(client: Client) -> str:

@@ -49,6 +49,8 @@ def load(target: str) -> Server[Any]:
     for usual in _USUAL_NAMES:
         if usual in servers:
             return servers[usual]
+    if not servers:
+        raise StartError(f"{place} has no hinge.Server at its top level")
     if len(set(map(id, servers.values()))) != 1:
         raise StartError(f"{place}: which server? {_what_is_there(module)}; name it with {place}:NAME")
     return next(iter(servers.values()))

@@ -21,7 +21,7 @@ from hinge.client.negotiate import Discovery
 from hinge.client.requests import SAFE_METHODS, Ask, OnProgress, Requests
 from hinge.client.target import transport_for
 from hinge.client.tool_index import ToolIndex
-from hinge.errors import InvalidResponse, NotSent
+from hinge.errors import DefinitionError, InvalidResponse, NotSent
 from hinge.protocol.changes import Changed, Lost
 from hinge.protocol.events import Call, EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -75,6 +75,8 @@ class Client(Features):
         check_results: bool = True,
         **options: Any,
     ) -> None:
+        if era not in ("auto", "2025", "2026"):
+            raise DefinitionError(f'era={era!r} is not possible: use "auto", "2025" or "2026"')
         self.limits = limits
         self._answers = Answers(
             on_elicit=on_elicit,

@@ -13,7 +13,7 @@ import msgspec
 
 from hinge.client.connecting import Introduction, Opening
 from hinge.client.negotiate import Discovery, may_be_older
-from hinge.errors import CallError, ChannelClosed, ConnectFailed, HingeError, NotSent
+from hinge.errors import CallError, ChannelClosed, ConnectFailed, HingeError, HttpStatus, NotSent
 from hinge.protocol import era_2026
 from hinge.protocol.connection import Connection
 from hinge.protocol.events import EraName
@@ -118,6 +118,8 @@ class Link:
             await self._shut("the connection could not be opened")
             if isinstance(exc, TimeoutError) and not isinstance(exc, CallError):
                 raise ConnectFailed(f"No conversation within {self._limits.connect:g} seconds") from exc
+            if isinstance(exc, CallError | ChannelClosed) and not isinstance(exc, ConnectFailed | HttpStatus):
+                raise ConnectFailed(str(exc)) from exc  # nothing of the user's was sent yet
             raise
         self._resources = resources
 

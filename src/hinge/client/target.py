@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,20 @@ def transport_for(target: Any, *, limits: Limits, **options: Any) -> Transport:
     if isinstance(target, str) and target.startswith(("http://", "https://")):
         from hinge.transports.http_client import HttpTransport
 
-        return HttpTransport(target, limits=limits, **options)
+        return _made(HttpTransport, target, limits, options)
     if isinstance(target, str) and target.startswith(("unix:", "tcp://")):
         return _socket(target, limits, options)
     from hinge.transports.child import Stdio
 
-    return Stdio(command_line(target), limits=limits, **options)
+    return _made(Stdio, command_line(target), limits, options)
+
+
+def _made(kind: Callable[..., Transport], target: Any, limits: Limits, options: dict[str, Any]) -> Transport:
+    """The transport, if it knows these options."""
+    known = inspect.signature(kind).parameters
+    if unknown := options.keys() - known.keys():
+        raise DefinitionError(f"A client of {target!r} has no option {', '.join(sorted(unknown))}")
+    return kind(target, limits=limits, **options)
 
 
 def _plain(target: Any, options: dict[str, Any]) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -48,14 +49,14 @@ def run(server: Runnable, transport: str, **options: Any) -> None:
     """Serve in a fresh event loop until the end of input or a signal. Raises StartError."""
     if _loading.get():
         return
-    if transport == "stdio":
-        _run_stdio(server, **options)
-    elif transport == "http":
-        _run_http(server, **options)
-    elif transport == "socket":
-        _run_socket(server, **options)
-    else:
+    ways: dict[str, Callable[..., None]] = {"stdio": _run_stdio, "http": _run_http, "socket": _run_socket}
+    way = ways.get(transport)
+    if way is None:
         raise StartError(f'There is no transport {transport!r}: use "stdio", "http" or "socket"')
+    known = inspect.signature(way).parameters
+    if all(item.kind is not item.VAR_KEYWORD for item in known.values()) and (unknown := options.keys() - known.keys()):
+        raise StartError(f"run({transport!r}) has no option {', '.join(sorted(unknown))}")
+    way(server, **options)
 
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:
