@@ -73,6 +73,8 @@ def _module(place: str) -> ModuleType:
             if exc.name == place:
                 raise StartError(f"There is no file and no module {place!r}") from exc
             raise StartError(f"{place} can't be imported: {exc}") from exc
+        except StartError:
+            raise
         except HingeError as exc:
             raise StartError(f"{place}: {exc}") from exc
 

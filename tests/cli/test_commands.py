@@ -1,0 +1,192 @@
+"""The commands run, list and call, as real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SERVER = '''
+"""A server for the commands."""
+from typing import Literal
+
+from hinge import Context, Server, ToolError
+
+server = Server("shop", version="3")
+other = Server("other")
+
+
+@server.tool
+async def price(ctx: Context, item: str, count: int = 1, currency: Literal["EUR", "NOK"] = "EUR") -> dict[str, float]:
+    """What something costs.
+
+    Args:
+        item: what
+    """
+    await ctx.progress(1, 2, "looking it up")
+    await ctx.info("found it")
+    return {"price": 2.5 * count}
+
+
+@server.tool
+def note(text: str | None) -> str:
+    """Echo."""
+    return f"{text!r}"
+
+
+@server.tool
+def fail() -> str:
+    """Fail."""
+    raise ToolError("no luck")
+
+
+@server.prompt
+def ask(topic: str, tone: str = "kind") -> str:
+    """Ask about it."""
+    return f"{topic} {tone}"
+
+
+@server.resource("shop://{item}/stock")
+def stock(item: str) -> str:
+    """How many there are."""
+    return "7"
+'''
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = tmp_path / "shop.py"
+    found.write_text(SERVER)
+    return found
+
+
+def hinge(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """One command, run to its end."""
+    command = [sys.executable, "-m", "hinge", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def url(file: Path) -> Iterator[str]:
+    """The server over HTTP, as a process of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "hinge", "run", f"{file}:server", "--http", "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert (found := re.search(r"http://\S+", line)), line
+        yield found[0]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_a_tool_of_a_file_is_called(file: Path, era: str) -> None:
+    done = hinge("call", f"{file}:server", "--era", era, "price", "item=tea", "count=2")
+    assert json.loads(done.stdout) == {"price": 5.0}
+    assert "1/2 looking it up" in done.stderr
+    assert "info: found it" in done.stderr
+    assert done.returncode == 0
+
+
+def test_a_tool_is_called_over_http(url: str) -> None:
+    done = hinge("call", url, "price", "item=tea", "--header", "X-Mine: yes")
+    assert json.loads(done.stdout) == {"price": 2.5}
+
+
+def test_everything_is_listed(url: str) -> None:
+    done = hinge("list", url)
+    assert done.stdout.startswith("shop 3, protocol 2026-07-28\n")
+    assert (
+        'price(item: string, count: integer = 1, currency: "EUR" | "NOK" = "EUR")\n    What something costs.'
+        in done.stdout
+    )
+    assert "prompt ask(topic, tone?)\n    Ask about it." in done.stdout
+    assert "resource shop://{item}/stock\n    How many there are." in done.stdout
+    tools = json.loads(hinge("list", url, "--json").stdout)
+    assert [tool["name"] for tool in tools] == ["price", "note", "fail"]
+
+
+@pytest.mark.parametrize(
+    ("word", "echo"),
+    [("text=5", "'5'"), ("text=null", "None"), ("text=tea", "'tea'"), ("text=", "''"), ('text:="7"', "'7'")],
+)
+def test_a_value_is_read_by_the_type_that_the_tool_declares(file: Path, word: str, echo: str) -> None:
+    assert hinge("call", f"{file}:server", "note", word).stdout == f"{echo}\n"
+
+
+def test_a_tool_that_fails_ends_with_code_1_and_its_words(file: Path) -> None:
+    done = hinge("call", f"{file}:server", "fail")
+    assert (done.returncode, done.stdout) == (1, "no luck\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["call", "{file}:server", "pric"], "hinge: Unknown tool: pric. Did you mean 'price'? (-32602)"),
+        (["call", "{file}:server", "price", "tea"], "hinge: 'tea' is no argument: write KEY=VALUE, or KEY:=JSON"),
+        (["call", "{file}:server", "price", "item:={"], "hinge: item: '{' is not JSON: Input data was truncated"),
+        (["run", "{file}:nothing"], "hinge: {file} has no server called 'nothing': it has server, other"),
+        (["run", "nowhere.py"], "hinge: There is no file nowhere.py"),
+        (["run", "no_such_module"], "hinge: There is no file and no module 'no_such_module'"),
+        (
+            ["run", "{file}:server", "--reload"],
+            "hinge: --reload needs --http: on stdio a restart would lose what the client has sent",
+        ),
+        (["list", "{file}:server", "--header", "X: y"], "hinge: --header needs a URL as the target"),
+    ],
+)
+def test_a_mistake_gets_one_line(file: Path, words: list[str], said: str) -> None:
+    done = hinge(*(word.replace("{file}", str(file)) for word in words))
+    assert done.stderr.strip().splitlines()[-1] == said.replace("{file}", str(file))
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 1
+
+
+def test_the_usual_name_is_found_among_several_servers(file: Path) -> None:
+    assert hinge("list", file).stdout.startswith("shop 3")
+
+
+def test_a_file_that_runs_its_server_by_itself_is_run_by_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text("from hinge import Server\nmine = Server('mine')\nmine.run()\n")
+    assert hinge("list", file).stdout.startswith("mine 0")
+
+
+def test_a_port_in_use_is_said_in_one_line(file: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = hinge("run", f"{file}:server", "--http", "--port", str(port))
+    assert done.returncode == 1
+    assert str(port) in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_change_of_a_file_starts_the_server_again(file: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "hinge", "run", f"{file}:server", "--http", "--port", str(port), "--reload"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=file.parent) as process:
+        assert process.stderr is not None
+        assert "Serving" in process.stderr.readline()
+        file.write_text(SERVER.replace('"shop", version="3"', '"shop", version="4"'))
+        os.utime(file, (time.time() + 5, time.time() + 5))
+        assert "starting again" in process.stderr.readline()
+        assert "Serving" in process.stderr.readline()
+        assert hinge("list", f"http://127.0.0.1:{port}/mcp").stdout.startswith("shop 4")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
