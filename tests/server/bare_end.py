@@ -40,7 +40,7 @@ class BareEnd:
         self.origin = origin or Origin()
         #: What the server sent besides the answers to our requests.
         self.heard: list[dict[str, Any]] = []
-        self._kind = kind
+        self._kind: ChannelKind = kind
         self._answer = answer
         self._next_id = 0
         self._arrived = asyncio.Event()

@@ -16,7 +16,7 @@ from hinge import Ask, Context, Declined, DefinitionError, Depends, Limits, Serv
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
-FORMS = {"elicitation": {"form": {}}}
+FORMS: dict[str, Any] = {"elicitation": {"form": {}}}
 
 
 class Db:

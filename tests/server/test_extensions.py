@@ -41,7 +41,7 @@ class JobResult(Result, kw_only=True):
     """A result that isn't there yet."""
 
     job_id: str
-    result_type: str = "job"
+    result_type: str | msgspec.UnsetType = "job"
 
 
 class Jobs(Extension):

@@ -184,16 +184,19 @@ def test_a_caller_has_nothing_that_belongs_to_the_conversation() -> None:
 
 
 async def test_scopes_come_with_the_authorization_of_the_request() -> None:
-    class Authorized(Origin):
+    class Authorized:
+        headers = transport = None
+        principal = "anna"
         scopes = ("read", "write")
 
+    authorized: Any = Authorized()
     server: Server[Any] = Server("scoped")
 
     @server.tool(visible=lambda caller: "write" in caller.scopes)
     async def write() -> str:
         return "written"
 
-    async with BareEnd(server, origin=Authorized(principal="anna")) as end, BareEnd(server, origin=ANNA) as other:
+    async with BareEnd(server, origin=authorized) as end, BareEnd(server, origin=ANNA) as other:
         assert await end.names() == ["write"]
         assert await other.names() == []
 

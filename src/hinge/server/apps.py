@@ -30,8 +30,8 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 #: The MIME type of a page, which a client lists if it can show one (APP-01, APP-03).
 MIME_TYPE = "text/html;profile=mcp-app"
 
-Audience = Literal["model", "app"]
-_BOTH: tuple[Audience, ...] = ("model", "app")
+#: Who is to call a tool: the model, the page, or both (APP-05).
+Audience = Literal["model", "app", "both"]
 
 
 class Csp(Model, kw_only=True):
@@ -82,7 +82,7 @@ class Apps(Extension):
         async def forecast(city: str) -> Day: ...
 
     A client that shows no pages gets the tool without its page, since what it returns says everything also in words
-    (APP-02); tools that are for pages only (`audience=("app",)`) it doesn't get at all.
+    (APP-02); tools that are for pages only (`audience="app"`) it doesn't get at all.
     """
 
     id = "io.modelcontextprotocol/ui"
@@ -146,28 +146,27 @@ class Apps(Extension):
         /,
         *,
         ui: str,
-        audience: Collection[Audience] = _BOTH,
+        audience: Audience = "both",
         fallback: bool = True,
         **options: Unpack[ToolOptions],
     ) -> Callable[[FunctionT], FunctionT]:
         """Offer a function as a tool with a page: like `server.tool`, with `ui`, the URI of the page.
 
-        `audience` says who is to call it: the model, the page ("app"), or both (APP-05). With `fallback=False` clients that
+        `audience` says who is to call it: "model", "app" (the page), or "both". With `fallback=False` clients that
         show no pages don't get it at all. Raises DefinitionError, also when there is no such page yet.
         """
-        wanted = list(dict.fromkeys(audience))
-        if not wanted or any(one not in _BOTH for one in wanted):
-            raise DefinitionError(f'audience={audience!r} is not possible: use "model", "app", or both')
+        if audience not in get_args(Audience):
+            raise DefinitionError(f'audience={audience!r} is not possible: use "model", "app" or "both"')
         if ui not in self._pages:
             raise DefinitionError(
                 f"There is no page {shorten(ui)!r}: offer it first, with @apps.page({shorten(ui)!r}) (APP-04)"
             )
         shown: dict[str, Any] = {"resourceUri": ui}
-        if len(wanted) < len(_BOTH):
-            shown["visibility"] = wanted
+        if audience != "both":
+            shown["visibility"] = [audience]
         meta = {**(options.get("meta") or {}), "ui": shown}
         condition = options.get("visible")
-        plain = fallback and "model" in wanted
+        plain = fallback and audience != "app"
 
         def view(listing: Tool, caller: Caller) -> Tool | None:
             if condition is not None and not condition(caller):

@@ -6,8 +6,8 @@ Off by default (EXT-05): nothing of an extension is there until `server.add_exte
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -72,8 +72,6 @@ class Extension:
     eras: ClassVar[Sequence[EraName]] = ("2025", "2026")
     #: The `resultType`s that it adds; results of these reach only clients that declared the extension (A-121).
     result_types: ClassVar[Sequence[str]] = ()
-    #: `async with lifespan(server)` for as long as the server serves: work of its own in the background.
-    lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None = None
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -94,6 +92,11 @@ class Extension:
 
     def attach(self, server: Router) -> None:
         """Called once, when it is added: register the tools, prompts and resources that it brings."""
+
+    @asynccontextmanager
+    async def lifespan(self, server: Any) -> AsyncIterator[None]:
+        """`async with` around the time in which the server serves: for work of its own in the background."""
+        yield
 
     async def call_tool(self, ctx: Context[Any], params: CallToolParams, call_next: CallTool) -> Any:
         """Around every `tools/call`: look at it, answer it in its place, or change what comes back.

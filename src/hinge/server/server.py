@@ -166,7 +166,7 @@ class Server(Mountable, Generic[StateT]):
         already, and for names that are taken.
         """
         self._extensions.add(extension)
-        if extension.lifespan is not None:
+        if type(extension).lifespan is not Extension.lifespan:
             self._lifespan.add(extension.lifespan)
         extension.attach(self)
         return extension
