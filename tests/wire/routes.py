@@ -83,7 +83,7 @@ class Memory(Route):
         await self.channel.close()
 
 
-class _Ear:
+class Ear:
     """The conversation at the client's end: it puts everything into the inbox and owes nothing."""
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
@@ -116,7 +116,7 @@ class _Ear:
 async def memory(server: Server[Any]) -> AsyncIterator[Route]:
     route = Memory()
     async with server.running():
-        route.channel = await connect(server.serve, limits=server.limits).open(lambda channel: _Ear(route.take))
+        route.channel = await connect(server.serve, limits=server.limits).open(lambda channel: Ear(route.take))
         try:
             yield route
         finally:

@@ -1,0 +1,201 @@
+"""The way of one `tools/call`: seven hops from the bytes to the function, the same everywhere, and few function calls.
+
+A hop is an object that is handed the call and hands it on. What is only asked something on the way (a decoder, a rule of
+an era, a guard at the door) is none, and neither is what makes the conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+import pytest
+
+import hinge
+from hinge import Server
+from hinge.protocol.events import Outgoing
+from hinge.transports.channel import Channel
+from hinge.transports.memory import connect
+from tests.fuzz.ends import hello
+from tests.transports.http_rig import modern_call
+from tests.wire.routes import Ear
+
+PACKAGE = Path(hinge.__file__).parent
+
+#: Files below the package, or names in them, and the hop that they belong to; the first that fits counts.
+HOPS = (
+    ("server/server.py:Server.serve", None),
+    ("session.py:Session.receive", "Session.receive"),
+    ("session.py:Session.answer", "Session.answer"),
+    ("protocol/connection.py", "Connection.receive"),
+    ("server/server.py", "Server.handle"),
+    ("server/middleware.py", "Server.handle"),
+    ("server/telemetry.py", "Server.handle"),
+    ("server/dispatch.py", "Server.handle"),
+    ("server/tools.py", "Tools.call"),
+    ("transports/", "transport"),
+)
+SEVEN = ["transport", "Session.receive", "Connection.receive", "Session.answer", "Server.handle", "Tools.call", "add"]
+
+CARRIERS = {"memory": ["Pump"], "http": ["HttpApp", "Exchange", "Clock", "Routes", "Post"]}
+
+#: Python functions of ours, and of all, that one call may enter. Raise them only with a reason.
+CEILINGS = {"memory 2025": (58, 75), "memory 2026": (52, 70), "http 2026": (75, 85)}
+
+
+def the_server() -> Server[Any]:
+    server: Server[Any] = Server("short")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    return server
+
+
+class Steps:
+    """The Python functions that were entered, in order: `file:name`, ours by their path below the package."""
+
+    def __init__(self) -> None:
+        self.entered: list[str] = []
+
+    def note(self, frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call":
+            path = Path(frame.f_code.co_filename)
+            file = path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else f"/{path.name}"
+            self.entered.append(f"{file}:{frame.f_code.co_qualname}")
+
+    @property
+    def ours(self) -> list[str]:
+        return [step for step in self.entered if not step.startswith("/")]
+
+    @property
+    def way_in(self) -> list[str]:
+        """What was entered until the function was."""
+        return self.entered[: [_hop(step) for step in self.entered].index("add") + 1]
+
+    def hops(self) -> list[str]:
+        """Who had the call in hand, each once, from the first to the function."""
+        return list(dict.fromkeys(hop for step in self.way_in if (hop := _hop(step)) is not None))
+
+    def carriers(self) -> list[str]:
+        """The classes of the transport, which together are one hop."""
+        names = [step.partition(":")[2] for step in self.way_in if _hop(step) == "transport"]
+        return list(dict.fromkeys(name.partition(".")[0] for name in names))
+
+
+def _hop(step: str) -> str | None:
+    if step.endswith(":the_server.<locals>.add"):
+        return "add"
+    return next((hop for place, hop in HOPS if step == place or (":" not in place and step.startswith(place))), None)
+
+
+@contextmanager
+def counting() -> Iterator[Steps]:
+    steps, before = Steps(), sys.getprofile()
+    sys.setprofile(steps.note)
+    try:
+        yield steps
+    finally:
+        sys.setprofile(before)
+
+
+async def in_memory(era: str) -> Steps:
+    """From the bytes in the server's inbox to the reply in the client's."""
+    channels: list[Channel] = []
+    server = the_server()
+
+    def serve(channel: Channel) -> Any:
+        channels.append(channel)
+        return server.serve(channel)
+
+    replies: list[bytes] = []
+    channel = await connect(serve).open(lambda _: Ear(replies.append))
+
+    async def say(request_id: int, method: str, params: Any) -> None:
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        await channel.send(Outgoing(_text(message)))
+        while len(replies) < request_id:  # noqa: ASYNC110 (anything better would be counted)
+            await asyncio.sleep(0)
+
+    _, body = modern_call("add", 3, a=1, b=2)
+    if era == "2025":
+        body["params"].pop("_meta")
+    await say(1, "initialize", hello())
+    await say(2, "tools/call", body["params"])
+    end: Any = channels[0]
+    with counting() as steps:
+        end.feed(_text(body))
+        while len(replies) < 3:  # noqa: ASYNC110 (anything better would be counted)
+            await asyncio.sleep(0)
+    assert json.loads(replies[2])["result"]["content"][0]["text"] == "3"
+    await channel.close()
+    return steps
+
+
+def _text(message: Any) -> bytes:
+    return msgspec.json.encode(message)
+
+
+async def over_http(era: str) -> Steps:
+    """From the ASGI call to its end; the HTTP server around it isn't ours."""
+    app = the_server().http_app()
+    headers, message = modern_call("add", 1, a=1, b=2)
+    body, sent = _text(message), list[Any]()
+    pairs = [(b"host", b"127.0.0.1"), (b"content-length", b"%d" % len(body))]
+    pairs += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": pairs}
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(part: Any) -> None:
+        sent.append(part)
+
+    await app.start()
+    await app(dict(scope), receive, send)
+    with counting() as steps:
+        await app(dict(scope), receive, send)
+    await app.stop()
+    assert json.loads(sent[-1]["body"])["result"]["content"][0]["text"] == "3"
+    return steps
+
+
+ways: dict[str, Callable[[str], Awaitable[Steps]]] = {
+    "memory 2025": in_memory,
+    "memory 2026": in_memory,
+    "http 2026": over_http,
+}
+
+
+@pytest.mark.parametrize("way", ways)
+async def test_a_call_takes_seven_hops(way: str) -> None:
+    steps = await ways[way](way.split()[1])
+    assert steps.hops() == SEVEN
+    assert steps.carriers() == CARRIERS[way.split()[0]]
+
+
+@pytest.mark.parametrize("way", ways)
+async def test_a_call_enters_few_functions(way: str) -> None:
+    steps = await ways[way](way.split()[1])
+    without_loop = [step for step in steps.entered if not step.startswith(("/base_events", "/events", "/selector"))]
+    ours, everything = CEILINGS[way]
+    assert len(steps.ours) <= ours, "\n".join(steps.ours)
+    assert len(without_loop) <= everything, "\n".join(without_loop)
+
+
+def test_an_eighth_hop_is_found() -> None:
+    steps = Steps()
+    steps.entered = ["transports/pump.py:Pump.feed", "session.py:Session.receive", "transports/queue.py:Queue.put"]
+    steps.entered.append("/test_hops.py:the_server.<locals>.add")
+    assert steps.hops() == ["transport", "Session.receive", "add"]
+    assert steps.carriers() == ["Pump", "Queue"]
+    steps.entered.insert(2, "server/dispatch.py:Dispatch.request")
+    assert steps.hops() == ["transport", "Session.receive", "Server.handle", "add"]
