@@ -1,4 +1,4 @@
-"""Scenarios: what both ends say, as data in `scenarios/*.wire`, and how what came is compared with what should.
+"""Scenarios: what both ends say, as data in `scenarios/*.txt`, and how what came is compared with what should.
 
     == a title                  a scenario begins
     proves: BASE-06 A-101       requirement and mission ids
@@ -82,7 +82,7 @@ def _window(text: str | None) -> frozenset[str]:
 
 def read_scenarios(directory: Path = SCENARIOS) -> list[Scenario]:
     """All scenarios of all files, in order. Raises ValueError with the place of what can't be read."""
-    return [found for path in sorted(directory.glob("*.wire")) for found in _read(path)]
+    return [found for path in sorted(directory.glob("*.txt")) for found in _read(path)]
 
 
 def _read(path: Path) -> Iterator[Scenario]:
