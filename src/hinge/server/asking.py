@@ -257,9 +257,11 @@ def check_balance(messages: Sequence[SamplingMessage]) -> None:
 
 async def step(ctx: Asker, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Run once over all rounds: the first round calls, later ones are handed the recorded result."""
-    if ctx.call.era == "2025":
-        return await _call(function, arguments, named)
     name = getattr(function, "__qualname__", type(function).__qualname__)
+    if ctx.call.era == "2025":
+        value = await _call(function, arguments, named)
+        _written(value, name)  # a mistake that would show in the other era shows in both
+        return value
     try:
         given = msgspec.json.encode([arguments, named], order="deterministic", enc_hook=repr)
     except (TypeError, ValueError):
@@ -267,14 +269,17 @@ async def step(ctx: Asker, function: Callable[..., Any], *arguments: Any, **name
     key = ctx.questions.step_key(name, given)
     text = ctx.questions.recall(key)
     if text is None:
-        value = await _call(function, arguments, named)
-        try:
-            text = msgspec.json.encode(value)
-        except (TypeError, ValueError, msgspec.MsgspecError) as exc:
-            raise HingeError(f"ctx.step({name}): its result can't be remembered, JSON can't say it: {exc}") from exc
+        text = _written(await _call(function, arguments, named), name)
         ctx.questions.remember(key, text)
     kind = _returned(function)
     return msgspec.json.decode(text) if kind is None else msgspec.json.decode(text, type=kind)
+
+
+def _written(value: Any, name: str) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, msgspec.MsgspecError) as exc:
+        raise HingeError(f"ctx.step({name}): its result can't be remembered, JSON can't say it: {exc}") from exc
 
 
 async def _call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import copy
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 else:
     StateT = TypeVar("StateT")
 FormT = TypeVar("FormT")
+StepT = TypeVar("StepT")
+StepP = ParamSpec("StepP")
 
 _no_headers: Mapping[str, str] = {}
 
@@ -258,6 +260,16 @@ class Context(Generic[StateT]):
         """The folders that the client lets us know. Guidance, not enforcement (ROOT-07). Raises MissingClientCapability."""
         require(self.client_capabilities, {"roots": {}})
         return (await ask(self, "roots/list", UNSET, ListRootsResult, key)).roots
+
+    @overload
+    async def step(
+        self, function: Callable[StepP, Awaitable[StepT]], /, *arguments: StepP.args, **named: StepP.kwargs
+    ) -> StepT: ...
+
+    @overload
+    async def step(
+        self, function: Callable[StepP, StepT], /, *arguments: StepP.args, **named: StepP.kwargs
+    ) -> StepT: ...
 
     async def step(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         """Call a function once over all rounds of this call; its result (any JSON value) is remembered with the questions.
