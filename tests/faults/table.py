@@ -25,6 +25,7 @@ from hinge.errors import (
     NotSent,
     PeerError,
     SessionEnded,
+    ToolFailed,
 )
 
 #: How a call may end, by the word that stands in a table.
@@ -38,6 +39,7 @@ OUTCOMES: dict[str, type[CallError] | None] = {
     "error": PeerError,
     "status": HttpStatus,
     "ended": SessionEnded,
+    "tool": ToolFailed,
 }
 _WORDS = {kind: word for word, kind in OUTCOMES.items() if kind is not None}
 
