@@ -20,6 +20,7 @@ LAYERS = (
     ("session",),
     ("backends",),
     ("server", "client"),
+    ("bridge", "openapi"),
     ("sync", "testing", "cli"),
     ("__init__", "__main__"),
 )

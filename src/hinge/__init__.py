@@ -7,6 +7,7 @@ and in the imports that type checkers read; a test holds them together.
 TYPE_CHECKING = False  # type checkers take it for True; importing `typing` for it would cost more than all the rest
 
 if TYPE_CHECKING:
+    from hinge.bridge.proxy import proxy as proxy
     from hinge.client.answers import Refused as Refused
     from hinge.client.client import Client as Client
     from hinge.client.features import is_not_found as is_not_found
@@ -186,6 +187,7 @@ _HOME = {
     "UnsupportedVersion": "hinge.errors",
     "current_context": "hinge.server.current",
     "is_not_found": "hinge.client.features",
+    "proxy": "hinge.bridge.proxy",
     "require_client_extension": "hinge.server.extensions",
 }
 
