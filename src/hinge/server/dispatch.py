@@ -6,6 +6,7 @@ params, handler, result in the shape of the caller's revision.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -14,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from hinge.errors import (
+    DefinitionError,
     ErrorObject,
     InternalError,
     InvalidParams,
@@ -88,6 +90,14 @@ def invalid_params(exc: Exception) -> InvalidParams:
     """What the caller learns of params that don't fit: where and what was expected, never the library's own dump."""
     detail = shorten(str(exc)) if isinstance(exc, msgspec.MsgspecError) else ""
     return InvalidParams("Invalid request parameters", detail)
+
+
+def check_async(method: str, handler: Any) -> None:
+    """Raises DefinitionError for a plain function: a handler runs on the event loop."""
+    if inspect.isfunction(handler) and not inspect.iscoroutinefunction(handler) and handler.__name__ != "<lambda>":
+        raise DefinitionError(
+            f"{handler.__name__}() serves {method!r}: write `async def {handler.__name__}(ctx, params)`"
+        )
 
 
 class Dispatch:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hinge.errors import InvalidParams
 from hinge.protocol.changes import Changed
+from hinge.protocol.limits import Limits
 from hinge.schema.lifecycle import ServerCapabilities
 from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, RequestHandler
@@ -19,6 +20,7 @@ from hinge.server.middleware import CallNext
 from hinge.server.mounting import Forwarded, Kind, Mounts
 from hinge.server.router import Router
 from hinge.server.subscriptions import Authorize, Subscriptions
+from hinge.server.watchdog import unwatch, watch
 
 if TYPE_CHECKING:
     from hinge.server.server import Server
@@ -35,6 +37,7 @@ _METHODS: dict[Kind, str] = {
 class Mountable(Router):
     """What mounting needs of a server; `Server` is the one that there is, and makes the attributes."""
 
+    limits: Limits
     _authorize: Authorize | None
     _dispatch: Dispatch
     _inner_chain: CallNext
@@ -90,9 +93,11 @@ class Mountable(Router):
         except BaseException:
             await self._lifespan.exit()
             raise
+        watch(self.limits.stall)
 
     async def _exit(self) -> None:
         """One less."""
+        unwatch()
         try:
             await self._mounts.exit()
         finally:

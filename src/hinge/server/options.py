@@ -57,3 +57,9 @@ def check_options(what: str, given: Mapping[str, Any], kind: type) -> None:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
             raise DefinitionError(f"{what} has no option {name!r}: {hint}")
+
+
+def check_text(given: Any, advice: str) -> None:
+    """Raises DefinitionError with the advice for a decorator that was used without its parentheses."""
+    if not isinstance(given, str):
+        raise DefinitionError(advice)

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar, Unpack, overload
 from hinge.server.completion import Completable, Completions
 from hinge.server.files import FOLDER, Files, default_uri
 from hinge.server.including import include
-from hinge.server.options import PromptOptions, ToolOptions
+from hinge.server.options import PromptOptions, ToolOptions, check_text
 from hinge.server.prompts import Prompts
 from hinge.server.resource import ResourceOptions
 from hinge.server.resources import Resources
@@ -185,6 +185,7 @@ class Router:
         iterator or open file of chunks. None says that there is no such resource, as raising ResourceNotFound does.
         Raises DefinitionError, at once, for what can't work.
         """
+        check_text(uri, 'A resource needs a URI: write @server.resource("scheme://path")')
 
         def register(function: Callable[P, R]) -> Completable[P, R]:
             entry = self._resources.add(uri, function, options)

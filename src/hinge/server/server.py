@@ -28,12 +28,13 @@ from hinge.schema.notifications import LoggingLevel, SetLevelParams
 from hinge.server.caching import CacheHint, CacheHints
 from hinge.server.context import Context
 from hinge.server.conversations import ConnectionLifespan, Conversations
-from hinge.server.dispatch import Dispatch, RequestHandler, Served
+from hinge.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from hinge.server.extensions import Extension, Extensions
 from hinge.server.lifespan import Lifespan
 from hinge.server.middleware import CallNext, Middleware, compose
 from hinge.server.mountable import Mountable
 from hinge.server.mounting import Mounts
+from hinge.server.options import check_text
 from hinge.server.sealing import Seal
 from hinge.server.subscriptions import Authorize, Subscriptions
 from hinge.server.telemetry import telemetry
@@ -143,7 +144,10 @@ class Server(Mountable, Generic[StateT]):
         by default, or the protocol's own type. The result is a Struct, a model, a dict, or None for an empty one.
         """
 
+        check_text(method, 'A request needs its method: write @server.request("acme/search")')
+
         def register(handler: RequestHandler) -> RequestHandler:
+            check_async(method, handler)
             self._taken.add(method)
             self._dispatch.requests[method] = Served(method, handler, params)
             return handler
@@ -153,7 +157,10 @@ class Server(Mountable, Generic[StateT]):
     def notification(self, method: str, *, params: Any = None) -> Callable[[RequestHandler], RequestHandler]:
         """Listen to a notification: `async def handler(ctx, params) -> None`; see `request` for `params`."""
 
+        check_text(method, 'A notification needs its method: write @server.notification("notifications/acme/done")')
+
         def register(handler: RequestHandler) -> RequestHandler:
+            check_async(method, handler)
             self._dispatch.notifications[method] = Served(method, handler, params)
             return handler
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -98,7 +99,15 @@ class RegisteredTool:
             blocks = as_blocks(value)
             if blocks is not None:
                 return CallToolResult(content=blocks)
-        encoded = self.signature.encode(value)
+        try:
+            encoded = self.signature.encode(value)
+        except DefinitionError:
+            if inspect.iscoroutine(value):
+                value.close()
+                raise DefinitionError(
+                    f"it returned {value.__name__}() without waiting for it: add `await`"
+                ) from None
+            raise
         text: list[ContentBlock] = [TextContent(text=encoded.text)]
         structured = encoded.structured if self.item.listing.output_schema is not None else UNSET
         return CallToolResult(content=text, structured_content=structured)

@@ -1,0 +1,127 @@
+"""A thread that notices when something holds up the event loop, and names it in the log. Off the path of every call.
+
+It asks the loop for a sign of life now and then, and looks at the loop's stack when none comes. It only reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from hinge.server.prompts import RegisteredPrompt
+from hinge.server.resource import RegisteredResource
+from hinge.server.tools import RegisteredTool
+
+logger = logging.getLogger("hinge")
+
+#: A loop that was only kept from running (the process was stopped for a while) answers within this many seconds.
+_GRACE = 0.05
+
+_KINDS = {"tools": "Tool", "prompts": "Prompt", "resources": "Resource"}
+#: What stands innermost when a loop does nothing, or runs nobody's code.
+_IDLE = ("selectors.py", "asyncio/base_events.py", "asyncio/runners.py", "asyncio/events.py", "uvloop/__init__.py")
+
+_watched: dict[asyncio.AbstractEventLoop, Watchdog] = {}
+
+
+class Watchdog:
+    """Watches one event loop; `limit` in seconds. Made by `watch`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: float) -> None:
+        self.users = 0
+        self._loop = loop
+        self._limit = limit
+        self._thread_id = threading.get_ident()
+        self._stop = threading.Event()
+        self._answered = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="hinge-watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch the loop that runs in this thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; the thread is gone a moment later."""
+        self._stop.set()
+        self._answered.set()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._limit):
+            self._answered.clear()
+            try:
+                self._loop.call_soon_threadsafe(self._answered.set)
+            except RuntimeError:
+                return  # the loop is closed
+            if self._answered.wait(self._limit):
+                continue
+            stack = list(_stack(self._thread_id))
+            if not self._answered.wait(_GRACE) and not self._stop.is_set():
+                self._report(stack)
+                self._answered.wait()
+
+    def _report(self, stack: list[FrameType]) -> None:
+        if not stack or stack[0].f_code.co_filename.endswith(_IDLE):
+            return
+        logger.warning(
+            "%s holds up the event loop for more than %g s, at %s: nobody else is served meanwhile. Await what waits, or make "
+            "the function a plain `def`, which runs in a thread",
+            _culprit(stack) or "Something",
+            self._limit,
+            _place(stack),
+        )
+
+
+def watch(limit: float) -> None:
+    """Watch the running loop, or go on doing so; `limit` in seconds, 0 for not at all."""
+    loop = asyncio.get_running_loop()
+    watchdog = _watched.get(loop)
+    if watchdog is None:
+        if limit <= 0:
+            return
+        watchdog = _watched[loop] = Watchdog(loop, limit)
+        watchdog.start()
+    watchdog.users += 1
+
+
+def unwatch() -> None:
+    """One `watch` less; the last one ends it."""
+    loop = asyncio.get_running_loop()
+    watchdog = _watched.get(loop)
+    if watchdog is None:
+        return
+    watchdog.users -= 1
+    if watchdog.users == 0:
+        del _watched[loop]
+        watchdog.stop()
+
+
+def _stack(thread_id: int) -> Iterator[FrameType]:
+    """The frames of a thread, the innermost first."""
+    frame = sys._current_frames().get(thread_id)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _culprit(stack: list[FrameType]) -> str | None:
+    """The tool, prompt or resource whose function stands on the stack."""
+    for frame in stack:
+        if frame.f_code.co_filename.startswith(_HERE):
+            entry = frame.f_locals.get("self")
+            if isinstance(entry, RegisteredTool | RegisteredPrompt | RegisteredResource):
+                return f"{_KINDS[entry.item.kind]} {entry.item.name!r}"
+    return None
+
+
+def _place(stack: list[FrameType]) -> str:
+    """The innermost line that is neither ours nor Python's own."""
+    libraries = (_HERE, sys.prefix, sys.base_prefix, "<frozen")
+    found = next((frame for frame in stack if not frame.f_code.co_filename.startswith(libraries)), stack[0])
+    return f"{found.f_code.co_filename}:{found.f_lineno} in {found.f_code.co_name}()"
+
+
+_HERE = __file__.rpartition("server")[0]
