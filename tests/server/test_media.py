@@ -1,0 +1,134 @@
+"""Pictures, sounds and files as results of tools and prompts."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge import Audio, CallToolResult, DefinitionError, File, Image, PromptMessage, Server, TextContent
+from hinge.schema.base import Annotations
+from tests.server.bare_end import BareEnd, Era
+
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
+WAV = b"RIFF\x00\x00\x00\x00WAVEfmt "
+
+
+def coded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+@both_eras
+async def test_a_tool_returns_media_from_bytes_and_paths(era: Era, tmp_path: Path) -> None:
+    """CONT-01, CONT-02, CONT-04."""
+    (tmp_path / "chart.png").write_bytes(PNG)
+    (tmp_path / "übersicht 1.csv").write_text("a,b\n", encoding="utf-8")
+    server: Server[Any] = Server("media")
+
+    @server.tool
+    async def picture() -> Image:
+        return Image(tmp_path / "chart.png", annotations=Annotations(priority=1.0), meta={"com.example/x": 1})
+
+    @server.tool
+    def sound() -> Audio:
+        return Audio(WAV)
+
+    @server.tool
+    async def several() -> list[Image | File | str]:
+        return ["Two:", Image(PNG), File(str(tmp_path / "übersicht 1.csv"))]
+
+    @server.tool
+    async def report() -> File:
+        return File(b"%PDF-", name="report.pdf")
+
+    async with BareEnd(server, era) as end:
+        picture_block = {
+            "type": "image",
+            "data": coded(PNG),
+            "mimeType": "image/png",
+            "annotations": {"priority": 1.0},
+            "_meta": {"com.example/x": 1},
+        }
+        assert (await end.call_tool("picture"))["content"] == [picture_block]
+        assert (await end.call_tool("sound"))["content"] == [
+            {"type": "audio", "data": coded(WAV), "mimeType": "audio/wav"}
+        ]
+        text, image, file = (await end.call_tool("several"))["content"]
+        assert text == {"type": "text", "text": "Two:"}
+        assert image["mimeType"] == "image/png"
+        assert file["resource"] == {
+            "uri": "file:///%C3%BCbersicht%201.csv",
+            "mimeType": "text/csv",
+            "text": "a,b\n",
+        }
+        (pdf,) = (await end.call_tool("report"))["content"]
+        assert pdf["resource"] == {
+            "uri": "file:///report.pdf",
+            "mimeType": "application/pdf",
+            "blob": coded(b"%PDF-"),
+        }
+        for tool in (await end.ask("tools/list"))["tools"]:
+            assert "outputSchema" not in tool
+
+
+async def test_media_in_prompts() -> None:
+    server: Server[Any] = Server("media")
+
+    @server.prompt
+    async def look() -> list[Any]:
+        return ["Look:", Image(PNG), PromptMessage(role="assistant", content=TextContent(text="I see"))]
+
+    async with BareEnd(server) as end:
+        messages = (await end.ask("prompts/get", {"name": "look"}))["messages"]
+        assert [one["content"]["type"] for one in messages] == ["text", "image", "text"]
+        assert [one["role"] for one in messages] == ["user", "user", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (PNG, "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a", "image/gif"),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "image/webp"),
+        (b"<svg xmlns=", "image/svg+xml"),
+    ],
+)
+def test_the_type_of_a_picture_is_told_by_how_it_begins(data: bytes, kind: str) -> None:
+    assert Image(data).content().mime_type == kind
+
+
+def test_what_is_said_counts_more_than_what_is_guessed(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    assert Image(tmp_path / "a.png", "image/x-mine").content().mime_type == "image/x-mine"
+    assert File(PNG, "text/plain").content().resource.blob == coded(PNG)
+
+
+@pytest.mark.parametrize("make", [lambda: Image(b"hello"), lambda: Image(WAV), lambda: Audio(PNG)])
+def test_data_of_the_wrong_kind_is_the_authors_mistake(make: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"^(Image|Audio)\('bytes'\) is .*, not (image|audio)/…: say what it is"):
+        make()
+
+
+def test_a_file_that_is_not_there_raises_where_it_is_named() -> None:
+    with pytest.raises(FileNotFoundError):
+        Image("/nowhere/chart.png")
+
+
+@both_eras
+async def test_a_result_made_by_hand_goes_out_with_its_meta(era: Era) -> None:
+    """TOOL-12, META-01, REQM-07: our own key stands beside the author's."""
+    server: Server[Any] = Server("media")
+
+    @server.tool
+    async def made() -> CallToolResult:
+        return CallToolResult(content=[TextContent(text="x")], structured_content={"a": 1}, meta={"com.example/x": 1})
+
+    async with BareEnd(server, era) as end:
+        result = await end.call_tool("made")
+        assert result["structuredContent"] == {"a": 1}
+        assert result["_meta"]["com.example/x"] == 1
+        assert ("io.modelcontextprotocol/serverInfo" in result["_meta"]) is (era == "2026")
