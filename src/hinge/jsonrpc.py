@@ -5,7 +5,8 @@ Invariant: any bytes become messages or a ProtocolError, nothing else (BASE-01â€
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from struct import Struct
+from typing import Any, Final, TypeAlias, final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -17,9 +18,12 @@ RequestId: TypeAlias = str | int
 
 #: Stands for a member that wasn't there; compared by identity.
 ABSENT = Raw(b"")
-_BRACE = ord("{")
+#: `opening(raw) == OBJECT`: whether JSON text, which is known to be valid, is an object.
+opening = Struct("c").unpack_from
+OBJECT: Final = (b"{",)
 
 
+@final
 class Request(msgspec.Struct, frozen=True):
     """A request: it is owed exactly one answer. `params` is the untouched JSON text, empty when absent."""
 
@@ -28,6 +32,7 @@ class Request(msgspec.Struct, frozen=True):
     params: Raw = ABSENT
 
 
+@final
 class Notification(msgspec.Struct, frozen=True):
     """A message that is never answered."""
 
@@ -35,6 +40,7 @@ class Notification(msgspec.Struct, frozen=True):
     params: Raw = ABSENT
 
 
+@final
 class Response(msgspec.Struct, frozen=True):
     """A successful answer."""
 
@@ -42,6 +48,7 @@ class Response(msgspec.Struct, frozen=True):
     result: Raw
 
 
+@final
 class Failure(msgspec.Struct, frozen=True):
     """An error answer; `id` is None when the sender could not read the request's id (BASE-09)."""
 
@@ -73,7 +80,7 @@ class Unreadable(InvalidRequest):
         self.request_id = request_id
 
 
-_decoder = msgspec.json.Decoder(_Envelope)
+_decode = msgspec.json.Decoder(_Envelope).decode
 _id_decoder = msgspec.json.Decoder(_IdOnly)
 _error_decoder = msgspec.json.Decoder(ErrorObject)
 _array_decoder = msgspec.json.Decoder(list[Raw])
@@ -105,35 +112,27 @@ def decode(data: bytes) -> Message:
     try:
         if not data.isascii():
             data.decode()
-        envelope = _decoder.decode(data)
+        envelope = _decode(data)
     except msgspec.ValidationError as exc:
         raise _unreadable(data, str(exc)) from exc
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as exc:
         raise ParseError("Parse error: not valid JSON in UTF-8") from exc
-    return _classify(envelope, data)
-
-
-def _classify(envelope: _Envelope, data: bytes) -> Message:
-    request_id = envelope.id
     if envelope.jsonrpc != "2.0":
         raise _unreadable(data, 'the member "jsonrpc" must be "2.0"')
-    method = envelope.method
-    if method is not UNSET:
-        if envelope.result is not ABSENT or envelope.error is not ABSENT:
-            raise _unreadable(data, "a request has no result and no error")
-        params = _object(envelope.params, data)
-        if request_id is UNSET:
-            return Notification(method, params)
-        if request_id is None:
-            raise _unreadable(data, "the id of a request must be a string or an integer")
-        return Request(request_id, method, params)
-    return _answer(envelope, data)
+    return _answer(envelope, data) if envelope.method is UNSET else _question(envelope, data, envelope.method)
 
 
-def _object(params: Raw, data: bytes) -> Raw:
-    if params is ABSENT or memoryview(params)[0] == _BRACE:
-        return params
-    raise _unreadable(data, "params must be an object")
+def _question(envelope: _Envelope, data: bytes, method: str) -> Message:
+    request_id, params = envelope.id, envelope.params
+    if envelope.result is not ABSENT or envelope.error is not ABSENT:
+        raise _unreadable(data, "a request has no result and no error")
+    if params is not ABSENT and opening(params) != OBJECT:
+        raise _unreadable(data, "params must be an object")
+    if request_id is UNSET:
+        return Notification(method, params)
+    if request_id is None:
+        raise _unreadable(data, "the id of a request must be a string or an integer")
+    return Request(request_id, method, params)
 
 
 def _answer(envelope: _Envelope, data: bytes) -> Message:

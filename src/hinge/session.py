@@ -12,13 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, field
 
 from hinge import jsonrpc
 from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, NotSent
 from hinge.protocol.connection import Connection
-from hinge.protocol.events import Batch, Call, Outgoing, Pending
-from hinge.protocol.states import CallState, HandshakeState, PendingState
+from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending
+from hinge.protocol.record import Record
+from hinge.protocol.states import RUNNING, WAITING, HandshakeState
 from hinge.transports.channel import Channel
 
 logger = logging.getLogger("hinge")
@@ -27,61 +28,42 @@ logger = logging.getLogger("hinge")
 Handle = Callable[["Session", Call], Awaitable[Any]]
 
 
-class Session:
+class Session(Record):
     """One conversation at work. Made by `Server.serve` or a client; fed by a transport."""
 
-    __slots__ = (
-        "__weakref__",
-        "_cleanups",
-        "_ended",
-        "_endings",
-        "_finished",
-        "_handle",
-        "_loop",
-        "_notices",
-        "_tasks",
-        "_telling",
-        "channel",
-        "connection",
-        "receive",
-    )
+    connection: Connection
+    channel: Channel
+    handle: Handle
+    #: The event loop that the conversation lives on.
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _tasks: dict[asyncio.Task[Any], Call] = field(default_factory=dict)
+    # Made when first needed: most sessions are one POST.
+    _notices: set[asyncio.Task[None]] | None = None
+    _telling: dict[bytes, str] | None = None
+    _cleanups: list[Callable[[], Awaitable[None]]] | None = None
+    _endings: dict[object, Callable[[], None]] | None = None
+    _finished: bool = False
+    _ended: asyncio.Future[None] | None = None
 
-    def __init__(self, connection: Connection, channel: Channel, handle: Handle) -> None:
-        self.connection = connection
-        self.channel = channel
-        self._handle = handle
-        #: The decision is the connection's alone.
-        self.receive: Callable[..., Call | Batch | Outgoing | None] = connection.receive
-        self._loop = asyncio.get_running_loop()
-        self._tasks: dict[Call, asyncio.Task[Any]] = {}
-        # Made when first needed: most sessions are one POST.
-        self._notices: set[asyncio.Task[None]] | None = None
-        self._telling: dict[bytes, str] | None = None
-        self._cleanups: list[Callable[[], Awaitable[None]]] | None = None
-        self._endings: dict[object, Callable[[], None]] | None = None
-        self._finished = False
-        self._ended: asyncio.Future[None] | None = None
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that the conversation lives on."""
-        return self._loop
+    def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN) -> Call | Batch | Outgoing | None:
+        """Take one message; the decision is the connection's alone. Never raises, never waits."""
+        return self.connection.receive(data, origin)
 
     # ---------------------------------------------------------------- serving
 
     async def answer(self, call: Call | Batch) -> Outgoing | None:
         """Serve a call to its end in the caller's task: exactly one reply, or None when nothing is owed."""
-        if isinstance(call, Batch):
+        if type(call) is Batch:
             return await self._answer_batch(call)
         connection = self.connection
-        if call.state is not CallState.RUNNING:
+        if call.state is not RUNNING:
             return None
-        task = asyncio.current_task()
+        task = asyncio.current_task(self.loop)
         assert task is not None
         call.on_cancel = task.cancel
-        self._tasks[call] = task
+        self._tasks[task] = call
         try:
-            reply = connection.answer(call, await self._handle(self, call))
+            reply = connection.answer(call, await self.handle(self, call))
         except asyncio.CancelledError as exc:
             reply = self._cancelled(call, task, exc)
         except Exception as exc:
@@ -94,14 +76,14 @@ class Session:
             reply = connection.refuse(call, exc)
         finally:
             call.on_cancel = None
-            del self._tasks[call]
+            del self._tasks[task]
         if reply is None and task.cancelling():
             await _absorb_cancellation(task)
         return reply
 
     def _cancelled(self, call: Call, task: asyncio.Task[Any], exc: asyncio.CancelledError) -> Outgoing | None:
         """Whose cancellation was it? The peer's or the end's: no answer. Our task's: go on. The handler's own: a failure."""
-        if call.state is not CallState.RUNNING:
+        if call.state is not RUNNING:
             return None
         if task.cancelling():
             self.connection.cancel(call)
@@ -179,14 +161,14 @@ class Session:
         try:
             await self.channel.send(message)
         except ChannelClosed as exc:
-            if pending.state is not PendingState.WAITING:
+            if pending.state is not WAITING:
                 return
             raise NotSent(f"{pending.method} was not sent: {exc}") from exc
         except ConnectionLost:
-            if pending.state is not PendingState.WAITING:
+            if pending.state is not WAITING:
                 return
             raise
-        if pending.state is PendingState.WAITING:
+        if pending.state is WAITING:
             over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             pending.wake = lambda: None if over.done() else over.set_result(None)
             await over
@@ -231,7 +213,7 @@ class Session:
         self._spawn(self.notify("notifications/cancelled", {"requestId": pending.id, "reason": reason}))
 
     def _spawn(self, sending: Awaitable[None]) -> None:
-        task = self._loop.create_task(self._bounded(sending))
+        task = self.loop.create_task(self._bounded(sending))
         if self._notices is None:
             self._notices = set()
         self._notices.add(task)
@@ -257,7 +239,7 @@ class Session:
             self._telling = {}
         if data not in self._telling and self.connection.closed is None:
             self._telling[data] = method
-            self._loop.call_soon_threadsafe(self._tell, data)
+            self.loop.call_soon_threadsafe(self._tell, data)
 
     def _tell(self, data: bytes) -> None:
         assert self._telling is not None
@@ -302,12 +284,11 @@ class Session:
 
     def close(self, reason: str) -> None:
         """Nothing is owed any more: waiting requests fail with `reason`, running handlers are cancelled. Twice is fine."""
-        here = asyncio.current_task(self._loop) if self._tasks else None
-        for call, task in self._tasks.items():
-            if task is here:
-                call.on_cancel = None  # a handler that ends its own conversation has more to do
+        here = asyncio.current_task(self.loop) if self._tasks else None
+        if here is not None and here in self._tasks:
+            self._tasks[here].on_cancel = None  # a handler that ends its own conversation has more to do
         self.connection.close(reason)
-        for call in list(self._tasks):
+        for call in list(self._tasks.values()):
             self.connection.cancel(call)  # those of notifications, too
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
@@ -316,7 +297,7 @@ class Session:
         """Wait until the conversation is over, and say why."""
         if self.connection.closed is None:
             if self._ended is None:
-                self._ended = self._loop.create_future()
+                self._ended = self.loop.create_future()
             await asyncio.shield(self._ended)
         return self.connection.closed or "the conversation is over"
 
@@ -336,7 +317,7 @@ class Session:
     async def _finish(self, here: asyncio.Task[Any] | None) -> None:
         """`here` is who waits for this: never waited for in turn."""
         limit = self.connection.limits.teardown
-        running = {task for task in (*self._tasks.values(), *(self._notices or ())) if task is not here}
+        running = {task for task in (*self._tasks, *(self._notices or ())) if task is not here}
         if running:
             _, late = await asyncio.wait(running, timeout=limit)
             if late:

@@ -24,12 +24,13 @@ from hinge.errors import (
     shorten,
     wire_error,
 )
-from hinge.jsonrpc import Failure, Request, RequestId, Response, Unreadable
+from hinge.jsonrpc import Failure, Notification, Request, RequestId, Response, Unreadable
 from hinge.protocol import era, era_2025, era_2026, http
-from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, EraName, Inbound, Origin, Outgoing, Pending
+from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.offer import Offer
-from hinge.protocol.states import CALL_MOVES, PENDING_MOVES, CallState, HandshakeState, PendingState
+from hinge.protocol.record import Record
+from hinge.protocol.states import CALL_MOVES, PENDING_MOVES, RUNNING, WAITING, HandshakeState
 from hinge.schema.notifications import CancelledParams
 from hinge.schema.revisions import knows
 
@@ -39,8 +40,8 @@ _cancelled = msgspec.json.Decoder(CancelledParams)
 
 
 #: Only what is running or awaited can end; the tables say how.
-_CALL_ENDS = CALL_MOVES[CallState.RUNNING]
-_PENDING_ENDS = PENDING_MOVES[PendingState.WAITING]
+_CALL_ENDS = CALL_MOVES[RUNNING]
+_PENDING_ENDS = PENDING_MOVES[WAITING]
 
 
 class _Token(msgspec.Struct, rename="camel"):
@@ -50,55 +51,43 @@ class _Token(msgspec.Struct, rename="camel"):
 _token = msgspec.json.Decoder(_Token)
 
 
-class Connection:
+class Connection(Record):
     """One conversation. `offer` is what our side serves; None on a client's side.
 
     `one_shot` is a channel that carries one request and ends, such as an HTTP POST. `shared` is a channel on which ids
     must tell everything apart; elsewhere each call has a stream of its own and equal ids are no harm.
     """
 
-    __slots__ = (
-        "_next_id",
-        "closed",
-        "handshake",
-        "incoming",
-        "limits",
-        "offer",
-        "one_shot",
-        "outgoing",
-        "shared",
-        "stateless",
-    )
+    offer: Offer | None
+    limits: Limits = DEFAULT_LIMITS
+    one_shot: bool = False
+    shared: bool = True
+    #: What we owe the peer: calls being served.
+    incoming: dict[object, Call] = msgspec.field(default_factory=dict)
+    #: What the peer owes us, by request id.
+    outgoing: dict[RequestId, Pending] = msgspec.field(default_factory=dict)
+    #: Why the conversation is over; None while it lives.
+    closed: str | None = None
+    #: Set by a client that found a stateless server.
+    stateless: bool = False
+    _handshake: era_2025.Handshake | None = None
+    _next_id: int = 0
 
-    def __init__(
-        self,
-        offer: Offer | None,
-        *,
-        limits: Limits = DEFAULT_LIMITS,
-        one_shot: bool = False,
-        shared: bool = True,
-    ) -> None:
-        self.offer = offer
-        self.limits = limits
-        self.one_shot = one_shot
-        self.shared = shared
-        self.handshake = era_2025.Handshake()
-        #: What we owe the peer: calls being served.
-        self.incoming: dict[object, Call] = {}
-        #: What the peer owes us, by request id.
-        self.outgoing: dict[RequestId, Pending] = {}
-        #: Why the conversation is over; None while it lives.
-        self.closed: str | None = None
-        #: Set by a client that found a stateless server.
-        self.stateless = False
-        self._next_id = 0
+    @property
+    def handshake(self) -> era_2025.Handshake:
+        """The handshake of this conversation, made when it is first asked for: a stateless POST never does."""
+        if self._handshake is None:
+            self._handshake = era_2025.Handshake()
+            if self.closed is not None:
+                self._handshake.move("close")
+        return self._handshake
 
     # ---------------------------------------------------------------- in
 
     def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN) -> Call | Batch | Outgoing | None:
         """Decide what a message means and change the state accordingly. Never raises."""
         try:
-            if isinstance(data, bytes):
+            if type(data) is not Inbound:
                 if jsonrpc.is_batch(data):
                     return self._receive_batch(data, origin)
                 data = era.read(data)
@@ -108,23 +97,23 @@ class Connection:
                 return None
             return self._unreadable(exc, data if isinstance(data, bytes) else b"")
         message = data.message
-        if isinstance(message, (Response, Failure)):
+        if type(message) is Response or type(message) is Failure:
             if self.one_shot and self.offer is not None and self.offer.eras == ("2026",):
                 return self._unreadable(
                     InvalidRequest("A stateless server sends no requests, so it takes no responses")
                 )
             self._settle_pending(message)
             return None
-        return self._receive_call(data, origin)
+        return self._receive_call(data, message, origin)
 
-    def _receive_call(self, inbound: Inbound, origin: Origin) -> Call | Outgoing | None:
-        message = inbound.message
-        request_id = getattr(message, "id", None)
+    def _receive_call(
+        self, inbound: Inbound, message: Request | Notification, origin: Origin
+    ) -> Call | Outgoing | None:
+        request_id = message.id if type(message) is Request else None
         if self.closed is not None or (self.stateless and request_id is not None):
             return None  # D-003: in the stateless era a client is asked nothing and answers nothing
-        name = self._era_of(inbound, origin)
         try:
-            call = self._admit(name, inbound, origin)
+            call = self._admit(inbound, origin)
             if request_id is not None:
                 self._owe(call)
             elif call.method == "notifications/cancelled":
@@ -135,20 +124,20 @@ class Connection:
         except ProtocolError as exc:
             if request_id is None:
                 return None
-            exc, status = (era_2026 if name == "2026" else era_2025).error(exc)
+            exc, status = (era_2026 if self._is_stateless(inbound, origin) else era_2025).error(exc)
             return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, status)
 
-    def _era_of(self, inbound: Inbound, origin: Origin) -> EraName:
+    def _is_stateless(self, inbound: Inbound, origin: Origin) -> bool:
         """A client serves handshake servers only; a server asks the table."""
         if self.offer is None:
-            return "2025"
+            return False
         version = None if inbound.claims else _version(origin)
-        return era.route(inbound, version, self.offer.eras)
+        return era.route(inbound, version, self.offer.eras) == "2026"
 
-    def _admit(self, name: EraName, inbound: Inbound, origin: Origin) -> Call:
+    def _admit(self, inbound: Inbound, origin: Origin) -> Call:
         if self.offer is None:
             return era_2025.make_call(inbound, origin, self.handshake)
-        if name == "2026":
+        if self._is_stateless(inbound, origin):
             return era_2026.admit(inbound, origin, self.offer)
         opens = getattr(inbound.message, "method", None) == "initialize"
         if self.one_shot and not opens and self.handshake.state is HandshakeState.NEW:
@@ -158,11 +147,13 @@ class Connection:
     def _owe(self, call: Call) -> None:
         if len(self.incoming) >= self.limits.calls:
             raise InvalidRequest(f"Too many requests in flight: {self.limits.calls} at once is the limit here")
-        if call.key in self.incoming:
+        key: object = call.id
+        if key in self.incoming:
             if self.shared:
                 raise InvalidRequest("A request with this id is still being served")
-            call.key = call
-        self.incoming[call.key] = call
+            key = call
+        call.key = key
+        self.incoming[key] = call
 
     def _receive_batch(self, data: bytes, origin: Origin) -> Batch | Outgoing | None:
         allowed = (self.offer is None or "2025" in self.offer.eras) and self._batches_allowed(origin)
@@ -225,18 +216,17 @@ class Connection:
 
     def _remove(self, call: Call, event: str) -> bool:
         """The only way out of `incoming`. False when the debt was gone already."""
-        if call.state is not CallState.RUNNING:
+        if call.state is not RUNNING:
             return False
         call.state = _CALL_ENDS[event]
-        if call.id is not None and self.incoming.get(call.key) is call:
-            del self.incoming[call.key]
+        self.incoming.pop(call.key, None)
         if call.inline and self.handshake.state is HandshakeState.NEGOTIATING:
             self.handshake.move("refused")  # A-119: however it ended, it agreed on nothing
         return True
 
     def answer(self, call: Call, result: Any) -> Outgoing | None:
         """The reply to a call, encoded; None when nothing is owed. A result that JSON can't say becomes an error."""
-        if call.id is None or call.state is not CallState.RUNNING:
+        if call.id is None or call.state is not RUNNING:
             self._remove(call, "answer")
             return None
         try:
@@ -286,9 +276,9 @@ class Connection:
         pending = self.outgoing.get(message.id)
         if pending is None:
             return  # late, cancelled or never asked (CANC-08)
-        if isinstance(message, Failure):
+        if type(message) is Failure:
             self.fail(pending, PeerError(message.error))
-        elif memoryview(message.result)[0] != ord("{"):
+        elif jsonrpc.opening(message.result) != jsonrpc.OBJECT:
             self.fail(pending, InvalidResponse(f"The result of {pending.method} is not an object"))
         else:
             pending.result = message.result
@@ -305,7 +295,7 @@ class Connection:
 
     def fail(self, pending: Pending, error: Exception) -> None:
         """End a request of ours with an error."""
-        if pending.error is None and pending.state is PendingState.WAITING:
+        if pending.error is None and pending.state is WAITING:
             pending.error = error
             self._over(pending, "answer")
 
@@ -315,7 +305,7 @@ class Connection:
 
     def _over(self, pending: Pending, event: str) -> bool:
         """The only way out of `outgoing`. False when it was over already."""
-        if pending.state is not PendingState.WAITING:
+        if pending.state is not WAITING:
             return False
         pending.state = _PENDING_ENDS[event]
         del self.outgoing[pending.id]
@@ -362,7 +352,8 @@ class Connection:
         """The channel is gone: nothing is owed in either direction any more. Twice is fine."""
         if self.closed is None:
             self.closed = reason
-            self.handshake.move("close")
+            if self._handshake is not None:
+                self._handshake.move("close")
         while self.incoming:
             call = next(iter(self.incoming.values()))
             if self._remove(call, "close") and call.on_cancel is not None:
@@ -371,9 +362,9 @@ class Connection:
 
     def check(self) -> None:
         """The invariant: what is in the tables is running, what isn't is over. Raises HingeError."""
-        if any(call.key != key or call.state is not CallState.RUNNING for key, call in self.incoming.items()):
+        if any(call.key != key or call.state is not RUNNING for key, call in self.incoming.items()):
             raise HingeError("a call that is over is still owed")
-        if any(p.id != key or p.state is not PendingState.WAITING for key, p in self.outgoing.items()):
+        if any(p.id != key or p.state is not WAITING for key, p in self.outgoing.items()):
             raise HingeError("a request that is over is still awaited")
         if self.closed is not None and (self.incoming or self.outgoing):
             raise HingeError("something is in flight on a closed connection")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from hinge import jsonrpc
-from hinge.jsonrpc import ABSENT, Message, Notification, Request
+from hinge.jsonrpc import ABSENT, Failure, Message, Response
 from hinge.protocol.events import EraName, Inbound
 from hinge.schema.base import NOTHING, Model, RequestMeta
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
@@ -24,7 +24,7 @@ class _WithAnyMeta(Model, kw_only=True):
     meta: Any = msgspec.field(name="_meta", default=None)
 
 
-_meta_decoder = msgspec.json.Decoder(_WithMeta)
+_decode_meta = msgspec.json.Decoder(_WithMeta).decode
 _any_meta_decoder = msgspec.json.Decoder(_WithAnyMeta)
 
 
@@ -35,10 +35,10 @@ def read(data: bytes) -> Inbound:
 
 def consider(message: Message) -> Inbound:
     """The message with its `_meta`; a malformed `_meta` counts as absent, field by field (C-108)."""
-    if not isinstance(message, (Request, Notification)) or message.params is ABSENT:
+    if type(message) is Response or type(message) is Failure or message.params is ABSENT:
         return Inbound(message, None, False)
     try:
-        meta = _meta_decoder.decode(message.params).meta
+        meta = _decode_meta(message.params).meta
     except (msgspec.MsgspecError, RecursionError):
         meta = _salvage(message.params)
     return Inbound(message, meta, meta is not None and meta.protocol_version is not NOTHING)
@@ -65,15 +65,21 @@ def _salvage(params: msgspec.Raw) -> RequestMeta | None:
 def route(inbound: Inbound, version_header: str | None, eras: tuple[EraName, ...]) -> EraName:
     """The era of a message: its claim decides, never its method; without one the HTTP header may (T-06).
 
-    A server pinned to one era handles everything by that era's rules.
+    A server pinned to one era handles everything by that era's rules. The first answer is kept.
     """
+    if inbound.era is None:
+        inbound.era = _route(inbound, version_header, eras)
+    return inbound.era
+
+
+def _route(inbound: Inbound, version_header: str | None, eras: tuple[EraName, ...]) -> EraName:
     if len(eras) == 1:
         return eras[0]
     if inbound.claims:
         return "2026"
     if version_header is None or version_header in HANDSHAKE_REVISIONS:
         return "2025"
-    from_client = isinstance(inbound.message, (Request, Notification))
+    from_client = type(inbound.message) is not Response and type(inbound.message) is not Failure
     return "2026" if from_client and is_stateless(version_header) else "2025"
 
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from hinge.errors import InvalidEnvelope, InvalidParams, ProtocolError, UnsupportedVersion
-from hinge.jsonrpc import Notification, Request
+from hinge.jsonrpc import OBJECT, Notification, Request, opening
 from hinge.protocol import http
 from hinge.protocol.events import Call, Inbound, Origin
 from hinge.protocol.offer import Offer
@@ -44,9 +44,9 @@ def admit(inbound: Inbound, origin: Origin, offer: Offer) -> Call:
     for a revision that isn't offered, InvalidParams for an unknown log level.
     """
     message = inbound.message
-    if isinstance(message, Notification):
+    if type(message) is Notification:
         return Call(None, message.method, message.params, meta=inbound.meta, era="2026", revision=LATEST, origin=origin)
-    if not isinstance(message, Request):
+    if type(message) is not Request:
         raise InvalidEnvelope("A stateless server sends no requests, so it takes no responses")
     meta = inbound.meta
     revision = _claimed(meta, offer)
@@ -56,7 +56,7 @@ def admit(inbound: Inbound, origin: Origin, offer: Offer) -> Call:
         raise UnsupportedVersion(revision, offer.revisions)
     if meta is not None and meta.log_level is not NOTHING and log_level(meta) is None:
         raise InvalidParams(f"Unknown log level in {LOG_LEVEL}: use one of {', '.join(SEVERITY)}")
-    return Call(message.id, message.method, message.params, meta=meta, era="2026", revision=revision, origin=origin)
+    return Call(message.id, message.method, message.params, meta, "2026", revision, origin)
 
 
 def _claimed(meta: RequestMeta | None, offer: Offer) -> str:
@@ -66,7 +66,7 @@ def _claimed(meta: RequestMeta | None, offer: Offer) -> str:
         revision = _text.decode(meta.protocol_version)
     except msgspec.ValidationError:
         raise _envelope(f"params._meta field {PROTOCOL_VERSION} must be a string", offer) from None
-    if meta.client_capabilities is NOTHING or memoryview(meta.client_capabilities)[0] != ord("{"):
+    if meta.client_capabilities is NOTHING or opening(meta.client_capabilities) != OBJECT:
         raise _envelope(f"params._meta field {CLIENT_CAPABILITIES} must be present, and an object", offer)
     return revision
 

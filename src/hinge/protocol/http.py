@@ -190,18 +190,16 @@ def check_envelope_headers(headers: Headers, version_claim: str, method: str) ->
 
     For requests only: no rule asks a notification for headers (T-23). Raises HeaderMismatch.
     """
-    version = headers.raw.get(b"mcp-protocol-version")
-    said = headers.raw.get(b"mcp-method")
-    if not (
-        version is not None
-        and said is not None
-        and version.strip(OWS).decode("latin-1") == version_claim
-        and said.strip(OWS).decode("latin-1") == method
-        and (method.isascii() and method.isprintable())
-        and (version_claim.isascii() and version_claim.isprintable())
-    ):
+    raw = headers.raw
+    version, said = raw.get(b"mcp-protocol-version"), raw.get(b"mcp-method")
+    if version != version_claim.encode() or said != method.encode() or not _is_plain(version_claim + method):
         _compare(PROTOCOL_VERSION, version, version_claim)
         _compare(METHOD, said, method)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a header can carry the text as it is."""
+    return text.isascii() and text.isprintable()
 
 
 def _compare(header: str, raw: bytes | None, body: str) -> None:

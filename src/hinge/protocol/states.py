@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 
 class _State(Enum):
@@ -41,6 +42,10 @@ class PendingState(_State):
     GIVEN_UP = "given up"
     LOST = "lost"
 
+
+#: The states that every call and request begins in, as plain names: an enum looks its members up at each access.
+RUNNING: Final = CallState.RUNNING
+WAITING: Final = PendingState.WAITING
 
 HANDSHAKE_MOVES: dict[HandshakeState, dict[str, HandshakeState]] = {
     HandshakeState.NEW: {
