@@ -56,6 +56,8 @@ class Opening:
         return await self._initialize(step.revision)
 
     async def _discover(self, revision: str) -> Answer:
+        if self._probe is not None:
+            self._probe.cancel()  # the new one will do
         meta = era_2026.request_meta(revision, self._info, self._capabilities)
         on_http = self._session.channel.kind == "post"
         headers = http.request_headers("server/discover", None, revision) if on_http else None

@@ -78,7 +78,7 @@ def _judge(answer: Answer, era: EraName | Literal["auto"], *, may_repeat: bool) 
         raise error
     if era == "2026":
         raise ConnectFailed(f"The server does not speak the stateless era: {_words(error)}") from error
-    return (yield from _handshake(error))
+    return (yield from _handshake(error, may_probe=may_repeat))
 
 
 def _means_legacy(error: Exception | None) -> bool:
@@ -131,10 +131,17 @@ def _only_legacy(supported: list[str], era: EraName | Literal["auto"]) -> Steps:
     raise ConnectFailed(f"No protocol revision in common: the server offers {offered}")
 
 
-def _handshake(because: Exception | None) -> Steps:
-    """`initialize` with our newest; servers that refuse a revision by an error get one they name (LIFE-16)."""
+def _handshake(because: Exception | None, *, may_probe: bool = False) -> Steps:
+    """`initialize` with our newest; servers that refuse a revision by an error get one they name (LIFE-16).
+
+    One that was too slow for the probe and speaks only the stateless era is probed once more.
+    """
     answer = yield Handshake(HANDSHAKE_REVISIONS[-1])
     if answer.to == "initialize" and isinstance(answer.error, PeerError):
+        supported = _supported(answer.error)
+        modern = [revision for revision in STATELESS_REVISIONS if revision in supported]
+        if modern and may_probe and not any(revision in HANDSHAKE_REVISIONS for revision in supported):
+            return (yield from _judge((yield Probe(modern[-1])), "auto", may_repeat=False))
         answer = yield from _second_try(answer.error)
     if answer.to == "discover":
         return (yield from _late_discovery(answer, because))
