@@ -1,0 +1,261 @@
+"""What a client makes of each answer to its probe and its handshake, and what it says in return."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from hinge import Client, ConnectFailed, ConnectionLost, Discovery
+from hinge.errors import CallError, DefinitionError
+from hinge.protocol.limits import Limits
+from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_11, V2026_07
+from tests.client.puppet import HANG_UP, INFO, META, SILENCE, Error, Puppet, discovered, legacy, modern, shaken
+from tests.jumping_clock import in_no_time
+
+
+async def found(puppet: Puppet, **options: Any) -> Discovery:
+    """What a client finds out."""
+    async with Client(puppet, **options) as client:
+        return client.discovery
+
+
+async def test_a_discovery_with_a_revision_in_common_is_a_stateless_server() -> None:
+    """VER-06, VER-07, DISC-01, DISC-05, C-070, REQM-01, REQM-02, REQM-03."""
+    puppet = Puppet({"server/discover": discovered(V2026_07, V2025_11, instructions="be kind")})
+    got = await found(puppet)
+    assert (got.era, got.revision, got.instructions) == ("2026", V2026_07, "be kind")
+    assert got.server_info is not None
+    assert got.server_info.name == INFO["name"]
+    assert got.capabilities.tools is not None
+    assert puppet.methods() == ["server/discover"]
+    (params,) = puppet.asked("server/discover")
+    assert params.keys() == {"_meta"}
+    assert params["_meta"][f"{META}protocolVersion"] == V2026_07
+    assert params["_meta"][f"{META}clientCapabilities"] == {}
+    assert params["_meta"][f"{META}clientInfo"]["name"] == "hinge"
+
+
+async def test_a_discovery_that_names_handshake_revisions_only_leads_to_the_handshake() -> None:
+    """VER-07, T-07."""
+    puppet = Puppet({"server/discover": discovered(V2025_11), "initialize": shaken()})
+    assert (await found(puppet)).era == "2025"
+    assert puppet.methods() == ["server/discover", "initialize", "notifications/initialized"]
+
+
+async def test_an_unsupported_version_is_tried_again_with_one_in_common() -> None:
+    """VER-02, VER-08."""
+    answers = [Error(-32022, data={"supported": [V2026_07]}), discovered()]
+    puppet = Puppet({"server/discover": lambda puppet, message: answers.pop(0)})
+    assert (await found(puppet)).era == "2026"
+    assert puppet.methods() == ["server/discover"] * 2
+
+
+async def test_an_unsupported_version_with_handshake_revisions_alone_leads_to_the_handshake() -> None:
+    """VER-08, T-07."""
+    puppet = legacy()
+    puppet.by_method["server/discover"] = Error(-32022, data={"supported": ["2031-01-01", V2025_11]})
+    assert (await found(puppet)).era == "2025"
+
+
+@pytest.mark.parametrize("supported", [["2031-01-01"], [], None, "2026-07-28", [1, None]])
+async def test_nothing_in_common_is_reported_and_no_handshake_tried(supported: Any) -> None:
+    """VER-02, VER-08."""
+    puppet = legacy()
+    puppet.by_method["server/discover"] = Error(-32022, data={"supported": supported})
+    with pytest.raises(ConnectFailed, match="No protocol revision in common"):
+        await found(puppet)
+    assert puppet.methods() == ["server/discover"]
+
+
+@pytest.mark.parametrize("code", [-32020, -32021])
+async def test_other_errors_of_the_stateless_era_mean_a_stateless_server(code: int) -> None:
+    """VER-08, VER-13."""
+    puppet = legacy()
+    puppet.by_method["server/discover"] = Error(code)
+    with pytest.raises(ConnectFailed, match="refused the discovery"):
+        await found(puppet)
+    assert "initialize" not in puppet.methods()
+
+
+@pytest.mark.parametrize("answer", [Error(-32601), Error(-32602), Error(-32600), Error(-32000), Error(1), {}, {"x": 1}])
+async def test_any_other_answer_means_a_handshake_server(answer: Any) -> None:
+    """VER-09, VER-10, C-071, T-08: the fallback hangs on no code."""
+    puppet = legacy()
+    puppet.by_method["server/discover"] = answer
+    got = await found(puppet)
+    assert (got.era, got.revision) == ("2025", V2025_11)
+    assert puppet.connections == 1
+
+
+@in_no_time
+async def test_silence_means_a_handshake_server_on_the_same_pipe() -> None:
+    """VER-09, C-070, C-073."""
+    puppet = legacy(server_discover=SILENCE, roots_list={})
+    async with Client(puppet) as client:
+        assert client.era == "2025"
+        await client.ping()
+    assert puppet.connections == 1
+    said = [method for method in puppet.methods() if method != "notifications/cancelled"]
+    assert said == ["server/discover", "initialize", "notifications/initialized", "ping"]
+
+
+@in_no_time
+async def test_a_slow_stateless_server_is_recognised_although_the_handshake_began() -> None:
+    """VER-09."""
+
+    def shake(puppet: Puppet, message: dict[str, Any]) -> Any:
+        puppet.answer(puppet.came[0], discovered())
+        return SILENCE
+
+    puppet = Puppet({"server/discover": SILENCE, "initialize": shake})
+    assert (await found(puppet)).era == "2026"
+    assert "notifications/initialized" not in puppet.methods()
+
+
+@in_no_time
+async def test_a_slow_handshake_server_is_not_taken_for_anything_else() -> None:
+    """VER-09, VER-10."""
+
+    def shake(puppet: Puppet, message: dict[str, Any]) -> Any:
+        puppet.answer(puppet.came[0], Error(-32601))
+        return shaken()
+
+    puppet = Puppet({"server/discover": SILENCE, "initialize": shake})
+    assert (await found(puppet)).era == "2025"
+
+
+async def test_a_pinned_era_asks_for_nothing_else() -> None:
+    """C-074."""
+    puppet = legacy()
+    assert (await found(puppet, era="2025")).era == "2025"
+    assert puppet.methods() == ["initialize", "notifications/initialized"]
+    with pytest.raises(ConnectFailed, match="does not speak the stateless era"):
+        await found(puppet, era="2026")
+    assert puppet.methods()[2:] == ["server/discover"]
+    with pytest.raises(DefinitionError, match='use "auto", "2025" or "2026"'):
+        Client(puppet, era="2027")  # type: ignore[arg-type]  # that is what is tested
+
+
+async def test_a_pinned_stateless_client_probes_all_the_same() -> None:
+    """VER-11."""
+    puppet = modern()
+    assert (await found(puppet, era="2026")).era == "2026"
+    assert puppet.methods() == ["server/discover"]
+
+
+async def test_a_saved_discovery_connects_without_a_round_trip() -> None:
+    """VER-15, D-008."""
+    puppet = modern(tools_list={"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"})
+    saved = msgspec.json.decode(msgspec.json.encode(await found(puppet)), type=Discovery)
+    puppet.came.clear()
+    async with Client(puppet, discovery=saved) as client:
+        assert client.discovery == saved
+        assert puppet.methods() == []
+        assert await client.list_tools() == []
+    assert puppet.methods() == ["tools/list"]
+
+
+async def test_a_saved_handshake_server_is_not_probed_again() -> None:
+    """VER-15."""
+    puppet = legacy()
+    saved = await found(puppet)
+    puppet.came.clear()
+    assert (await found(puppet, discovery=saved)).era == "2025"
+    assert puppet.methods() == ["initialize", "notifications/initialized"]
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
+async def test_the_revision_is_the_one_that_the_server_names(revision: str) -> None:
+    """LIFE-01, LIFE-02, LIFE-03, LIFE-04, LIFE-07, LIFE-08, LIFE-11."""
+    puppet = legacy(initialize=shaken(revision))
+    got = await found(puppet, on_roots=[])
+    assert got.revision == revision
+    (params,) = puppet.asked("initialize")
+    assert params["protocolVersion"] == V2025_11
+    assert params["capabilities"] == {"roots": {"listChanged": True}}
+    assert params["clientInfo"]["name"] == "hinge"
+    assert puppet.methods() == ["server/discover", "initialize", "notifications/initialized"]
+
+
+@pytest.mark.parametrize("answer", [shaken("2031-01-01"), shaken(V2026_07), {}, {"protocolVersion": 7}])
+async def test_an_answer_to_the_handshake_that_makes_no_sense_ends_the_connection(answer: Any) -> None:
+    """LIFE-05, LIFE-06."""
+    puppet = legacy(initialize=answer)
+    with pytest.raises(ConnectFailed):
+        await found(puppet)
+    assert "notifications/initialized" not in puppet.methods()
+
+
+async def test_a_server_that_refuses_a_revision_by_an_error_is_asked_for_one_that_it_names() -> None:
+    """LIFE-16, T-09."""
+
+    def shake(puppet: Puppet, message: dict[str, Any]) -> Any:
+        if message["params"]["protocolVersion"] != "2024-11-05":
+            return Error(-32602, data={"supported": ["2024-11-05"], "requested": "?"})
+        return shaken("2024-11-05")
+
+    assert (await found(legacy(initialize=shake))).revision == "2024-11-05"
+
+
+async def test_a_server_that_refuses_the_handshake_says_why() -> None:
+    """LIFE-16."""
+    with pytest.raises(ConnectFailed, match="The server refused initialize: not today"):
+        await found(legacy(initialize=Error(-32603, "not today")))
+
+
+@in_no_time
+async def test_a_stateless_server_that_missed_the_probe_is_probed_once_more() -> None:
+    """VER-08: it refuses the handshake and names what it speaks."""
+    answers = [SILENCE, discovered()]
+    puppet = Puppet(
+        {
+            "server/discover": lambda puppet, message: answers.pop(0),
+            "initialize": Error(-32022, data={"supported": [V2026_07]}),
+        }
+    )
+    assert (await found(puppet)).era == "2026"
+
+
+@in_no_time
+async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
+    """LIFE-14."""
+    puppet = Puppet({"server/discover": SILENCE, "initialize": SILENCE})
+    with pytest.raises(ConnectFailed, match="No conversation within 30 seconds"):
+        await found(puppet)
+
+
+@pytest.mark.parametrize("step", ["server/discover", "initialize"])
+async def test_a_server_that_goes_away_meanwhile_is_an_error_of_one_kind(step: str) -> None:
+    """T-08: no verdict about the era, and no fallback on a connection that is gone."""
+    puppet = legacy()
+    puppet.by_method[step] = HANG_UP
+    with pytest.raises(ConnectFailed) as caught:
+        await found(puppet)
+    assert isinstance(caught.value.__cause__, ConnectionLost)
+
+
+async def test_a_server_that_ends_right_after_the_handshake_is_an_error_of_the_same_kind() -> None:
+    def shake(puppet: Puppet, message: dict[str, Any]) -> Any:
+        puppet.answer(message, shaken())
+        puppet.hang_up()
+        return SILENCE
+
+    with pytest.raises(CallError):
+        async with Client(legacy(initialize=shake), reconnect=False) as client:
+            await client.ping()
+
+
+@in_no_time
+async def test_a_client_that_is_cancelled_while_it_connects_leaves_nothing_behind() -> None:
+    """C-072."""
+    for puppet in (Puppet({"server/discover": SILENCE}), legacy(server_discover=SILENCE, initialize=SILENCE)):
+        client = Client(puppet, limits=Limits(probe=1.0))
+        connecting = asyncio.create_task(client.connect())
+        await asyncio.sleep(0.5 if "initialize" not in puppet.by_method else 2)
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        await client.close()
