@@ -14,10 +14,10 @@ from hinge.transports.pump import Pump
 
 
 class MemoryChannel(Pump):
-    """One end of the pair. What is sent waits in the other end's inbox for the next turn of the loop.
+    """One end of the pair. What is sent is delivered at once: the other end decides, and serves in tasks of its own.
 
-    What comes before that end has begun is kept and delivered when it begins (C-021). While more than
-    `limits.stream_bytes` wait there, `send` waits too, for at most `limits.stream_wait` seconds.
+    What comes before that end has begun, while it is full, or in the middle of a delivery to it, waits in its inbox
+    (C-021). While more than `limits.stream_bytes` wait there, `send` waits too, for at most `limits.stream_wait` seconds.
     """
 
     def __init__(self, limits: Limits, *, server: bool) -> None:
@@ -25,7 +25,7 @@ class MemoryChannel(Pump):
         self._peer = self
         self._inbox: deque[bytes] = deque()
         self._size = 0
-        self._begun = self._scheduled = self._full = False
+        self._begun = self._scheduled = self._full = self._delivering = False
         self._room = asyncio.Event()
         self._room.set()
         # What serves a message must not inherit the context variables of who sent it.
@@ -84,25 +84,33 @@ class MemoryChannel(Pump):
     # ---------------------------------------------------------------- the inbox
 
     def _take(self, data: bytes) -> None:
+        if self._begun and not (self._inbox or self._full or self._delivering):
+            self._delivering = True
+            self._context.run(self.feed, data)
+            self._delivering = False
+            if self._inbox:
+                self._schedule()
+            return
         self._inbox.append(data)
         self._size += len(data)
         if self._size > self.limits.stream_bytes:
             self._room.clear()
-        if not self._scheduled:
-            self._schedule()
+        self._schedule()
 
     def _schedule(self) -> None:
-        if self._begun and not self._full and self._inbox:
+        if self._begun and not (self._full or self._scheduled or self._delivering) and self._inbox:
             self._scheduled = True
             self._loop.call_soon(self._deliver, context=self._context)
 
     def _deliver(self) -> None:
         self._scheduled = False
+        self._delivering = True
         inbox = self._inbox
         while inbox and not self._full:
             data = inbox.popleft()
             self._size -= len(data)
             self.feed(data)
+        self._delivering = False
         if self._size <= self.limits.stream_bytes:
             self._room.set()
 
