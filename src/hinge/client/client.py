@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from typing import Any, Literal, Self, TypeVar
 
@@ -21,7 +22,7 @@ from hinge.client.negotiate import Discovery
 from hinge.client.requests import SAFE_METHODS, Ask, OnProgress, Requests
 from hinge.client.target import transport_for
 from hinge.client.tool_index import ToolIndex
-from hinge.errors import DefinitionError, InvalidResponse, NotSent
+from hinge.errors import CallError, DefinitionError, InvalidResponse, NotSent
 from hinge.protocol.changes import Changed, Lost
 from hinge.protocol.events import Call, EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -122,19 +123,21 @@ class Client(Features):
     async def connect(self) -> None:
         """Open the conversation. Raises ConnectFailed or another CallError, never a group. Works again after `close`."""
         await self._link.open()
-        await self._greet()
+        await self._greet(await self._link.session())
 
-    async def _greet(self) -> None:
+    async def _greet(self, session: Session) -> None:
         """A handshake server is told the log level; the stateless era says it with every request."""
         wants = self._link.log_level
         if wants is not None and self.era == "2025" and self.server_capabilities.logging is not None:
-            await self.request("logging/setLevel", {"level": wants})
+            await session.request("logging/setLevel", {"level": wants}, total=self.limits.call_idle)
 
     async def close(self) -> None:
         """End the conversation, from any task, twice or during a call: waiting calls fail with ConnectionLost."""
         await self._link.close()
 
-    def _reopened(self) -> None:
+    async def _reopened(self, session: Session) -> None:
+        with suppress(CallError):
+            await self._greet(session)
         self._heard(Lost("the connection was opened again"))
 
     # ---------------------------------------------------------------- what was agreed
@@ -266,7 +269,7 @@ class Client(Features):
     async def set_log_level(self, level: LoggingLevel) -> None:
         """From which level on the server's log messages are wanted; `on_log` gets them."""
         self._link.set_log_level(level)
-        await self._greet()
+        await self._greet(await self._link.session())
 
     async def roots_changed(self) -> None:
         """Tell a handshake server that the roots changed (ROOT-03); a stateless one asks when it needs them."""

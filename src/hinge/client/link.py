@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Literal, cast
 
@@ -53,7 +53,7 @@ class Link:
         self.meta = b""
         self.log_level: str | None = None
         #: Called with each new session, after the first.
-        self.on_reopened: list[Callable[[], None]] = []
+        self.on_reopened: list[Callable[[Session], Awaitable[None]]] = []
 
     @property
     def alive(self) -> bool:
@@ -89,7 +89,8 @@ class Link:
                 await self._shut("the connection was lost")
                 await self._open_patiently()
                 for hook in self.on_reopened:
-                    hook()
+                    if self._session is not None:
+                        await hook(self._session)
             if self._session is None or not self._wanted:
                 await self._shut("the client was closed")
                 raise NotSent("Nothing was sent: the client was closed")
