@@ -1,0 +1,221 @@
+"""The life of a client's connection: opened, closed, lost, opened again; and which requests survive that."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hinge import Changed, Client, ConnectFailed, ConnectionLost, Lost, NotSent, Outcome
+from hinge.protocol.limits import Limits
+from hinge.schema.elicitation import ElicitFormParams
+from tests.client.puppet import HANG_UP, SILENCE, Puppet, done, legacy, modern
+from tests.jumping_clock import in_no_time
+
+LISTED = {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}
+
+
+def hangs_up(times: int, then: Any) -> Any:
+    left = [HANG_UP] * times
+    return lambda puppet, message: left.pop() if left else then
+
+
+@in_no_time
+async def test_a_safe_request_survives_a_loss_on_a_new_connection() -> None:
+    """STDIO-08, D-007, SUB-10, T-14."""
+    puppet = modern(tools_list=hangs_up(1, LISTED))
+    async with Client(puppet) as client:
+        assert await client.list_tools() == []
+    assert puppet.connections == 2
+    assert puppet.methods() == ["server/discover", "tools/list", "server/discover", "tools/list"]
+
+
+@in_no_time
+async def test_a_call_that_may_have_run_is_not_sent_again() -> None:
+    """T-14: the caller is told that it may have run; the next call finds a new connection."""
+    puppet = modern(tools_call=hangs_up(1, done()))
+    async with Client(puppet) as client:
+        with pytest.raises(ConnectionLost) as caught:
+            await client.call_tool("x")
+        assert caught.value.outcome is Outcome.UNKNOWN
+        assert len(puppet.asked("tools/call")) == 1
+        assert (await client.call_tool("x")).text == "done"
+    assert puppet.connections == 2
+
+
+@pytest.mark.parametrize("hint", ["readOnlyHint", "idempotentHint"])
+@in_no_time
+async def test_a_tool_that_says_it_may_be_called_twice_is(hint: str) -> None:
+    """T-14, TOOL-10."""
+    tool = {"name": "x", "inputSchema": {"type": "object"}, "annotations": {hint: True}}
+    puppet = modern(tools_list={**LISTED, "tools": [tool]}, tools_call=hangs_up(1, done()))
+    async with Client(puppet) as client:
+        await client.list_tools()
+        assert (await client.call_tool("x")).text == "done"
+    assert len(puppet.asked("tools/call")) == 2
+
+
+@in_no_time
+async def test_repeating_has_an_end() -> None:
+    """T-14: a budget, and then the plain error."""
+    puppet = modern(tools_list=lambda puppet, message: HANG_UP)
+    async with Client(puppet) as client:
+        with pytest.raises(ConnectionLost):
+            await client.list_tools()
+    assert len(puppet.asked("tools/list")) == 1 + Limits().retries
+
+
+@in_no_time
+async def test_a_lost_connection_stays_lost_if_wanted() -> None:
+    """STDIO-08."""
+    puppet = modern(tools_list=LISTED, tools_call=HANG_UP)
+    async with Client(puppet, reconnect=False) as client:
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("x")
+        with pytest.raises(NotSent):
+            await client.list_tools()
+    assert puppet.connections == 1
+
+
+@in_no_time
+async def test_a_handshake_server_is_shaken_hands_with_again_and_told_the_level() -> None:
+    """STDIO-08, LIFE-01, LIFE-07."""
+    puppet = legacy(tools_list=hangs_up(1, LISTED))
+    heard: list[Any] = []
+    async with Client(puppet, on_log=heard.append, log_level="error", on_change=heard.append) as client:
+        await client.list_tools()
+    assert puppet.methods().count("initialize") == 2
+    assert puppet.methods().count("notifications/initialized") == 2
+    assert puppet.asked("logging/setLevel") == [{"level": "error"}] * 2
+    assert heard == [Lost("the connection was opened again")]
+
+
+@in_no_time
+async def test_a_server_that_is_gone_for_good_is_reported_after_a_few_attempts() -> None:
+    """STDIO-08, T-08."""
+    puppet = modern(tools_call=HANG_UP)
+    async with Client(puppet) as client:
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("x")
+        puppet.by_method["server/discover"] = HANG_UP
+        with pytest.raises(ConnectFailed) as caught:
+            await client.call_tool("x")
+        assert caught.value.outcome is Outcome.NOT_SENT
+    assert puppet.connections == 1 + Limits().reconnects * 1
+
+
+@in_no_time
+async def test_many_waiting_calls_open_one_new_connection() -> None:
+    puppet = modern(tools_list=LISTED, tools_call=HANG_UP)
+    async with Client(puppet) as client:
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("x")
+        await asyncio.gather(*(client.list_tools() for _ in range(10)))
+    assert puppet.connections == 2
+
+
+async def test_closing_fails_what_waits_and_twice_is_fine() -> None:
+    """C-012, C-016, C-022, C-089."""
+    puppet = modern(tools_call=SILENCE)
+    client = Client(puppet)
+    await client.connect()
+    calls = [asyncio.create_task(client.call_tool("x")) for _ in range(3)]
+    while len(puppet.asked("tools/call")) < 3:  # noqa: ASYNC110 (nothing else tells)
+        await asyncio.sleep(0)
+    await asyncio.gather(client.close(), client.close())
+    for call in calls:
+        with pytest.raises(ConnectionLost, match="the client was closed"):
+            await call
+    with pytest.raises(NotSent):
+        await client.call_tool("x")
+    await client.close()
+
+
+async def test_a_closed_client_can_connect_again() -> None:
+    puppet = modern(tools_list=LISTED)
+    client = Client(puppet)
+    for _ in range(2):
+        await client.connect()
+        await client.list_tools()
+        await client.close()
+    assert puppet.connections == 2
+
+
+async def test_connecting_twice_is_an_error_that_says_so() -> None:
+    async with Client(modern()) as client:
+        with pytest.raises(ConnectFailed, match="connected already"):
+            await client.connect()
+
+
+async def test_a_client_that_was_never_connected_says_so() -> None:
+    client = Client(modern())
+    with pytest.raises(NotSent, match="not connected"):
+        await client.list_tools()
+    with pytest.raises(NotSent, match="not connected"):
+        _ = client.era
+
+
+@in_no_time
+async def test_a_client_may_be_closed_from_within_its_own_callbacks() -> None:
+    """C-022: nobody waits for itself."""
+    clients: list[Client] = []
+
+    async def close(_: Any) -> dict[str, Any]:
+        await clients[0].close()
+        return {"yes": True}
+
+    async def told(method: str, params: dict[str, Any]) -> None:
+        await clients[0].close()
+
+    def ask(puppet: Puppet, message: dict[str, Any]) -> Any:
+        form: dict[str, Any] = {"type": "object", "properties": {}}
+        puppet.say({"id": 1, "method": "elicitation/create", "params": {"message": "?", "requestedSchema": form}})
+        return SILENCE
+
+    def tell(puppet: Puppet, message: dict[str, Any]) -> Any:
+        puppet.say({"method": "notifications/acme"})
+        return SILENCE
+
+    for behaviour, options in ((ask, {"on_elicit": close}), (tell, {"on_notification": told})):
+        async with Client(legacy(tools_call=behaviour), **options) as client:
+            clients[:] = [client]
+            loop = asyncio.get_running_loop()
+            start = loop.time()
+            with pytest.raises(ConnectionLost, match="the client was closed"):
+                await client.call_tool("x")
+            await client.close()
+            assert loop.time() - start < Limits().teardown
+
+
+@in_no_time
+async def test_a_close_while_it_is_being_opened_again_wins() -> None:
+    """C-072."""
+    puppet = modern(tools_call=HANG_UP, tools_list=LISTED)
+    client = Client(puppet)
+    await client.connect()
+    with pytest.raises(ConnectionLost):
+        await client.call_tool("x")
+    puppet.by_method["server/discover"] = SILENCE
+    listing = asyncio.create_task(client.list_tools())
+    await asyncio.sleep(1)
+    await client.close()
+    with pytest.raises((NotSent, ConnectFailed)):
+        await listing
+    assert not any(isinstance(one, Changed) for one in puppet.came)
+
+
+async def test_a_question_to_a_stateless_client_is_ignored() -> None:
+    """D-003, BASE-14: it is asked nothing and answers nothing."""
+
+    def ask(puppet: Puppet, message: dict[str, Any]) -> Any:
+        puppet.say({"id": 1, "method": "ping"}, {"id": "x", "method": "roots/list"})
+        return done()
+
+    def never(request: ElicitFormParams) -> None:
+        raise AssertionError("it was asked")
+
+    puppet = modern(tools_call=ask)
+    async with Client(puppet, on_elicit=never, on_roots=[]) as client:
+        await client.call_tool("x")
+    assert not [message for message in puppet.came if "method" not in message]

@@ -1,0 +1,307 @@
+"""How a client asks: rounds of questions, limits, progress, and which requests are sent again after a loss."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hinge import CallTimeout, Client, InvalidResponse, Outcome, PeerError, ToolFailed
+from hinge.schema.elicitation import ElicitFormParams
+from hinge.schema.notifications import ProgressParams
+from tests.client.puppet import META, SILENCE, Error, Puppet, done, modern
+from tests.jumping_clock import in_no_time
+
+FORM = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {"yes": {"type": "boolean"}}}}
+
+
+def asks(
+    *keys: str, state: str | None = None, method: str = "elicitation/create", params: Any = FORM
+) -> dict[str, Any]:
+    """An interim result."""
+    found: dict[str, Any] = {"resultType": "input_required"}
+    if keys:
+        found["inputRequests"] = {key: {"method": method, "params": params} for key in keys}
+    if state is not None:
+        found["requestState"] = state
+    return found
+
+
+def one_after_the_other(*answers: Any) -> Any:
+    left = list(answers)
+    return lambda puppet, message: left.pop(0)
+
+
+def yes(request: ElicitFormParams) -> dict[str, Any]:
+    return {"yes": True}
+
+
+# ---------------------------------------------------------------- rounds
+
+
+async def test_a_question_is_answered_and_the_whole_request_sent_again() -> None:
+    """C-080, MRTR-06, MRTR-07, MRTR-08, MRTR-09, T-28, T-29, REQM-01."""
+    puppet = modern(tools_call=one_after_the_other(asks("k", state="s1"), done()))
+    async with Client(puppet, on_elicit=yes) as client:
+        assert (await client.call_tool("book", {"day": "fri"})).text == "done"
+    first, second = puppet.asked("tools/call")
+    assert "inputResponses" not in first
+    assert "requestState" not in first
+    assert second["inputResponses"] == {"k": {"action": "accept", "content": {"yes": True}}}
+    assert second["requestState"] == "s1"
+    for params in (first, second):
+        assert (params["name"], params["arguments"]) == ("book", {"day": "fri"})
+        assert params["_meta"][f"{META}clientCapabilities"] == {"elicitation": {"form": {}}}
+    ids = [message["id"] for message in puppet.came if message.get("method") == "tools/call"]
+    assert len(set(ids)) == 2
+
+
+async def test_each_round_carries_its_own_state_or_none() -> None:
+    """C-081, MRTR-08, T-28: an empty state is echoed, an absent one is not replaced by an older one."""
+    puppet = modern(tools_call=one_after_the_other(asks("a", state="s1"), asks("b", state=""), asks("c"), done()))
+    async with Client(puppet, on_elicit=yes) as client:
+        await client.call_tool("book")
+    rounds = puppet.asked("tools/call")
+    assert [params.get("requestState") for params in rounds] == [None, "s1", "", None]
+    assert [list(params.get("inputResponses", {})) for params in rounds] == [[], ["a"], ["b"], ["c"]]
+
+
+@in_no_time
+async def test_a_state_without_questions_is_sent_back_without_answers() -> None:
+    """MRTR-06."""
+    puppet = modern(tools_call=one_after_the_other(asks(state="wait"), done()))
+    async with Client(puppet) as client:
+        await client.call_tool("book")
+    assert puppet.asked("tools/call")[1].keys() == {"name", "arguments", "requestState", "_meta"}
+
+
+async def test_parallel_calls_share_no_state() -> None:
+    """MRTR-10."""
+
+    def answer(puppet: Puppet, message: dict[str, Any]) -> Any:
+        params = message["params"]
+        if "requestState" not in params:
+            return asks("k", state=params["arguments"]["n"])
+        return done(params["requestState"] + params["arguments"]["n"])
+
+    async with Client(modern(tools_call=answer), on_elicit=yes) as client:
+        results = await asyncio.gather(*(client.call_tool("book", {"n": str(n)}) for n in range(5)))
+    assert [result.text for result in results] == ["00", "11", "22", "33", "44"]
+
+
+@in_no_time
+async def test_a_server_that_never_stops_asking_is_given_up() -> None:
+    """C-082: the error names the method and the limit."""
+    puppet = modern(tools_call=lambda puppet, message: asks("k", state="s"))
+    async with Client(puppet, on_elicit=yes) as client:
+        with pytest.raises(InvalidResponse, match="tools/call: still asking after 16 rounds"):
+            await client.call_tool("book")
+    assert len(puppet.asked("tools/call")) == 17
+
+
+async def test_too_many_questions_at_once_are_refused() -> None:
+    """C-083."""
+    puppet = modern(tools_call=asks(*map(str, range(17)), state="s"))
+    async with Client(puppet, on_elicit=yes) as client:
+        with pytest.raises(InvalidResponse, match="17 questions in one round"):
+            await client.call_tool("book")
+
+
+@pytest.mark.parametrize("method", ["tools/call", "ping", "acme/ask", ""])
+async def test_only_three_things_can_be_asked_for(method: str) -> None:
+    """C-084, MRTR-04."""
+    puppet = modern(tools_call=asks("k", method=method, params={}))
+    async with Client(puppet, on_elicit=yes) as client:
+        with pytest.raises(InvalidResponse, match="which no call may ask for"):
+            await client.call_tool("book")
+
+
+async def test_what_was_not_declared_is_not_answered() -> None:
+    """C-084, MRTR-05."""
+    puppet = modern(tools_call=asks("k", method="roots/list", params={}))
+    async with Client(puppet, on_elicit=yes) as client:
+        with pytest.raises(InvalidResponse, match="which this client did not declare"):
+            await client.call_tool("book")
+
+
+@pytest.mark.parametrize("questions", [[], "x", {"k": 1}, {"k": {"params": {}}}])
+async def test_questions_that_cannot_be_read_are_no_valid_answer(questions: Any) -> None:
+    """BASE-17, MRTR-03."""
+    puppet = modern(tools_call={"resultType": "input_required", "inputRequests": questions})
+    async with Client(puppet, on_elicit=yes) as client:
+        with pytest.raises(InvalidResponse):
+            await client.call_tool("book")
+
+
+async def test_a_handler_that_fails_stops_the_call_and_nothing_is_sent() -> None:
+    """MRTR-18."""
+
+    def broken(request: ElicitFormParams) -> dict[str, Any]:
+        raise LookupError("no screen")
+
+    puppet = modern(tools_call=asks("a", "b", state="s"))
+    async with Client(puppet, on_elicit=broken) as client:
+        with pytest.raises(LookupError, match="no screen"):
+            await client.call_tool("book")
+    assert len(puppet.asked("tools/call")) == 1
+
+
+async def test_a_request_cannot_be_made_from_within_an_answer() -> None:
+    """C-086."""
+    clients: list[Client] = []
+    caught: list[str] = []
+
+    async def nosy(request: ElicitFormParams) -> dict[str, Any]:
+        try:
+            await clients[0].list_tools()
+        except Exception as exc:
+            caught.append(str(exc))
+        return {"yes": True}
+
+    puppet = modern(tools_call=one_after_the_other(asks("k", state="s"), done()))
+    async with Client(puppet, on_elicit=nosy) as client:
+        clients.append(client)
+        await client.call_tool("book")
+        assert caught == ["tools/list can't be asked while a question of the server is being answered"]
+        puppet.by_method["tools/list"] = {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}
+        await client.list_tools()
+
+
+# ---------------------------------------------------------------- results
+
+
+async def test_a_result_without_a_type_is_complete() -> None:
+    """BASE-16."""
+    async with Client(modern(tools_call={"content": []})) as client:
+        assert (await client.call_tool("x")).content == []
+
+
+@pytest.mark.parametrize("kind", ["task", "", "input_required"])
+async def test_a_result_of_an_unknown_or_unfitting_type_is_no_valid_answer(kind: str) -> None:
+    """BASE-17, MRTR-02, A-121."""
+    puppet = modern(tools_list={"resultType": kind, "tools": []}, tools_call={"resultType": kind or "x", "content": []})
+    async with Client(puppet) as client:
+        with pytest.raises(InvalidResponse):
+            await client.list_tools()
+        if kind != "input_required":
+            with pytest.raises(InvalidResponse, match="unknown here"):
+                await client.call_tool("x")
+
+
+@pytest.mark.parametrize("result", [{"resultType": 7}, {"resultType": "complete", "content": "x"}, {"content": [{}]}])
+async def test_a_result_that_cannot_be_read_is_no_valid_answer(result: Any) -> None:
+    async with Client(modern(tools_call=result)) as client:
+        with pytest.raises(InvalidResponse):
+            await client.call_tool("x")
+
+
+async def test_an_error_keeps_its_code_message_and_data() -> None:
+    """BASE-08, ERR-12, C-051."""
+    data: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
+    async with Client(modern(tools_call=Error(-32021, "sampling needed", data))) as client:
+        with pytest.raises(PeerError) as caught:
+            await client.call_tool("x")
+    assert (caught.value.code, caught.value.message, caught.value.data) == (-32021, "sampling needed", data)
+    assert caught.value.outcome is Outcome.ANSWERED
+
+
+async def test_a_failed_tool_is_an_exception_with_its_words_unless_wanted_otherwise() -> None:
+    """TOOL-19, TOOL-22."""
+    async with Client(modern(tools_call=done("no tea", isError=True))) as client:
+        with pytest.raises(ToolFailed, match="no tea") as caught:
+            await client.call_tool("x")
+        assert caught.value.result.is_error
+        assert (await client.call_tool("x", raise_on_error=False)).text == "no tea"
+
+
+# ---------------------------------------------------------------- limits and progress
+
+
+@in_no_time
+async def test_a_call_ends_after_silence_and_the_server_is_told() -> None:
+    """CANC-03, CANC-10, C-087, LIFE-14."""
+    puppet = modern(tools_call=SILENCE)
+    async with Client(puppet) as client:
+        with pytest.raises(CallTimeout, match=r"60\.0 seconds"):
+            await client.call_tool("x")
+        with pytest.raises(CallTimeout, match=r"5\.0 seconds"):
+            await client.call_tool("x", idle=5)
+        await asyncio.sleep(0.1)
+    ids = [message["id"] for message in puppet.came if message.get("method") == "tools/call"]
+    assert [params["requestId"] for params in puppet.asked("notifications/cancelled")] == ids
+
+
+@in_no_time
+async def test_progress_is_reported_and_renews_the_patience_up_to_the_hard_limit() -> None:
+    """C-087, C-088, D-005, PROG-01, PROG-02, REQM-10."""
+    told: list[ProgressParams] = []
+
+    def answer(puppet: Puppet, message: dict[str, Any]) -> Any:
+        token = message["params"]["_meta"]["progressToken"]
+
+        async def report() -> None:
+            for number in range(1, 20):
+                await asyncio.sleep(40)
+                progress = {"progressToken": token, "progress": number, "total": 19, "message": "on the way"}
+                puppet.say({"method": "notifications/progress", "params": progress})
+
+        puppet._start(report())
+        return SILENCE
+
+    puppet = modern(tools_call=answer)
+    async with Client(puppet) as client:
+        with pytest.raises(CallTimeout, match=r"600\.0 seconds"):
+            await client.call_tool("x", on_progress=told.append)
+        assert [one.progress for one in told] == list(range(1, 15))
+        assert (told[0].total, told[0].message) == (19, "on the way")
+        await asyncio.sleep(1000)
+
+
+async def test_what_progress_callbacks_do_wrong_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """C-088."""
+
+    def answer(puppet: Puppet, message: dict[str, Any]) -> Any:
+        token = message["params"]["_meta"]["progressToken"]
+        for progress in (1, "half", None):
+            puppet.say({"method": "notifications/progress", "params": {"progressToken": token, "progress": progress}})
+        puppet.answer(message, done())
+        return SILENCE
+
+    def broken(params: ProgressParams) -> None:
+        raise RuntimeError("boom")
+
+    async with Client(modern(tools_call=answer)) as client:
+        assert (await client.call_tool("x", on_progress=broken)).text == "done"
+    assert "on_progress failed" in caplog.text
+    assert "notifications/progress is dropped" in caplog.text
+
+
+@in_no_time
+async def test_the_time_that_answers_take_is_nobodys_fault() -> None:
+    """C-087: the limits of a call stand still while its questions are answered here."""
+
+    async def slowly(request: ElicitFormParams) -> dict[str, Any]:
+        await asyncio.sleep(5000)
+        return {"yes": True}
+
+    puppet = modern(tools_call=one_after_the_other(asks("k", state="s"), done()))
+    async with Client(puppet, on_elicit=slowly) as client:
+        assert (await client.call_tool("x", total=10, idle=10)).text == "done"
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
+    """CANC-01, CANC-03, C-007, C-008."""
+    puppet = modern(tools_call=SILENCE, tools_list=SILENCE)
+    async with Client(puppet) as client:
+        task = asyncio.create_task(client.call_tool("x"))
+        while "tools/call" not in puppet.methods():  # noqa: ASYNC110 (nothing else tells)
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        while "notifications/cancelled" not in puppet.methods():  # noqa: ASYNC110 (nothing else tells)
+            await asyncio.sleep(0)
+    (cancelled,) = puppet.asked("notifications/cancelled")
+    assert cancelled["requestId"] == puppet.came[1]["id"]
+    assert len(puppet.asked("notifications/cancelled")) == 1
