@@ -281,6 +281,32 @@ async def test_an_extension_that_intercepts_nothing_stands_in_nobodys_way() -> N
 
 
 @both_eras
+async def test_calls_of_mounted_servers_are_intercepted_by_both(era: Era) -> None:
+    class Marking(Extension):
+        id = "com.example/marking"
+        mark: ClassVar[str] = "inner"
+
+        async def call_tool(self, ctx: Context[Any], params: CallToolParams, call_next: CallTool) -> Any:
+            result = await call_next(ctx, params)
+            return CallToolResult(content=[*result.content, TextContent(text=f"{self.mark} {params.name}")])
+
+    class MarkingOutside(Marking):
+        id = "com.example/outside"
+        mark = "outer"
+
+    inner: Server[Any] = Server("inner")
+    inner.tool("fast")(lambda: "fast")
+    inner.add_extension(Marking())
+    outer: Server[Any] = Server("outer")
+    outer.tool("own")(lambda: "own")
+    outer.mount(inner, "in")
+    outer.add_extension(MarkingOutside())
+    async with BareEnd(outer, era) as end:
+        assert await end.text("in_fast") == "fast\ninner fast\nouter in_fast"
+        assert await end.text("own") == "own\nouter own"
+
+
+@both_eras
 async def test_a_handler_asks_what_the_client_declared(era: Era) -> None:
     """EXT-06, T-43."""
     server: Server[Any] = Server("asking")
