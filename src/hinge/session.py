@@ -49,8 +49,6 @@ class Session(Record):
         """Take one message; the decision is the connection's alone. Never raises, never waits."""
         return self.connection.receive(data, origin)
 
-    # ---------------------------------------------------------------- serving
-
     async def answer(self, call: Call | Batch) -> Outgoing | None:
         """Serve a call to its end in the caller's task: exactly one reply, or None when nothing is owed."""
         if type(call) is Batch:
@@ -103,8 +101,6 @@ class Session(Record):
         for one in call.calls if isinstance(call, Batch) else (call,):
             logger.debug("%s is cancelled: %s", one.method, reason)
             self.connection.cancel(one)
-
-    # ---------------------------------------------------------------- asking
 
     async def request(self, method: str, params: Any = UNSET, *, about: Call | None = None, **options: Any) -> Raw:
         """Ask the peer and wait for the result; see `exchange`."""
@@ -181,26 +177,23 @@ class Session(Record):
         total: float | None,
         on_progress: Callable[[Raw], None] | None,
     ) -> None:
-        loop = asyncio.get_running_loop()
-        start = loop.time()
-        end = start + total if total is not None else float("inf")
-        first = end if idle is None else min(end, start + idle)
+        task = asyncio.current_task(self.loop)
+        assert task is not None
+        limit = Deadline(self, task, idle, total)
+        pending.on_progress = limit.renewing(on_progress)
         try:
-            async with asyncio.timeout_at(first) as clock:
-
-                def progress(params: Raw) -> None:
-                    if idle is not None and not clock.expired():
-                        clock.reschedule(min(end, loop.time() + idle))
-                    if on_progress is not None:
-                        on_progress(params)
-
-                pending.on_progress = progress
-                await self._carry(message, pending)
-        except TimeoutError as exc:
-            if not clock.expired():
+            await self._carry(message, pending)
+        except asyncio.CancelledError as exc:
+            if not limit.taken_back():
                 raise
-            waited = loop.time() - start
-            raise CallTimeout(f"{pending.method} got no answer within {waited:.1f} seconds") from exc
+            raise CallTimeout(f"{pending.method} got no answer within {limit.waited:.1f} seconds") from exc
+        finally:
+            limit.end()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a request of the peer is being answered on a client's side: then it is the peer who waits."""
+        return self.connection.offer is None and any(call.id is not None for call in self._tasks.values())
 
     def _abandon(self, pending: Pending, exc: BaseException) -> None:
         """We stop waiting: drop the debt and tell the peer where the channel itself doesn't (CANC-03, CANC-10)."""
@@ -250,8 +243,6 @@ class Session(Record):
     def fail(self, pending: Pending, error: Exception) -> None:
         """End one of our requests with an error: a transport that knows which one failed says so here."""
         self.connection.fail(pending, error)
-
-    # ---------------------------------------------------------------- the end
 
     def on_close(self, cleanup: Callable[[], Awaitable[None]]) -> None:
         """Run this when the conversation is over; last registered first, bounded in time, failures only logged."""
@@ -340,6 +331,63 @@ class Session(Record):
             except (Exception, asyncio.CancelledError, SystemExit):
                 if not task.cancelling():
                     logger.exception("a clean-up callback failed")
+
+
+class Deadline:
+    """The time limits of one request: one timer, which looks at its end whether the end has moved.
+
+    `idle` seconds without a word, `total` seconds at all. While the peer waits for an answer of ours, no time passes.
+    """
+
+    __slots__ = ("_at", "_cancelling", "_end", "_idle", "_session", "_start", "_task", "_timer", "expired")
+
+    def __init__(self, session: Session, task: asyncio.Task[Any], idle: float | None, total: float | None) -> None:
+        self._session = session
+        self._task = task
+        self._idle = idle
+        self._cancelling = task.cancelling()
+        self._start = now = session.loop.time()
+        self._end = float("inf") if total is None else now + total
+        self._at = self._end if idle is None else min(self._end, now + idle)
+        self.expired = False
+        self._timer = session.loop.call_at(self._at, self._look)
+
+    def renewing(self, on_progress: Callable[[Raw], None] | None) -> Callable[[Raw], None]:
+        """Progress is a word from the peer: it moves the end, and goes on to whoever wants it."""
+
+        def progress(params: Raw) -> None:
+            if self._idle is not None:
+                self._at = min(self._end, self._session.loop.time() + self._idle)
+            if on_progress is not None:
+                on_progress(params)
+
+        return progress
+
+    def _look(self) -> None:
+        loop = self._session.loop
+        now = loop.time()
+        if self._session.is_asked:
+            pause = 1.0 if self._idle is None else self._idle
+            self._end = max(self._end, now + pause)
+            self._at = now + pause
+        if now < self._at:
+            self._timer = loop.call_at(self._at, self._look)
+        else:
+            self.expired = True
+            self._task.cancel()
+
+    def taken_back(self) -> bool:
+        """Whether the cancellation that arrived is this limit's, and nobody else's; then it is off the task."""
+        return self.expired and self._task.uncancel() <= self._cancelling
+
+    @property
+    def waited(self) -> float:
+        """Seconds since the start."""
+        return self._session.loop.time() - self._start
+
+    def end(self) -> None:
+        """Over, in time or not."""
+        self._timer.cancel()
 
 
 async def _absorb_cancellation(task: asyncio.Task[Any]) -> None:

@@ -1,0 +1,82 @@
+"""The time limits of a request: silence, the whole, progress, and questions that are answered meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hinge import CallTimeout, Client, Context, ElicitFormParams, Outcome, Server
+from hinge.protocol.events import EraName
+
+
+def made() -> Server:
+    server = Server("slow")
+
+    @server.tool
+    async def steps(ctx: Context, count: int, pause: float) -> str:
+        for number in range(count):
+            await asyncio.sleep(pause)
+            await ctx.progress(number + 1, count)
+        return "done"
+
+    @server.tool
+    async def name(ctx: Context) -> str:
+        return await ctx.elicit("What is your name?", str)
+
+    return server
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_silence_ends_a_call_and_its_outcome_is_unknown(era: EraName) -> None:
+    """C-087, LIFE-14, CANC-10."""
+    async with Client(made(), era=era) as client:
+        with pytest.raises(CallTimeout, match="tools/call got no answer within 0") as caught:
+            await client.call_tool("steps", {"count": 1, "pause": 30}, idle=0.05)
+        assert caught.value.outcome is Outcome.UNKNOWN
+        assert (await client.call_tool("steps", {"count": 1, "pause": 0})).text == "done"
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_progress_is_no_silence(era: EraName) -> None:
+    """C-087, D-005."""
+    async with Client(made(), era=era) as client:
+        result = await client.call_tool("steps", {"count": 8, "pause": 0.05}, idle=0.25)
+    assert result.text == "done"
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_the_whole_ends_a_call_whatever_its_progress(era: EraName) -> None:
+    """C-087, D-005."""
+    async with Client(made(), era=era) as client:
+        with pytest.raises(CallTimeout):
+            await client.call_tool("steps", {"count": 100, "pause": 0.02}, idle=10, total=0.2)
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_no_time_passes_while_a_question_is_being_answered(era: EraName) -> None:
+    """A user who thinks for longer than the limit breaks no call: it is the server who waits."""
+
+    async def think(form: ElicitFormParams) -> dict[str, str]:
+        await asyncio.sleep(0.4)
+        return {"value": "Ada"}
+
+    async with Client(made(), era=era, on_elicit=think) as client:
+        assert (await client.call_tool("name", idle=0.1, total=0.2)).text == "Ada"
+
+
+async def test_a_caller_who_is_cancelled_is_not_told_of_a_time_limit() -> None:
+    async with Client(made()) as client:
+        calling = asyncio.create_task(client.call_tool("steps", {"count": 1, "pause": 30}, idle=30))
+        await asyncio.sleep(0.05)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+
+
+async def test_a_time_limit_of_the_callers_own_is_told_as_such() -> None:
+    async with Client(made()) as client:
+        with pytest.raises(TimeoutError) as caught:
+            async with asyncio.timeout(0.05):
+                await client.call_tool("steps", {"count": 1, "pause": 30}, idle=30)
+        assert not isinstance(caught.value, CallTimeout)
