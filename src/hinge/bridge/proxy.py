@@ -271,6 +271,9 @@ class Proxy(Server[Any]):
         kept = passed_meta(found.pop("_meta", Raw(b"null")))
         for member in ("inputResponses", "requestState"):
             found.pop(member, None)
+        row = METHODS.get(ctx.method)
+        if row is not None and row.name_field is not None:
+            found[row.name_field] = getattr(ctx.read, row.name_field)  # headers mirror it
         meta: Json = kept or {}
         if ctx.call.era == "2026":
             level: Any = era_2026.log_level(ctx.call.meta)
@@ -293,7 +296,7 @@ class Proxy(Server[Any]):
             return await self._watching.watch(uri)
         except CallError as exc:
             if ctx.call.era == "2025":
-                raise error_for(exc, ctx.protocol_version, uri) from exc
+                raise error_for(exc, ctx.protocol_version) from exc
             logger.info("%s can't be watched at the server behind this one: %s", uri, exc)
             return False
 
