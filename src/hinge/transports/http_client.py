@@ -260,17 +260,27 @@ class HttpChannel:
             logger.debug("The server has not answered the request for its own stream yet")
 
     async def _listen(self, answered: asyncio.Event) -> None:
-        """Keep the server's own stream open (LHTTP-12), as long as the server offers one."""
-        cursor, backoff = Cursor(), Backoff()
+        """Keep the server's own stream open (LHTTP-12), as long as the server offers one.
+
+        Whoever only listens learns here that the session is over (LHTTP-25), or the server gone.
+        """
+        cursor, backoff, session = Cursor(), Backoff(), self.session_id
         loop = asyncio.get_running_loop()
+        was_open = is_away = False
         while True:
             began = loop.time()
             try:
                 response = await self.get(cursor.last_id)
+                is_away = False
                 answered.set()
                 if not await self._hear(response, cursor, backoff):
+                    # Before the first stream, 404 may mean that there is none to be had.
+                    if was_open and response.status == 404 and session is not None:
+                        self._end_session(session, "the server ended the session")
                     return
+                was_open = was_open or response.status == 200
             except (NotSent, ConnectionLost, InvalidResponse) as exc:
+                is_away = isinstance(exc, NotSent)
                 logger.debug("The server's own stream: %s", exc)
             except Exception as exc:
                 logger.warning("The server's own stream can't be opened: %s", exc)
@@ -281,9 +291,18 @@ class HttpChannel:
                 backoff.progress()
             delay = backoff.wait(cursor.retry)
             if delay is None:
-                logger.warning("The server's own stream ends as soon as it is opened; it stays closed")
+                if is_away and session is not None:
+                    self._end_session(session, "the server can't be reached any more")
+                else:
+                    logger.warning("The server's own stream ends as soon as it is opened; it stays closed")
                 return
             await asyncio.sleep(delay)
+
+    def _end_session(self, session: str, reason: str) -> None:
+        """What waits in the session waits in vain, unless a new one has begun meanwhile."""
+        if session == self.session_id:
+            self._forget()
+            self.inbox.end(reason)
 
     async def _hear(self, response: WireResponse, cursor: Cursor, backoff: Backoff) -> bool:
         """Feed the stream to its end. False if there is none to be had."""

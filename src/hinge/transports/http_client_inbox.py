@@ -76,6 +76,10 @@ class Inbox:
         while len(self._tasks) >= self._limits.calls:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
 
+    def end(self, reason: str) -> None:
+        """Nothing more will come: the conversation is over."""
+        self._conversation.close(reason)
+
     async def close(self) -> None:
         """Stop the tasks; waits for a bounded time."""
         tasks = self._tasks - {asyncio.current_task()}
