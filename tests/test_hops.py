@@ -44,7 +44,7 @@ HOPS = (
 )
 SEVEN = ["transport", "Session.receive", "Connection.receive", "Session.answer", "Server.handle", "Tools.call", "add"]
 
-CARRIERS = {"memory": ["Pump"], "http": ["HttpApp", "Exchange", "Clock", "Routes", "Post"]}
+CARRIERS = {"memory": ["Pump"], "http": ["HttpApp", "Clock", "Routes", "Exchange", "Post"]}
 
 #: Python functions of ours, and of all, that one call may enter. Raise them only with a reason.
 CEILINGS = {"memory 2025": (58, 75), "memory 2026": (52, 70), "http 2026": (75, 85)}

@@ -131,8 +131,7 @@ class Connection(Record):
         """A client serves handshake servers only; a server asks the table."""
         if self.offer is None:
             return False
-        version = None if inbound.claims else _version(origin)
-        return era.route(inbound, version, self.offer.eras) == "2026"
+        return (inbound.era or era.route(inbound, _version(origin), self.offer.eras)) == "2026"
 
     def _admit(self, inbound: Inbound, origin: Origin) -> Call:
         if self.offer is None:

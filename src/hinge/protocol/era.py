@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from hinge import jsonrpc
-from hinge.jsonrpc import ABSENT, Failure, Message, Response
+from hinge.jsonrpc import ABSENT, Failure, Message, Notification, Request, Response
 from hinge.protocol.events import EraName, Inbound
 from hinge.schema.base import NOTHING, Model, RequestMeta
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
@@ -35,7 +35,7 @@ def read(data: bytes) -> Inbound:
 
 def consider(message: Message) -> Inbound:
     """The message with its `_meta`; a malformed `_meta` counts as absent, field by field (C-108)."""
-    if type(message) is Response or type(message) is Failure or message.params is ABSENT:
+    if (type(message) is not Request and type(message) is not Notification) or message.params is ABSENT:
         return Inbound(message, None, False)
     try:
         meta = _decode_meta(message.params).meta
@@ -65,22 +65,20 @@ def _salvage(params: msgspec.Raw) -> RequestMeta | None:
 def route(inbound: Inbound, version_header: str | None, eras: tuple[EraName, ...]) -> EraName:
     """The era of a message: its claim decides, never its method; without one the HTTP header may (T-06).
 
-    A server pinned to one era handles everything by that era's rules. The first answer is kept.
+    A server pinned to one era handles everything by that era's rules. The message keeps the answer.
     """
-    if inbound.era is None:
-        inbound.era = _route(inbound, version_header, eras)
-    return inbound.era
-
-
-def _route(inbound: Inbound, version_header: str | None, eras: tuple[EraName, ...]) -> EraName:
+    found: EraName
     if len(eras) == 1:
-        return eras[0]
-    if inbound.claims:
-        return "2026"
-    if version_header is None or version_header in HANDSHAKE_REVISIONS:
-        return "2025"
-    from_client = type(inbound.message) is not Response and type(inbound.message) is not Failure
-    return "2026" if from_client and is_stateless(version_header) else "2025"
+        found = eras[0]
+    elif inbound.claims:
+        found = "2026"
+    elif version_header is None or version_header in HANDSHAKE_REVISIONS:
+        found = "2025"
+    else:
+        from_client = type(inbound.message) is not Response and type(inbound.message) is not Failure
+        found = "2026" if from_client and is_stateless(version_header) else "2025"
+    inbound.era = found
+    return found
 
 
 def is_stateless(revision: str) -> bool:

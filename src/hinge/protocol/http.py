@@ -192,14 +192,19 @@ def check_envelope_headers(headers: Headers, version_claim: str, method: str) ->
     """
     raw = headers.raw
     version, said = raw.get(b"mcp-protocol-version"), raw.get(b"mcp-method")
-    if version != version_claim.encode() or said != method.encode() or not _is_plain(version_claim + method):
+    if not (
+        version == version_claim.encode()
+        and said == method.encode()
+        and _stands_as_it_is(version_claim)
+        and _stands_as_it_is(method)
+    ):
         _compare(PROTOCOL_VERSION, version, version_claim)
         _compare(METHOD, said, method)
 
 
-def _is_plain(text: str) -> bool:
-    """Whether a header can carry the text as it is."""
-    return text.isascii() and text.isprintable()
+def _stands_as_it_is(text: str) -> bool:
+    """Whether a header can carry the text without a change: what is around it is not part of a value."""
+    return text.isascii() and text.isprintable() and text == text.strip(" ")
 
 
 def _compare(header: str, raw: bytes | None, body: str) -> None:
@@ -217,15 +222,15 @@ def check_name_header(headers: Headers, expected_name: str) -> None:
     `expected_name` is the body's `params.name`, `params.uri` or `params.taskId`. Raises HeaderMismatch.
     """
     raw = headers.raw.get(b"mcp-name")
+    if raw == expected_name.encode() and _stands_as_it_is(expected_name) and not raw.startswith(b"=?"):
+        return
     if raw is None:
         if expected_name:
             raise _missing(NAME, expected_name)
         return  # some HTTP libraries drop a header whose value is empty (T-21)
-    text = raw.strip(OWS).decode("latin-1")
-    if text != expected_name or not text.isascii() or not text.isprintable() or text.startswith("=?"):
-        text = decode_value(text, NAME)
-        if text != expected_name:
-            raise _differs(NAME, text, expected_name)
+    text = decode_value(raw.decode("latin-1"), NAME)
+    if text != expected_name:
+        raise _differs(NAME, text, expected_name)
 
 
 def _missing(header: str, body: str) -> HeaderMismatch:

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from hinge.errors import DefinitionError, wire_error
 from hinge.jsonrpc import encode_failure
 from hinge.protocol import http
 from hinge.protocol.events import Origin
-from hinge.protocol.http import Refusal
+from hinge.protocol.http import Headers, Refusal
 from hinge.protocol.http_guard import Guard
 from hinge.transports.asgi import RETRY_LATER, Receive, Scope, Send
 from hinge.transports.channel import Serve
 from hinge.transports.http_server_clock import Clock
 from hinge.transports.http_server_exchange import Exchange
-from hinge.transports.http_server_options import Hook, HttpOptions
+from hinge.transports.http_server_options import Authenticate, Hook, HttpOptions
 from hinge.transports.http_server_routes import Routes
 from hinge.transports.http_server_signals import StopSignals
 from hinge.transports.http_session_table import SessionTable
@@ -61,6 +62,7 @@ class HttpApp:
         self._signals = StopSignals(self._stop_soon)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: asyncio.Future[None] | None = None
+        self._started = False
         self._stopping: asyncio.Task[None] | None = None
 
     def _old_transport(self) -> SseRoutes | None:
@@ -90,8 +92,9 @@ class HttpApp:
         if asyncio.get_running_loop() is not self._loop:
             self._enter()
         exchange = Exchange(receive, send, self._clock, self.options)
+        self._clock.begin(exchange)
         try:
-            if self._ready is None or not self._ready.done():
+            if not self._started:
                 await self.start()
             if scope["path"] == self.options.path or self._is_mount_point(scope):
                 await self._endpoint(scope, exchange)
@@ -102,43 +105,46 @@ class HttpApp:
         finally:
             exchange.close()
 
-    async def _endpoint(self, scope: Scope, exchange: Exchange, old: SseRoutes | None = None) -> None:
+    def _endpoint(self, scope: Scope, exchange: Exchange, old: SseRoutes | None = None) -> Awaitable[None]:
         """The order of the decision table: who is at the door, who is it, what does it want (4.B, C-148).
 
         Behind the same door lies the `old` transport.
         """
         headers = http.read_headers(scope["headers"])
-        raw = headers.raw
-        if len(raw) > self.options.headers or sum(map(len, raw.values())) > self.options.header_bytes:
-            await exchange.refuse(Refusal(431, "The headers of this request are too many or too large"))
-            return
+        raw, options = headers.raw, self.options
+        if len(raw) > options.headers or sum(map(len, raw.values())) > options.header_bytes:
+            return exchange.refuse(Refusal(431, "The headers of this request are too many or too large"))
         refusal = self._guard.check(headers)
         if refusal is not None:
             self._tell_operator(refusal)
-            await exchange.refuse(refusal)
-            return
-        principal = None
-        if self.options.authenticate is not None:
-            known = await self.options.authenticate(scope, headers)
-            if isinstance(known, Refusal):
-                await exchange.refuse(known)
-                return
-            principal = known
-        origin = Origin(headers, principal, scope)
-        method = scope["method"]
-        if old is not None:
-            await old.handle(scope, exchange, headers, origin)
-        elif method == "POST":
-            if self._clock.running > self.options.requests:
-                await exchange.refuse(Refusal(503, "Too many requests at once: try again later", RETRY_LATER))
-                return
-            await self._routes.post(exchange, headers, origin)
-        elif method not in self._methods:
-            await exchange.refuse(http.check_method(method, self._methods) or Refusal(405, "Not here"))
-        elif method == "GET":
-            await self._routes.get(exchange, headers, origin)
+            return exchange.refuse(refusal)
+        if options.authenticate is not None:
+            return self._authenticated(options.authenticate, scope, exchange, headers, old)
+        return self._routed(exchange, Origin(headers, None, scope), headers, old)
+
+    async def _authenticated(
+        self, ask: Authenticate, scope: Scope, exchange: Exchange, headers: Headers, old: SseRoutes | None
+    ) -> None:
+        known = await ask(scope, headers)
+        if isinstance(known, Refusal):
+            await exchange.refuse(known)
         else:
-            await self._routes.delete(exchange, headers, origin)
+            await self._routed(exchange, Origin(headers, known, scope), headers, old)
+
+    def _routed(self, exchange: Exchange, origin: Origin, headers: Headers, old: SseRoutes | None) -> Awaitable[None]:
+        scope = origin.transport
+        method: str = scope["method"]
+        if old is not None:
+            return old.handle(scope, exchange, headers, origin)
+        if method == "POST":
+            if self._clock.running > self.options.requests:
+                return exchange.refuse(Refusal(503, "Too many requests at once: try again later", RETRY_LATER))
+            return self._routes.post(exchange, headers, origin)
+        if method not in self._methods:
+            return exchange.refuse(http.check_method(method, self._methods) or Refusal(405, "Not here"))
+        if method == "GET":
+            return self._routes.get(exchange, headers, origin)
+        return self._routes.delete(exchange, headers, origin)
 
     def _tell_operator(self, refusal: Refusal) -> None:
         """Say once what to do if the caller should come in; not for ever, since callers choose their names."""
@@ -210,6 +216,7 @@ class HttpApp:
         sessions = SessionTable(loop, self.options)
         self._loop = loop
         self._ready = None
+        self._started = False
         self._stopping = None
         self._sessions = sessions
         self._clock = Clock(loop, period, self._beat, lambda: len(sessions) > 0)
@@ -242,6 +249,7 @@ class HttpApp:
                 ready.set_exception(RuntimeError("the server could not start"))
                 ready.exception()  # looked at: nobody else may wait for it
             raise exc
+        self._started = True
         ready.set_result(None)
 
     def _stop_soon(self) -> None:

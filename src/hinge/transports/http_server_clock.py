@@ -41,12 +41,13 @@ class Clock:
         "_beat_handle",
         "_each_beat",
         "_look_handle",
-        "_loop",
         "_old",
         "_period",
         "_tasks",
         "_wanted",
         "_young",
+        "loop",
+        "running",
         "watched",
     )
 
@@ -57,10 +58,12 @@ class Clock:
         each_beat: Callable[[float], None],
         wanted: Callable[[], bool],
     ) -> None:
-        self._loop = loop
+        self.loop = loop
         self._period = period
         self._each_beat = each_beat
         self._wanted = wanted
+        #: Requests that are not over.
+        self.running = 0
         self._young: set[Watched] = set()
         self._old: set[Watched] = set()
         self.watched: set[Watched] = set()
@@ -69,23 +72,20 @@ class Clock:
         self._beat_handle: asyncio.TimerHandle | None = None
 
     def begin(self, request: Watched) -> None:
-        """A request has come."""
+        """A request has come; whoever says so says `end`, once."""
+        self.running += 1
         self._young.add(request)
         if self._look_handle is None:
-            self._look_handle = self._loop.call_later(FRESH, self._look)
+            self._look_handle = self.loop.call_later(FRESH, self._look)
 
     def end(self, request: Watched) -> None:
-        """It is over. Twice is fine."""
+        """It is over."""
+        self.running -= 1
         if request.watched:
             self.watched.discard(request)
         else:
             self._young.discard(request)
             self._old.discard(request)
-
-    @property
-    def running(self) -> int:
-        """Requests that are not over."""
-        return len(self._young) + len(self._old) + len(self.watched)
 
     def everyone(self) -> list[Watched]:
         """All requests that are not over."""
@@ -93,7 +93,7 @@ class Clock:
 
     def _look(self) -> None:
         slow, self._old, self._young = self._old, self._young, set()
-        self._look_handle = self._loop.call_later(FRESH, self._look) if self._old else None
+        self._look_handle = self.loop.call_later(FRESH, self._look) if self._old else None
         for request in slow:
             request.watched = True
             self.watched.add(request)
@@ -104,11 +104,11 @@ class Clock:
     def wake(self) -> None:
         """There is something to beat for."""
         if self._beat_handle is None:
-            self._beat_handle = self._loop.call_later(self._period, self._beat)
+            self._beat_handle = self.loop.call_later(self._period, self._beat)
 
     def _beat(self) -> None:
         self._beat_handle = None
-        now = self._loop.time()
+        now = self.loop.time()
         for request in list(self.watched):
             request.beat(now)
         self._each_beat(now)

@@ -12,6 +12,7 @@ from hinge import jsonrpc
 from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest
 from hinge.protocol import sse
 from hinge.protocol.http import Headers, Refusal
+from hinge.protocol.record import Record
 from hinge.transports.asgi import JSON_TYPE, NO_BODY, RETRY_LATER, STREAM_HEADERS, HeaderPairs, Receive, Send, cut
 from hinge.transports.http_server_clock import Clock
 from hinge.transports.http_server_options import HttpOptions
@@ -41,49 +42,31 @@ class Owner(Protocol):
         ...
 
 
-class Exchange:
-    """One request, one response. Whoever makes it calls `close` at its end, however it ended."""
+class Exchange(Record):
+    """One request, one response. Whoever makes it says `begin` to the clock, and calls `close` in the end."""
 
-    __slots__ = (
-        "_clock",
-        "_given_up",
-        "_lock",
-        "_lost",
-        "_options",
-        "_quiet_since",
-        "_reader",
-        "_receive",
-        "_send",
-        "_watcher",
-        "may_stream",
-        "over",
-        "owner",
-        "started",
-        "watched",
-    )
-
-    def __init__(self, receive: Receive, send: Send, clock: Clock, options: HttpOptions) -> None:
-        self._receive = receive
-        self._send = send
-        self._clock = clock
-        self._options = options
-        self._lock: asyncio.Lock | None = None
-        self._reader: asyncio.Task[object] | None = None
-        self._watcher: asyncio.Task[None] | None = None
-        self._given_up: Refusal | None = None
-        self._lost = ""
-        self._quiet_since = 0.0
-        #: Who is told that the client left.
-        self.owner: Owner | None = None
-        #: A comment may turn a slow answer into an event stream.
-        self.may_stream = False
-        #: The head of an event stream is sent (T-03).
-        self.started = False
-        #: Nothing more can be sent, because all was or because the client is gone.
-        self.over = False
-        #: The clock's mark.
-        self.watched = False
-        clock.begin(self)
+    _receive: Receive
+    _send: Send
+    _clock: Clock
+    _options: HttpOptions
+    _lock: asyncio.Lock | None = None
+    _reader: asyncio.Task[object] | None = None
+    _watcher: asyncio.Task[None] | None = None
+    _given_up: Refusal | None = None
+    _lost: str = ""
+    _quiet_since: float = 0.0
+    #: Who is told that the client left.
+    owner: Owner | None = None
+    #: A comment may turn a slow answer into an event stream.
+    may_stream: bool = False
+    #: Somebody has begun to write an event stream: a JSON answer is no longer possible.
+    streaming: bool = False
+    #: The head of an event stream is sent (T-03).
+    started: bool = False
+    #: Nothing more can be sent, because all was or because the client is gone.
+    over: bool = False
+    #: The clock's mark.
+    watched: bool = False
 
     # ---------------------------------------------------------------- in
 
@@ -93,7 +76,7 @@ class Exchange:
         declared = headers.raw.get(b"content-length", b"")
         if len(declared) > 6 and declared.isdigit() and int(declared[:20]) > limit:
             return self._too_large()
-        self._reader = asyncio.current_task()
+        self._reader = asyncio.current_task(self._clock.loop)
         try:
             message = await self._receive()
             body = message.get("body", b"")
@@ -113,7 +96,9 @@ class Exchange:
             return None
         if self.watched:
             self.watch()
-        return self._too_large() if len(body) > limit else bytes(body)
+        if len(body) > limit:
+            return self._too_large()
+        return body if type(body) is bytes else bytes(body)
 
     def _too_large(self) -> Refusal:
         return Refusal(413, f"A body may have {self._options.limits.body} bytes here", _CLOSE)
@@ -166,14 +151,10 @@ class Exchange:
                 await self._put(data, False)
                 self.over = True
 
-    @property
-    def streaming(self) -> bool:
-        """Somebody has begun to write an event stream: a JSON answer is no longer possible."""
-        return self._lock is not None
-
     def _writing(self) -> asyncio.Lock:
         if self._lock is None:
             self._lock = asyncio.Lock()
+            self.streaming = True
         return self._lock
 
     async def _put(self, data: bytes, more: bool) -> None:

@@ -4,11 +4,14 @@ handshake clients of a server without sessions. Must not know what messages mean
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from hinge import jsonrpc
 from hinge.errors import ChannelClosed, InternalError
 from hinge.protocol import sse
 from hinge.protocol.events import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.media_types import TAKES_EVENTS, TAKES_JSON
+from hinge.protocol.record import Record
 from hinge.transports.channel import ChannelKind, Conversation, Serve
 from hinge.transports.http_server_exchange import STOPPING, Exchange
 
@@ -20,33 +23,29 @@ def refusal_of(call: Call | Batch) -> Outgoing:
     return Outgoing.failure(jsonrpc.encode_failure(request_id, error.error), request_id, error, 503)
 
 
-class Post:
+class Post(Record):
     """The channel of one POST. The call runs in the request's own task; nothing is queued."""
 
-    __slots__ = ("_cancels", "_exchange", "_takes", "call", "conversation", "gone_because")
-
+    _exchange: Exchange
+    _takes: int
+    #: Whether a client that leaves cancels its call: the opposite in the two eras (T-13).
+    _cancels: bool
+    call: Call | Batch | None = None
+    gone_because: str = ""
+    conversation: Conversation | None = None
     kind: ChannelKind = "post"
 
-    def __init__(self, exchange: Exchange, serve: Serve, *, takes: int, cancels: bool) -> None:
-        self._exchange = exchange
-        self._takes = takes
-        #: Whether a client that leaves cancels its call: the opposite in the two eras (T-13).
-        self._cancels = cancels
-        self.call: Call | Batch | None = None
-        self.gone_because = ""
-        self.conversation: Conversation = serve(self)
-
-    async def run(self, inbound: Inbound | bytes, origin: Origin) -> None:
+    async def run(self, serve: Serve, inbound: Inbound | bytes, origin: Origin) -> None:
         """Feed the message, serve it, answer it."""
-        conversation = self.conversation
         exchange = self._exchange
+        conversation = self.conversation = serve(self)
         call = conversation.receive(inbound, origin)
         try:
-            if isinstance(call, Outgoing):
-                await self._refuse(call)
+            if type(call) is Outgoing:
+                await exchange.reply(call.status, call.data)
             elif call is None:
                 await exchange.empty(202)
-            elif isinstance(call, Call) and call.id is None:
+            elif type(call) is Call and call.id is None:
                 await exchange.empty(202)
                 await conversation.answer(call)
             else:
@@ -54,27 +53,20 @@ class Post:
                 exchange.owner = self
                 exchange.may_stream = self._takes & TAKES_EVENTS != 0
                 reply = await conversation.answer(call)
-                await self._answer(call, reply)
+                self.call = None
+                if reply is not None or not exchange.over:
+                    await self._answer(reply or refusal_of(call))
         finally:
             conversation.close("the POST is answered")
             await conversation.finish()
             # Each knows the other: a cycle that the garbage collector would have to find, once per request.
-            del self.conversation
+            self.conversation = None
 
-    async def _refuse(self, reply: Outgoing) -> None:
-        await self._exchange.reply(reply.status, reply.data)
-
-    async def _answer(self, call: Call | Batch, reply: Outgoing | None) -> None:
+    def _answer(self, reply: Outgoing) -> Awaitable[None]:
         exchange = self._exchange
-        self.call = None
-        if reply is None:
-            if exchange.over:
-                return
-            reply = refusal_of(call)
         if self._takes & TAKES_JSON and not exchange.streaming:
-            await exchange.reply(reply.status, reply.data)
-        else:
-            await exchange.end(sse.encode(reply.data))
+            return exchange.reply(reply.status, reply.data)
+        return exchange.end(sse.encode(reply.data))
 
     # ---------------------------------------------------------------- the channel
 
@@ -93,7 +85,7 @@ class Post:
 
     def stop(self, reason: str) -> None:
         """Stop the handler, if it still runs."""
-        if self.call is not None:
+        if self.call is not None and self.conversation is not None:
             self.conversation.cancel(self.call, reason)
 
     # ---------------------------------------------------------------- the exchange

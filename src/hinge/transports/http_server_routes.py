@@ -6,6 +6,8 @@ responses are written or sessions are kept.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from hinge import jsonrpc
 from hinge.errors import InternalError, InvalidRequest, ProtocolError, UnsupportedVersion
 from hinge.jsonrpc import Request, RequestId, Unreadable
@@ -82,18 +84,17 @@ class Routes:
     def _is_modern(self, inbound: Inbound | bytes, headers: Headers) -> bool:
         if isinstance(inbound, bytes):
             return self._modern_only or era.is_stateless(http.protocol_version(headers) or "")
-        if inbound.claims:
-            return self._eras != ("2025",)
-        return era.route(inbound, http.protocol_version(headers), self._eras) == "2026"
+        return era.route(inbound, None if inbound.claims else http.protocol_version(headers), self._eras) == "2026"
 
-    async def _modern(self, exchange: Exchange, headers: Headers, origin: Origin, inbound: Inbound | bytes) -> None:
+    def _modern(
+        self, exchange: Exchange, headers: Headers, origin: Origin, inbound: Inbound | bytes
+    ) -> Awaitable[None]:
         refusal = check_accept(headers, BOTH)
         if refusal is not None:
-            await _fail(exchange, InvalidRequest(refusal.text), _id_of(inbound), refusal.status)
-        elif self.stopping:
-            await self._turn_away(exchange, inbound)
-        else:
-            await Post(exchange, self._serve, takes=BOTH, cancels=True).run(inbound, origin)
+            return _fail(exchange, InvalidRequest(refusal.text), _id_of(inbound), refusal.status)
+        if self.stopping:
+            return self._turn_away(exchange, inbound)
+        return Post(exchange, BOTH, True).run(self._serve, inbound, origin)
 
     async def _turn_away(self, exchange: Exchange, inbound: Inbound | bytes) -> None:
         await _fail(exchange, InternalError(STOPPING.text), _id_of(inbound), 503, RETRY_LATER)
@@ -112,7 +113,7 @@ class Routes:
             if self.stopping and isinstance(message, Request | None):
                 await self._turn_away(exchange, inbound)
             elif not self._options.sessions:
-                await Post(exchange, self._serve, takes=takes, cancels=False).run(inbound, origin)
+                await Post(exchange, takes, False).run(self._serve, inbound, origin)
             elif (session_id := http.session_id(headers)) is not None:
                 session = self._sessions.find(session_id, origin.principal)
                 if session is None:
