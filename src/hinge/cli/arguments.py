@@ -17,6 +17,7 @@ def parser() -> argparse.ArgumentParser:
     _run(commands)
     _list(commands)
     _call(commands)
+    _bridge(commands)
     return top
 
 
@@ -63,6 +64,22 @@ def _call(commands: Any) -> None:
     found.add_argument("--json", action="store_true", help="print the whole result as JSON")
     found.add_argument("--timeout", type=float, default=None, metavar="SECONDS", help="give up after this long")
     found.set_defaults(command=_lazily("hinge.cli.call"))
+
+
+def _bridge(commands: Any) -> None:
+    found = commands.add_parser("bridge", help="offer a server on another transport, to clients of both eras")
+    _target(found)
+    found.add_argument(
+        "--to", choices=("stdio", "http"), help="where to offer it (default: stdio for a URL, else http)"
+    )
+    found.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
+    found.add_argument("--port", type=int, default=8000, help="port to bind (default: %(default)s)")
+    found.add_argument("--path", default="/mcp", help="path of the endpoint (default: %(default)s)")
+    found.add_argument("--sse-path", metavar="PATH", help="also offer HTTP+SSE, the first revision's transport, here")
+    found.add_argument(
+        "--env", action="append", default=[], metavar="NAME[=VALUE]", help="an environment variable for the command"
+    )
+    found.set_defaults(command=_lazily("hinge.cli.bridge"))
 
 
 def _target(found: argparse.ArgumentParser) -> None:
