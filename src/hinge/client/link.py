@@ -46,6 +46,10 @@ class Link:
         self._session: Session | None = None
         self._resources: AsyncExitStack | None = None
         self._opening = asyncio.Lock()
+        self._reopening: asyncio.Task[Session] | None = None
+        #: Sessions that the server has ended, where something may still be in flight.
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._over = "the client is not connected"
         self._wanted = False
         #: What was agreed; kept after the end.
         self.found: Discovery | None = None
@@ -56,9 +60,15 @@ class Link:
         self.on_reopened: list[Callable[[Session], Awaitable[None]]] = []
 
     @property
+    def current(self) -> Session | None:
+        """The session that works, if there is one."""
+        session = self._session
+        return session if session is not None and session.connection.closed is None else None
+
+    @property
     def alive(self) -> bool:
         """Whether there is a session that works."""
-        return self._session is not None and self._session.connection.closed is None
+        return self.current is not None
 
     @property
     def on_http(self) -> bool:
@@ -75,13 +85,26 @@ class Link:
 
     async def session(self) -> Session:
         """A session that works: the one there is, or a new one. Raises NotSent when closed, or the reason it can't open."""
-        session = self._session
-        if session is not None and session.connection.closed is None:
+        session = self.current
+        if session is not None:
             return session
         if self._wanted and self._reconnect:
-            return await self._another()
-        why = session.connection.closed if session is not None else "the client is not connected"
+            return await self._reopened()
+        why = self._session.connection.closed if self._session is not None else self._over
         raise NotSent(f"Nothing was sent: {why}")
+
+    async def _reopened(self) -> Session:
+        """One opening for all who wait: it goes on when one of them gives up, and fails for all of them at once."""
+        if self._reopening is None or self._reopening.done():
+            self._reopening = asyncio.get_running_loop().create_task(self._another())
+            self._reopening.add_done_callback(lambda task: task.cancelled() or task.exception())
+        reopening, here = self._reopening, asyncio.current_task()
+        try:
+            return await asyncio.shield(reopening)
+        except asyncio.CancelledError:
+            if reopening.cancelled() and here is not None and not here.cancelling():
+                raise NotSent("Nothing was sent: the client was closed") from None
+            raise
 
     async def _another(self) -> Session:
         async with self._opening:
@@ -175,9 +198,24 @@ class Link:
         self._session = Session(Connection(None, limits=self._limits), channel, self._handle)
         return self._session
 
+    def retire(self, session: Session, reason: str) -> None:
+        """The server no longer knows this session: requests begin another one; what is in flight there gets its own end."""
+        if self._session is not session:
+            return
+        self._over = reason
+        self._session, resources, self._resources = None, self._resources, None
+        leaving = asyncio.get_running_loop().create_task(_leave(session, resources, reason, self._limits.teardown))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+
     async def close(self) -> None:
         """End it for good, from any task; twice is fine."""
         self._wanted = False
+        ending = {task for task in (self._reopening, *self._leaving) if task is not None} - {asyncio.current_task()}
+        for task in ending:
+            task.cancel()
+        if ending:
+            await asyncio.wait(ending)
         await self._shut("the client was closed")
 
     async def _shut(self, reason: str) -> None:
@@ -201,6 +239,19 @@ async def _shaken(session: Session, channel: Channel, revision: str) -> None:
         await session.notify("notifications/initialized")
     except ChannelClosed as exc:
         raise ConnectFailed(f"The server ended with the handshake: {exc}") from exc
+
+
+async def _leave(session: Session, resources: AsyncExitStack | None, reason: str, within: float) -> None:
+    """Close a session when nothing is in flight there any more, but soon in any case."""
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while session.connection.outgoing:  # noqa: ASYNC110 # seldom, and no request should pay for an event
+                    await asyncio.sleep(0.02)
+    finally:
+        session.close(reason)
+        if resources is not None:
+            await resources.aclose()
 
 
 async def _end(session: Session, channel: Channel) -> None:

@@ -135,13 +135,13 @@ class Requests:
         tries, refreshed = 0, False
         error: CallError | None = None
         while True:
-            session = await self._session(error)
+            session = self._link.current or await self._session(ask.method, error, left)
             try:
                 return await self._once(session, ask, params, left)
             except CallTimeout:
                 raise
             except SessionEnded as exc:  # LHTTP-25
-                session.close(f"the server ended the session: {exc}")
+                self._link.retire(session, f"the server ended the session: {exc}")
                 error = _graver(error, exc)
             except NotSent as exc:
                 error = _graver(error, exc)
@@ -161,14 +161,17 @@ class Requests:
             logger.debug("%s is repeated: %s", ask.method, error)
             await asyncio.sleep(0.1 * 2**tries * random.uniform(0.5, 1.5))
 
-    async def _session(self, before: CallError | None) -> Session:
-        """A session for the next attempt; if there is none, the attempt before it says how far the request got."""
+    async def _session(self, method: str, before: CallError | None, left: float | None) -> Session:
+        """A session for the next attempt; if there is none in time, the attempt before says how far the request got."""
         try:
-            return await self._link.session()
-        except CallError as exc:
+            async with asyncio.timeout(left):
+                return await self._link.session()
+        except (CallError, TimeoutError) as exc:
             if before is not None and before.outcome is Outcome.UNKNOWN:
                 raise before from exc
-            raise
+            if isinstance(exc, CallError):
+                raise
+            raise NotSent(f"{method} was not sent: the server did not come back within {left:g} seconds") from exc
 
     async def _once(self, session: Session, ask: Ask, params: dict[str, Any], left: float | None) -> Raw:
         pending = session.ask(ask.method)
