@@ -31,9 +31,9 @@ class Signature:
 
     __slots__ = (
         "_decode",
-        "_encode",
         "_late",
         "description",
+        "encode",
         "injected",
         "input_schema",
         "is_async",
@@ -66,7 +66,9 @@ class Signature:
         self.is_async = is_async
         #: The parameters that the server fills: name to annotation.
         self.injected = dict(injected)
-        self._encode = output.encode
+        #: A returned value as structured content and text. Raises DefinitionError, meant for the log, when it doesn't fit
+        #: the annotation or can't become JSON.
+        self.encode: Callable[[Any], Encoded] = output.encode
         self._decode = msgspec.json.Decoder(_struct(parameters)).decode
         self._late = tuple((item.name, item.type.read) for item in parameters if item.type.field is Raw)
 
@@ -93,13 +95,6 @@ class Signature:
         Raises InvalidArguments with every problem.
         """
         return read_text(values, self.parameters, self.input_schema)
-
-    def encode(self, value: Any) -> Encoded:
-        """A returned value as structured content and text.
-
-        Raises DefinitionError, meant for the log, when it doesn't fit the annotation or can't become JSON.
-        """
-        return self._encode(value)
 
 
 def inspect_function(

@@ -41,7 +41,19 @@ ToolFunction: TypeAlias = Callable[..., Any]
 class RegisteredTool:
     """A tool as it is served: what rules see of it, its typed arguments, its function."""
 
-    __slots__ = ("_contexts", "_function", "_threads", "arguments", "header_params", "item", "run", "signature")
+    __slots__ = (
+        "_contexts",
+        "_encode",
+        "_free",
+        "_function",
+        "_structures",
+        "_threads",
+        "arguments",
+        "header_params",
+        "item",
+        "run",
+        "signature",
+    )
 
     def __init__(
         self,
@@ -59,6 +71,9 @@ class RegisteredTool:
         self.arguments = reader.arguments
         self._function = function
         self._threads = threads
+        self._encode = signature.encode
+        self._free = signature.output_schema is None
+        self._structures = item.listing.output_schema is not None
         self._contexts = tuple(name for name, found in signature.injected.items() if is_context(found))
         self.header_params = collect_param_headers(item.listing.input_schema)
         #: Run the function with checked arguments and turn what it returns into a result.
@@ -95,21 +110,19 @@ class RegisteredTool:
         """A returned value as content and, where the tool has an output schema, as structured content (TOOL-15, TOOL-17)."""
         if isinstance(value, Result):
             return value
-        if self.signature.output_schema is None:
+        if self._free:
             blocks = as_blocks(value)
             if blocks is not None:
                 return CallToolResult(content=blocks)
         try:
-            encoded = self.signature.encode(value)
+            encoded = self._encode(value)
         except DefinitionError:
             if inspect.iscoroutine(value):
                 value.close()
-                raise DefinitionError(
-                    f"it returned {value.__name__}() without waiting for it: add `await`"
-                ) from None
+                raise DefinitionError(f"it returned {value.__name__}() without waiting for it: add `await`") from None
             raise
         text: list[ContentBlock] = [TextContent(text=encoded.text)]
-        structured = encoded.structured if self.item.listing.output_schema is not None else UNSET
+        structured = encoded.structured if self._structures else UNSET
         return CallToolResult(content=text, structured_content=structured)
 
 
