@@ -17,6 +17,7 @@ LAYERS = (
     ("schema",),
     ("protocol",),
     ("transports",),
+    ("deadline",),
     ("session",),
     ("backends",),
     ("server", "client"),

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, field
 
 from hinge import jsonrpc
+from hinge.deadline import Deadline
 from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, NotSent
 from hinge.protocol.connection import Connection
 from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending
@@ -23,6 +24,9 @@ from hinge.protocol.states import RUNNING, WAITING, HandshakeState
 from hinge.transports.channel import Channel
 
 logger = logging.getLogger("hinge")
+
+#: A peer that doesn't take our last words for so long goes without them.
+WITHDRAW_SECONDS = 0.25
 
 #: What a session does with a call: give back the result as it goes on the wire, or raise.
 Handle = Callable[["Session", Call], Awaitable[Any]]
@@ -179,7 +183,7 @@ class Session(Record):
     ) -> None:
         task = asyncio.current_task(self.loop)
         assert task is not None
-        limit = Deadline(self, task, idle, total)
+        limit = Deadline(self.loop, task, idle, total, held=self.is_asked)
         pending.on_progress = limit.renewing(on_progress)
         try:
             await self._carry(message, pending)
@@ -190,7 +194,6 @@ class Session(Record):
         finally:
             limit.end()
 
-    @property
     def is_asked(self) -> bool:
         """Whether a request of the peer is being answered on a client's side: then it is the peer who waits."""
         return self.connection.offer is None and any(call.id is not None for call in self._tasks.values())
@@ -243,6 +246,16 @@ class Session(Record):
     def fail(self, pending: Pending, error: Exception) -> None:
         """End one of our requests with an error: a transport that knows which one failed says so here."""
         self.connection.fail(pending, error)
+
+    async def withdraw(self, reason: str) -> None:
+        """We are about to end the conversation: fail what we wait for, and tell a peer that works on it to stop."""
+        tell = self.channel.kind != "post" or self.connection.handshake.open
+        for pending in list(self.connection.outgoing.values()):
+            self.connection.fail(pending, ConnectionLost(f"{pending.method} got no answer: {reason}"))
+            if tell and pending.method != "initialize" and self.connection.closed is None:
+                self._spawn(self.notify("notifications/cancelled", {"requestId": pending.id, "reason": reason}))
+        if self._notices:
+            await asyncio.wait(self._notices, timeout=WITHDRAW_SECONDS)
 
     def on_close(self, cleanup: Callable[[], Awaitable[None]]) -> None:
         """Run this when the conversation is over; last registered first, bounded in time, failures only logged."""
@@ -331,63 +344,6 @@ class Session(Record):
             except (Exception, asyncio.CancelledError, SystemExit):
                 if not task.cancelling():
                     logger.exception("a clean-up callback failed")
-
-
-class Deadline:
-    """The time limits of one request: one timer, which looks at its end whether the end has moved.
-
-    `idle` seconds without a word, `total` seconds at all. While the peer waits for an answer of ours, no time passes.
-    """
-
-    __slots__ = ("_at", "_cancelling", "_end", "_idle", "_session", "_start", "_task", "_timer", "expired")
-
-    def __init__(self, session: Session, task: asyncio.Task[Any], idle: float | None, total: float | None) -> None:
-        self._session = session
-        self._task = task
-        self._idle = idle
-        self._cancelling = task.cancelling()
-        self._start = now = session.loop.time()
-        self._end = float("inf") if total is None else now + total
-        self._at = self._end if idle is None else min(self._end, now + idle)
-        self.expired = False
-        self._timer = session.loop.call_at(self._at, self._look)
-
-    def renewing(self, on_progress: Callable[[Raw], None] | None) -> Callable[[Raw], None]:
-        """Progress is a word from the peer: it moves the end, and goes on to whoever wants it."""
-
-        def progress(params: Raw) -> None:
-            if self._idle is not None:
-                self._at = min(self._end, self._session.loop.time() + self._idle)
-            if on_progress is not None:
-                on_progress(params)
-
-        return progress
-
-    def _look(self) -> None:
-        loop = self._session.loop
-        now = loop.time()
-        if self._session.is_asked:
-            pause = 1.0 if self._idle is None else self._idle
-            self._end = max(self._end, now + pause)
-            self._at = now + pause
-        if now < self._at:
-            self._timer = loop.call_at(self._at, self._look)
-        else:
-            self.expired = True
-            self._task.cancel()
-
-    def taken_back(self) -> bool:
-        """Whether the cancellation that arrived is this limit's, and nobody else's; then it is off the task."""
-        return self.expired and self._task.uncancel() <= self._cancelling
-
-    @property
-    def waited(self) -> float:
-        """Seconds since the start."""
-        return self._session.loop.time() - self._start
-
-    def end(self) -> None:
-        """Over, in time or not."""
-        self._timer.cancel()
 
 
 async def _absorb_cancellation(task: asyncio.Task[Any]) -> None:

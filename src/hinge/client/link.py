@@ -222,6 +222,7 @@ class Link:
         session, self._session = self._session, None
         resources, self._resources = self._resources, None
         if session is not None:
+            await session.withdraw(reason)
             session.close(reason)
         if resources is not None:
             await resources.aclose()
