@@ -83,7 +83,7 @@ async def run(case: Case) -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_a_fault_of_a_process_ends_each_call_once_and_in_time(case: Case) -> None:
-    """REL-13, C-040, STDIO-08: whatever the server does, and at whichever step."""
+    """REL-02, C-040, STDIO-08: whatever the server does, and at whichever step."""
     async with quiet_loop():
         first, others = await run(case)
     assert case.allows(first, *others), (first, others)

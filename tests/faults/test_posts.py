@@ -74,7 +74,7 @@ async def use(client: Client, case: Case) -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_a_fault_over_http_ends_each_call_once_in_time_and_runs_nothing_twice(case: Case) -> None:
-    """REL-13, C-040, T-14: whatever the server does, and at whichever step; only what says it is safe is repeated."""
+    """REL-02, C-040, T-14: whatever the server does, and at whichever step; only what says it is safe is repeated."""
     async with quiet_loop():
         first, others, posts = await run(case)
     assert case.allows(first, *others), (first, others)

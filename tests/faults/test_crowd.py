@@ -1,0 +1,34 @@
+"""Ten thousand calls at once on one client and one server: everybody's own answer, in order, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults.crowd import ROUTES
+from tests.source import ROOT
+
+#: KiB that one call in flight may take, its client's and its server's part and its two tasks together …
+EACH = 16.0
+#: … and that a second crowd may take on top of the first.
+AGAIN = 1.0
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_crowd_of_calls_keeps_its_order_in_bounded_memory(route: str) -> None:
+    """REL-06, C-013, BASE-05: ids rise in the order of the calls and are answered to whom they belong."""
+    count = 10_000 if route.endswith("2026") else 4_000
+    words = [sys.executable, "-m", "tests.faults.crowd", route, str(count)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240, check=True)
+    seen = json.loads(done.stdout)
+    assert seen["own"]
+    assert seen["ids"]
+    assert seen["left"] == 0
+    if not route.startswith("http"):  # there each call has a connection of its own
+        assert seen["served"]
+        assert seen["ended"]
+    assert seen["each"] < EACH
+    assert seen["again"] < AGAIN
