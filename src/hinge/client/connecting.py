@@ -11,8 +11,9 @@ from hinge.client.negotiate import MODERN_ERRORS, Answer, Discovery, Handshake, 
 from hinge.errors import CallError, CallTimeout
 from hinge.protocol import era_2026, http
 from hinge.protocol.events import EraName
+from hinge.protocol.shape import shape
 from hinge.schema.base import Implementation
-from hinge.schema.lifecycle import ClientCapabilities
+from hinge.schema.lifecycle import ClientCapabilities, InitializeParams
 from hinge.session import Session
 
 
@@ -71,7 +72,8 @@ class Opening:
         return Answer("discover")
 
     async def _initialize(self, revision: str) -> Answer:
-        params = {"protocolVersion": revision, "capabilities": self._capabilities, "clientInfo": self._info}
+        mine = InitializeParams(protocol_version=revision, capabilities=self._capabilities, client_info=self._info)
+        params = shape(mine, revision)
         asking = asyncio.create_task(self._ask("initialize", params, None, "initialize"))
         if self._probe is None:
             return await _own(asking)

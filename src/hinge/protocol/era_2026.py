@@ -13,6 +13,7 @@ from hinge.jsonrpc import OBJECT, Notification, Request, opening
 from hinge.protocol import http
 from hinge.protocol.events import Call, Inbound, Origin
 from hinge.protocol.offer import Offer
+from hinge.protocol.shape import shape
 from hinge.schema.base import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
@@ -78,7 +79,9 @@ def _envelope(words: str, offer: Offer) -> InvalidEnvelope:
 def discover(offer: Offer) -> DiscoverResult:
     """The answer to `server/discover` (DISC-02)."""
     return DiscoverResult(
-        supported_versions=list(offer.revisions), capabilities=offer.capabilities_in("2026"), instructions=offer.instructions
+        supported_versions=list(offer.revisions),
+        capabilities=offer.capabilities_in("2026"),
+        instructions=offer.instructions,
     )
 
 
@@ -158,7 +161,11 @@ def request_meta(
     revision: str, info: Implementation, capabilities: ClientCapabilities, level: str | None = None
 ) -> dict[str, Any]:
     """The `_meta` that a client puts on each request (REQM-01…REQM-03), to be completed with the request's own keys."""
-    meta: dict[str, Any] = {PROTOCOL_VERSION: revision, CLIENT_CAPABILITIES: capabilities, CLIENT_INFO: info}
+    meta: dict[str, Any] = {
+        PROTOCOL_VERSION: revision,
+        CLIENT_CAPABILITIES: shape(capabilities, revision),
+        CLIENT_INFO: shape(info, revision),
+    }
     if level is not None:
         meta[LOG_LEVEL] = level
     return meta
