@@ -71,6 +71,11 @@ class Link:
         return self.current is not None
 
     @property
+    def wanted(self) -> bool:
+        """Whether the connection is to be kept: from the first opening until it is closed from here."""
+        return self._wanted
+
+    @property
     def on_http(self) -> bool:
         """Whether messages travel over HTTP, with headers that mirror them."""
         return self._session is not None and self._session.channel.kind == "post"

@@ -14,7 +14,7 @@ from hinge.client.link import Link
 from hinge.client.requests import stateless_meta
 from hinge.errors import CallError, ConnectionLost, InvalidResponse, PeerError
 from hinge.protocol import http
-from hinge.protocol.changes import Changed, Lost
+from hinge.protocol.changes import Changed, Lost, covers
 from hinge.protocol.limits import Limits
 from hinge.schema.base import SUBSCRIPTION_ID
 from hinge.schema.subscriptions import SubscriptionFilter
@@ -111,7 +111,7 @@ class Listening:
         """Whether this was asked for; only needed where the server can't tell listeners apart."""
         wanted = self._wanted
         if change.kind == "resource":
-            return any((change.uri or "").startswith(uri) for uri in wanted.resource_subscriptions or ())
+            return any(covers(uri, change.uri or "") for uri in wanted.resource_subscriptions or ())
         return bool(getattr(wanted, f"{change.kind}_list_changed", False))
 
     def acknowledged(self, params: dict[str, Any]) -> None:
@@ -141,7 +141,11 @@ class Listening:
                 if not self._ready.done():
                     self._ready.set_exception(exc)
                     return
-                if tries > self._limits.reconnects or isinstance(exc, PeerError | InvalidResponse):
+                if (
+                    tries > self._limits.reconnects
+                    or not self._link.wanted
+                    or isinstance(exc, PeerError | InvalidResponse)
+                ):
                     self._failure = ConnectionLost(f"Listening ended for good: {exc}")
                     self._rouse()
                     return

@@ -13,6 +13,13 @@ class Changed(msgspec.Struct, frozen=True):
     uri: str | None = None
 
 
+def covers(watched: str, changed: str) -> bool:
+    """Whether a change of one URI concerns who watches the other: the same, or below it (SUB-13)."""
+    return changed == watched or (
+        changed.startswith(watched) and (watched.endswith("/") or changed[len(watched)] in "/?#")
+    )
+
+
 class Lost(msgspec.Struct, frozen=True):
     """Hints may have been lost: look again at everything that is listened to. `reason` says why."""
 

@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 
 from hinge.backends.backend import Backend, Event
 from hinge.errors import InvalidParams
-from hinge.protocol.changes import Changed, Lost
+from hinge.protocol.changes import Changed, Lost, covers
 from hinge.protocol.states import CallState
 from hinge.schema.base import SUBSCRIPTION_ID, EmptyResult
 from hinge.schema.resources import ResourceUpdatedParams, SubscribeParams
@@ -318,10 +318,3 @@ class _Stream:
             return
         if said is not None:
             await self._ctx.notify(topic.method, {**said, "_meta": {**said.get("_meta", {}), **self._meta()}})
-
-
-def covers(watched: str, changed: str) -> bool:
-    """Whether a change of one URI concerns who watches the other: the same, or below it (SUB-13)."""
-    return changed == watched or (
-        changed.startswith(watched) and (watched.endswith("/") or changed[len(watched)] in "/?#")
-    )
