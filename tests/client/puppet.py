@@ -111,6 +111,12 @@ class Puppet:
         self._saying.add(task)
         task.add_done_callback(self._saying.discard)
 
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait until something has come."""
+        async with asyncio.timeout(60):
+            while not condition():  # noqa: ASYNC110 (a test looks from outside, there is nothing to be told by)
+                await asyncio.sleep(0.001)
+
     # ---------------------------------------------------------------- what it is asked about
 
     def methods(self) -> list[str]:

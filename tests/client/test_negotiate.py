@@ -197,7 +197,11 @@ async def test_a_server_that_refuses_a_revision_by_an_error_is_asked_for_one_tha
             return Error(-32602, data={"supported": ["2024-11-05"], "requested": "?"})
         return shaken("2024-11-05")
 
-    assert (await found(legacy(initialize=shake))).revision == "2024-11-05"
+    puppet = legacy(initialize=shake)
+    assert (await found(puppet, on_elicit=print, on_roots=[])).revision == "2024-11-05"
+    newer, older = puppet.asked("initialize")
+    assert newer["capabilities"].keys() == {"elicitation", "roots"}
+    assert older["capabilities"].keys() == {"roots"}
 
 
 async def test_a_server_that_refuses_the_handshake_says_why() -> None:

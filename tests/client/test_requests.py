@@ -295,13 +295,11 @@ async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
     puppet = modern(tools_call=SILENCE, tools_list=SILENCE)
     async with Client(puppet) as client:
         task = asyncio.create_task(client.call_tool("x"))
-        while "tools/call" not in puppet.methods():  # noqa: ASYNC110 (nothing else tells)
-            await asyncio.sleep(0)
+        await puppet.until(lambda: "tools/call" in puppet.methods())
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        while "notifications/cancelled" not in puppet.methods():  # noqa: ASYNC110 (nothing else tells)
-            await asyncio.sleep(0)
+        await puppet.until(lambda: "notifications/cancelled" in puppet.methods())
     (cancelled,) = puppet.asked("notifications/cancelled")
     assert cancelled["requestId"] == puppet.came[1]["id"]
     assert len(puppet.asked("notifications/cancelled")) == 1

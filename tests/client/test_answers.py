@@ -1,0 +1,247 @@
+"""What a client answers when a server asks: forms, pages, models, roots; the same in both eras."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge import Client, InvalidResponse
+from hinge.client.answers import Refused
+from hinge.errors import HingeError, InvalidParams, MethodNotFound
+from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
+from hinge.schema.roots import Root
+from hinge.schema.sampling import CreateMessageParams
+from tests.client.puppet import META, SILENCE, Puppet, done, legacy, modern
+
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 7}},
+    "required": ["name"],
+}
+FORM = {"message": "Who?", "requestedSchema": SCHEMA}
+PAGE = {"mode": "url", "message": "Go there", "url": "https://example.test/", "elicitationId": "e1"}
+TALK = {"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}], "maxTokens": 9}
+
+
+async def asked(era: str, method: str, params: Any, **options: Any) -> dict[str, Any]:
+    """What a client says to one question: its result, or its error."""
+    if era == "2026":
+        question = {"method": method, **({} if params is None else {"params": params})}
+
+        def rounds(puppet: Puppet, message: dict[str, Any]) -> Any:
+            if "inputResponses" in message["params"]:
+                return done()
+            return {"resultType": "input_required", "inputRequests": {"k": question}}
+
+        puppet = modern(tools_call=rounds)
+        async with Client(puppet, **options) as client:
+            await client.call_tool("x")
+        found: dict[str, Any] = puppet.asked("tools/call")[1]["inputResponses"]["k"]
+        return found
+    puppet = legacy(tools_call=SILENCE)
+
+    def ask(puppet: Puppet, message: dict[str, Any]) -> Any:
+        puppet.say({"id": "q", "method": method, **({} if params is None else {"params": params})})
+        puppet.by_method["ping"] = {}
+        return SILENCE
+
+    puppet.by_method["tools/call"] = ask
+    async with Client(puppet, **options) as client:
+        import asyncio
+
+        call = asyncio.create_task(client.call_tool("x"))
+        await puppet.until(lambda: any(message.get("id") == "q" for message in puppet.came))
+        puppet.answer({"id": next(m["id"] for m in puppet.came if m.get("method") == "tools/call")}, done())
+        await call
+    answer = next(message for message in puppet.came if message.get("id") == "q")
+    return dict(answer.get("result") or answer["error"])
+
+
+@both_eras
+async def test_a_form_is_filled_in_and_its_defaults_with_it(era: str) -> None:
+    """ELIC-09, ELIC-10, ELIC-24, C-080, C-085, T-29."""
+
+    def fill(request: ElicitFormParams) -> dict[str, Any]:
+        assert request.message == "Who?"
+        assert request.requested_schema == SCHEMA
+        return {"name": "Ann"}
+
+    assert await asked(era, "elicitation/create", FORM, on_elicit=fill) == {
+        "action": "accept",
+        "content": {"name": "Ann", "age": 7},
+    }
+
+
+@both_eras
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (None, {"action": "decline"}),
+        (ElicitResult(action="cancel"), {"action": "cancel"}),
+        (ElicitResult(action="decline"), {"action": "decline"}),
+        (ElicitResult(action="accept", content={"name": "B"}), {"action": "accept", "content": {"name": "B"}}),
+    ],
+)
+async def test_a_form_can_be_declined_or_closed(era: str, said: Any, answer: Any) -> None:
+    """ELIC-10, MRTR-18."""
+
+    async def slowly(request: ElicitFormParams) -> Any:
+        return said
+
+    assert await asked(era, "elicitation/create", FORM, on_elicit=slowly) == answer
+
+
+async def test_an_answer_that_does_not_fit_the_form_is_the_applications_mistake() -> None:
+    """ELIC-24."""
+    with pytest.raises(HingeError, match="doesn't fit the form"):
+        await asked("2026", "elicitation/create", FORM, on_elicit=lambda request: {"name": 7})
+    error = await asked("2025", "elicitation/create", FORM, on_elicit=lambda request: {"name": 7})
+    assert error == {"code": -32603, "message": "Internal server error"}
+
+
+@both_eras
+@pytest.mark.parametrize(("agreed", "action"), [(True, "accept"), (False, "decline")])
+async def test_a_page_is_opened_with_consent_only(era: str, agreed: bool, action: str) -> None:
+    """ELIC-11, ELIC-12, ELIC-19."""
+    pages: list[ElicitUrlParams] = []
+
+    def open_page(request: ElicitUrlParams) -> bool:
+        pages.append(request)
+        return agreed
+
+    page = {key: value for key, value in PAGE.items() if era == "2025" or key != "elicitationId"}
+    assert await asked(era, "elicitation/create", page, on_elicit_url=open_page) == {"action": action}
+    assert (pages[0].message, pages[0].url) == ("Go there", "https://example.test/")
+
+
+@pytest.mark.parametrize(("params", "option"), [(PAGE, "on_elicit"), (FORM, "on_elicit_url")])
+async def test_a_mode_that_was_not_declared_is_refused(params: Any, option: str) -> None:
+    """ELIC-16, ELIC-02."""
+    error = await asked("2025", "elicitation/create", params, **{option: lambda request: True})
+    assert error["code"] == -32602
+    with pytest.raises(InvalidParams, match="did not declare elicitation mode"):
+        await asked("2026", "elicitation/create", params, **{option: lambda request: True})
+
+
+@both_eras
+async def test_a_model_is_asked(era: str) -> None:
+    """C-080."""
+
+    def model(request: CreateMessageParams) -> str:
+        assert request.max_tokens == 9
+        return "Ho"
+
+    answer = await asked(era, "sampling/createMessage", TALK, on_sample=model)
+    assert answer == {"role": "assistant", "model": "unknown", "content": {"type": "text", "text": "Ho"}}
+
+
+async def test_tools_for_the_model_need_to_be_declared() -> None:
+    """SAMP-05."""
+    params = {**TALK, "tools": [{"name": "t", "inputSchema": {"type": "object"}}]}
+    error = await asked("2025", "sampling/createMessage", params, on_sample=lambda request: "Ho")
+    assert error["code"] == -32602
+    answer = await asked("2025", "sampling/createMessage", params, on_sample=lambda request: "Ho", sampling_tools=True)
+    assert answer["content"]["text"] == "Ho"
+
+
+async def test_a_user_may_refuse_the_model() -> None:
+    """ERR-11, SAMP-12, MRTR-18."""
+
+    def refuse(request: CreateMessageParams) -> str:
+        raise Refused("not with my model")
+
+    error = await asked("2025", "sampling/createMessage", TALK, on_sample=refuse)
+    assert error == {"code": -1, "message": "not with my model"}
+    with pytest.raises(Refused):
+        await asked("2026", "sampling/createMessage", TALK, on_sample=refuse)
+
+
+@both_eras
+async def test_roots_are_told_as_uris(era: str, tmp_path: Path) -> None:
+    """ROOT-02."""
+    given = [tmp_path, "file:///b", Root(uri="file:///c", name="C")]
+    roots = [{"uri": tmp_path.as_uri()}, {"uri": "file:///b"}, {"uri": "file:///c", "name": "C"}]
+    assert await asked(era, "roots/list", None, on_roots=given) == {"roots": roots}
+
+    async def later() -> list[Any]:
+        return given[1:]
+
+    assert await asked(era, "roots/list", {}, on_roots=later) == {"roots": roots[1:]}
+    assert await asked(era, "roots/list", {}, on_roots=[]) == {"roots": []}
+
+
+@pytest.mark.parametrize(
+    "method", ["roots/list", "sampling/createMessage", "elicitation/create", "acme/ask", "tools/list"]
+)
+async def test_what_was_not_declared_is_not_found(method: str) -> None:
+    """ROOT-04, ERR-03, LIFE-10."""
+    error = await asked("2025", method, {})
+    assert (error["code"], error["data"]) == (-32601, method)
+    with pytest.raises(InvalidResponse):
+        await asked("2026", method, {})
+
+
+@pytest.mark.parametrize("params", [{"message": 1}, {}, {"message": "x", "requestedSchema": []}])
+async def test_a_question_that_cannot_be_read_is_refused(params: Any) -> None:
+    """C-085, ERR-04."""
+    error = await asked("2025", "elicitation/create", params, on_elicit=lambda request: {})
+    assert error["code"] == -32602
+
+
+async def test_ping_is_answered_at_any_time() -> None:
+    """PING-01."""
+    puppet = legacy()
+
+    def early(puppet: Puppet, message: dict[str, Any]) -> Any:
+        puppet.say({"id": "early", "method": "ping"})
+        return SILENCE
+
+    puppet.by_method["tools/list"] = early
+    async with Client(puppet) as client:
+        listing = client.list_tools()
+        import asyncio
+
+        task = asyncio.create_task(listing)
+        await puppet.until(lambda: any(message.get("id") == "early" for message in puppet.came))
+        task.cancel()
+        await asyncio.wait([task])
+    assert {"jsonrpc": "2.0", "id": "early", "result": {}} in puppet.came
+
+
+def test_what_can_be_answered_is_what_is_declared() -> None:
+    """ELIC-01, ROOT-01, REQM-09, LIFE-11."""
+
+    def capabilities(**options: Any) -> Any:
+        import msgspec
+
+        return msgspec.to_builtins(Client(modern(), **options)._answers.capabilities)
+
+    assert capabilities() == {}
+    assert capabilities(on_elicit=print) == {"elicitation": {"form": {}}}
+    assert capabilities(on_elicit_url=print) == {"elicitation": {"url": {}}}
+    assert capabilities(on_elicit=print, on_elicit_url=print) == {"elicitation": {"form": {}, "url": {}}}
+    assert capabilities(on_sample=print) == {"sampling": {}}
+    assert capabilities(on_sample=print, sampling_tools=True) == {"sampling": {"tools": {}}}
+    assert capabilities(on_roots=[]) == {"roots": {"listChanged": True}}
+
+
+async def test_a_stateless_server_is_told_nothing_of_changing_roots() -> None:
+    """REQM-09, ROOT-01, ROOT-03."""
+    puppet = modern(tools_list={"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"})
+    async with Client(puppet, on_roots=[]) as client:
+        await client.list_tools()
+        await client.roots_changed()
+    assert puppet.asked("tools/list")[0]["_meta"][f"{META}clientCapabilities"] == {"roots": {}}
+    assert "notifications/roots/list_changed" not in puppet.methods()
+    puppet = legacy()
+    async with Client(puppet, on_roots=[]) as client:
+        await client.roots_changed()
+        await client.ping()
+    assert "notifications/roots/list_changed" in puppet.methods()
+
+
+def test_method_not_found_names_the_method() -> None:
+    assert MethodNotFound("acme/x").error.data == "acme/x"

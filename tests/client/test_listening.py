@@ -1,0 +1,272 @@
+"""Hearing of changes: asked for in the stateless era, unasked before; kept up after losses, ended with its client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hinge import Changed, Client, ConnectionLost, Lost, PeerError
+from hinge.client.listening import Listening
+from hinge.protocol.limits import Limits
+from tests.client.puppet import HANG_UP, META, SILENCE, Error, Puppet, discovered, legacy, modern, shaken
+from tests.jumping_clock import in_no_time
+
+LISTS = {
+    "notifications/tools/list_changed": Changed("tools"),
+    "notifications/prompts/list_changed": Changed("prompts"),
+    "notifications/resources/list_changed": Changed("resources"),
+}
+
+
+def acknowledge(puppet: Puppet, message: dict[str, Any]) -> Any:
+    """Honour all that is asked for."""
+    told(
+        puppet,
+        message["id"],
+        "notifications/subscriptions/acknowledged",
+        notifications=message["params"]["notifications"],
+    )
+    return SILENCE
+
+
+def told(puppet: Puppet, listen_id: Any, method: str, **params: Any) -> None:
+    tag = {} if listen_id is None else {"_meta": {f"{META}subscriptionId": listen_id}}
+    puppet.say({"method": method, "params": {**params, **tag}})
+
+
+def listening_server(**more: Any) -> Puppet:
+    return modern(subscriptions_listen=acknowledge, **more)
+
+
+def listens(puppet: Puppet) -> list[Any]:
+    """The ids of the listen requests that came."""
+    return [message["id"] for message in puppet.came if message.get("method") == "subscriptions/listen"]
+
+
+async def next_of(listening: Listening, count: int) -> list[Any]:
+    """So many changes."""
+    async with asyncio.timeout(5):
+        return [await anext(listening) for _ in range(count)]
+
+
+async def only_losses(listening: Listening) -> None:
+    """Read to the end; nothing but losses may come."""
+    async for change in listening:
+        assert isinstance(change, Lost)
+
+
+async def heard_all(puppet: Puppet) -> None:
+    """What was said has arrived."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+# ---------------------------------------------------------------- the stateless era
+
+
+async def test_what_is_wanted_is_asked_for_and_heard() -> None:
+    """SUB-01, SUB-06, SUB-13, C-131, C-132, REQM-01."""
+    puppet = listening_server()
+    async with (
+        Client(puppet) as client,
+        client.listen(tools=True, prompts=True, resource_list=True, resources=["file:///a"]) as changes,
+    ):
+        (params,) = puppet.asked("subscriptions/listen")
+        wanted = dict.fromkeys(("toolsListChanged", "promptsListChanged", "resourcesListChanged"), True)
+        assert params["notifications"] == {**wanted, "resourceSubscriptions": ["file:///a"]}
+        assert f"{META}protocolVersion" in params["_meta"]
+        assert changes.honoured.resource_subscriptions == ["file:///a"]
+        (listen_id,) = listens(puppet)
+        for method in LISTS:
+            told(puppet, listen_id, method)
+        told(puppet, listen_id, "notifications/resources/updated", uri="file:///a/below")
+        assert await next_of(changes, 4) == [*LISTS.values(), Changed("resource", "file:///a/below")]
+
+
+async def test_what_the_server_does_not_honour_is_told() -> None:
+    """SUB-04, SUB-06."""
+
+    def less(puppet: Puppet, message: dict[str, Any]) -> Any:
+        told(
+            puppet, message["id"], "notifications/subscriptions/acknowledged", notifications={"toolsListChanged": True}
+        )
+        return SILENCE
+
+    async with Client(modern(subscriptions_listen=less)) as client, client.listen(tools=True, prompts=True) as changes:
+        assert changes.honoured.tools_list_changed
+        assert not changes.honoured.prompts_list_changed
+
+
+async def test_several_subscriptions_are_told_apart_by_id_and_type() -> None:
+    """SUB-05, SUB-07, STDIO-05, C-016, D-001."""
+    puppet = listening_server()
+    async with Client(puppet) as client, client.listen(tools=True) as one, client.listen(tools=True) as two:
+        first, second = listens(puppet)
+        told(puppet, str(first), "notifications/tools/list_changed")
+        told(puppet, 99, "notifications/tools/list_changed")
+        told(puppet, second, "notifications/prompts/list_changed")
+        told(puppet, first, "notifications/tools/list_changed")
+        assert await next_of(one, 1) == [Changed("tools")]
+        assert await next_of(two, 1) == [Changed("prompts")]
+
+
+async def test_leaving_tells_the_server_once() -> None:
+    """SUB-08, C-007, C-131."""
+    puppet = listening_server()
+    async with Client(puppet) as client:
+        async with client.listen(tools=True) as changes:
+            (listen_id,) = listens(puppet)
+        await changes.close()
+        await heard_all(puppet)
+        cancelled = puppet.asked("notifications/cancelled")
+        assert [params["requestId"] for params in cancelled] == [listen_id]
+        with pytest.raises(StopAsyncIteration):
+            await anext(changes)
+
+
+async def test_repeats_that_nobody_read_are_merged() -> None:
+    """C-129: a slow reader costs no memory."""
+    puppet = listening_server()
+    async with Client(puppet) as client, client.listen(tools=True, resources=["file:///"]) as changes:
+        (listen_id,) = listens(puppet)
+        for _ in range(50):
+            told(puppet, listen_id, "notifications/tools/list_changed")
+            told(puppet, listen_id, "notifications/resources/updated", uri="file:///a")
+        told(puppet, listen_id, "notifications/prompts/list_changed")
+        expected = [Changed("tools"), Changed("resource", "file:///a"), Changed("prompts")]
+        await puppet.until(lambda: len(changes._changes) >= 3)
+        assert await next_of(changes, 3) == expected
+
+
+async def test_too_many_unread_changes_become_one_loss() -> None:
+    """C-129."""
+    puppet = listening_server()
+    async with Client(puppet, limits=Limits(changes=3)) as client, client.listen(resources=["file:///"]) as changes:
+        for number in range(4):
+            told(puppet, listens(puppet)[0], "notifications/resources/updated", uri=f"file:///{number}")
+        await puppet.until(lambda: any(isinstance(one, Lost) for one in changes._changes))
+        (lost,) = await next_of(changes, 1)
+        assert isinstance(lost, Lost)
+
+
+@in_no_time
+async def test_a_server_that_ends_a_subscription_is_listened_to_again() -> None:
+    """SUB-09, SUB-10, D-002."""
+    puppet = listening_server()
+    async with Client(puppet) as client, client.listen(tools=True) as changes:
+        (first,) = listens(puppet)
+        result = {"resultType": "complete", "_meta": {f"{META}subscriptionId": first}}
+        puppet.say({"id": first, "result": result})
+        assert isinstance((await next_of(changes, 1))[0], Lost)
+        await puppet.until(lambda: len(listens(puppet)) >= 2)
+        second = listens(puppet)[1]
+        assert second != first
+        told(puppet, second, "notifications/tools/list_changed")
+        assert await next_of(changes, 1) == [Changed("tools")]
+    assert puppet.connections == 1
+
+
+@in_no_time
+async def test_after_a_lost_connection_it_listens_on_the_new_one() -> None:
+    """SUB-10, SUB-11, STDIO-08, D-007."""
+    puppet = listening_server()
+    heard: list[Any] = []
+    async with Client(puppet, on_change=heard.append) as client, client.listen(tools=True) as changes:
+        puppet.hang_up()
+        assert isinstance((await next_of(changes, 1))[0], Lost)
+        await puppet.until(lambda: len(listens(puppet)) >= 2)
+        told(puppet, listens(puppet)[1], "notifications/tools/list_changed")
+        assert await next_of(changes, 1) == [Changed("tools")]
+    assert puppet.connections == 2
+    assert Changed("tools") in heard
+
+
+@in_no_time
+async def test_a_server_that_is_gone_for_good_ends_the_listening_with_an_error() -> None:
+    """SUB-10."""
+    puppet = listening_server()
+    async with Client(puppet) as client, client.listen(tools=True) as changes:
+        puppet.by_method["server/discover"] = HANG_UP
+        puppet.hang_up()
+        with pytest.raises(ConnectionLost, match="Listening ended for good"):
+            await only_losses(changes)
+
+
+async def test_a_refused_subscription_is_the_error_it_is() -> None:
+    """C-051, C-055."""
+    async with Client(modern(subscriptions_listen=Error(-32602, "too many"))) as client:
+        with pytest.raises(PeerError, match="too many"):
+            async with client.listen(tools=True):
+                raise AssertionError("it was acknowledged")
+
+
+@in_no_time
+async def test_closing_the_client_ends_the_listening_at_once() -> None:
+    """C-012, C-022, C-089."""
+    for puppet in (listening_server(), legacy()):
+        client = Client(puppet)
+        await client.connect()
+        async with client.listen(tools=True) as changes:
+            start = asyncio.get_running_loop().time()
+            await client.close()
+            with pytest.raises(ConnectionLost):
+                await only_losses(changes)
+            assert asyncio.get_running_loop().time() - start < 1
+
+
+# ---------------------------------------------------------------- the handshake era
+
+
+async def test_a_handshake_server_says_changes_of_lists_unasked() -> None:
+    """SUB-14."""
+    puppet = legacy()
+    everything: list[Any] = []
+    async with (
+        Client(puppet, on_change=everything.append) as client,
+        client.listen(tools=True, resource_list=True) as changes,
+    ):
+        for method in LISTS:
+            told(puppet, None, method)
+        assert await next_of(changes, 2) == [Changed("tools"), Changed("resources")]
+    assert everything == list(LISTS.values())
+    assert "subscriptions/listen" not in puppet.methods()
+
+
+async def test_single_resources_are_subscribed_to_and_left_again() -> None:
+    """SUB-13, SUB-15, T-12: below counts, beside doesn't."""
+    puppet = legacy(resources_subscribe={}, resources_unsubscribe={})
+    async with Client(puppet) as client:
+        async with client.listen(resources=["file:///a"]) as one, client.listen(resources=["file:///a"]):
+            assert [params["uri"] for params in puppet.asked("resources/subscribe")] == ["file:///a"] * 2
+            for uri in ("file:///ab", "file:///b", "file:///a/x", "file:///a"):
+                told(puppet, None, "notifications/resources/updated", uri=uri)
+            assert await next_of(one, 2) == [Changed("resource", "file:///a/x"), Changed("resource", "file:///a")]
+        assert [params["uri"] for params in puppet.asked("resources/unsubscribe")] == ["file:///a"]
+
+
+async def test_a_resource_that_cannot_be_watched_is_an_error() -> None:
+    """SUB-15."""
+    async with Client(legacy(resources_subscribe=Error(-32602, "no such resource"))) as client:
+        with pytest.raises(PeerError, match="no such resource"):
+            async with client.listen(resources=["file:///a"]):
+                raise AssertionError("it was subscribed to")
+
+
+@pytest.mark.parametrize("params", [{"uri": 7}, {}, {"uri": None}])
+async def test_a_notification_that_makes_no_sense_is_no_change(params: Any) -> None:
+    everything: list[Any] = []
+    puppet = legacy()
+    async with Client(puppet, on_change=everything.append) as client:
+        told(puppet, None, "notifications/resources/updated", **params)
+        await client.ping()
+    assert everything == []
+
+
+async def test_both_eras_wait_for_the_first_sign() -> None:
+    """T-12: what is entered is acknowledged."""
+    for puppet in (Puppet({"server/discover": discovered(), "subscriptions/listen": acknowledge}), legacy()):
+        async with Client(puppet) as client, client.listen(tools=True) as changes:
+            assert changes.honoured.tools_list_changed
+    assert shaken()
