@@ -44,14 +44,24 @@ def red_dot() -> str:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
-    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0\xff\0\0")) + chunk(b"IEND", b"")
+    png = (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0\xff\0\0"))
+        + chunk(b"IEND", b"")
+    )
     return base64.b64encode(png).decode()
 
 
 def silence() -> str:
     """A moment of silence as a WAV file, in base64."""
     samples = bytes(16)
-    head = b"RIFF" + struct.pack("<I", 36 + len(samples)) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, 8000, 8000, 1, 8)
+    head = (
+        b"RIFF"
+        + struct.pack("<I", 36 + len(samples))
+        + b"WAVEfmt "
+        + struct.pack("<IHHIIHH", 16, 1, 1, 8000, 8000, 1, 8)
+    )
     return base64.b64encode(head + b"data" + struct.pack("<I", len(samples)) + samples).decode()
 
 
@@ -79,7 +89,9 @@ def test_audio_content() -> AudioContent:
 @server.tool
 def test_embedded_resource() -> EmbeddedResource:
     """A resource inside the result."""
-    contents = ResourceContents(uri="test://embedded-resource", text="This is an embedded resource.", mime_type="text/plain")
+    contents = ResourceContents(
+        uri="test://embedded-resource", text="This is an embedded resource.", mime_type="text/plain"
+    )
     return EmbeddedResource(resource=contents)
 
 

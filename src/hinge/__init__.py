@@ -86,6 +86,8 @@ if TYPE_CHECKING:
     from hinge.server.depends import Ask as Ask
     from hinge.server.depends import Depends as Depends
     from hinge.server.extensions import Extension as Extension
+    from hinge.server.extensions import Method as Method
+    from hinge.server.extensions import Topic as Topic
     from hinge.server.extensions import require_client_extension as require_client_extension
     from hinge.server.forms import Titled as Titled
     from hinge.server.media import Audio as Audio
@@ -153,6 +155,7 @@ _HOME = {
     "LogParams": "hinge.schema.notifications",
     "LogToClient": "hinge.server.client_log",
     "Lost": "hinge.protocol.changes",
+    "Method": "hinge.server.extensions",
     "MethodNotFound": "hinge.errors",
     "MissingClientCapability": "hinge.errors",
     "NotSent": "hinge.errors",
@@ -184,6 +187,7 @@ _HOME = {
     "ToolAnnotations": "hinge.schema.tools",
     "ToolError": "hinge.errors",
     "ToolFailed": "hinge.errors",
+    "Topic": "hinge.server.extensions",
     "UnsupportedVersion": "hinge.errors",
     "current_context": "hinge.server.current",
     "is_not_found": "hinge.client.features",

@@ -85,7 +85,8 @@ def url(file: Path) -> Iterator[str]:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
-        assert (found := re.search(r"http://\S+", line)), line
+        found = re.search(r"http://\S+", line)
+        assert found, line
         yield found[0]
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0

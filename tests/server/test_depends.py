@@ -96,6 +96,40 @@ async def test_a_dependency_runs_once_per_call_and_anew_for_the_next(server: Ser
         assert await end.text("show") == "[2,4,2]"
 
 
+async def test_methods_partials_and_classes_are_dependencies_like_functions(server: Server[Any]) -> None:
+    class Shop:
+        def __init__(self) -> None:
+            self.opened = 0
+
+        def open(self, ctx: Context[Any]) -> int:
+            self.opened += 1
+            return self.opened
+
+    class Base:
+        def __init__(self, city: str) -> None:
+            self.city = city
+
+    class Account(Base): ...
+
+    def greet(greeting: str, city: str) -> str:
+        return f"{greeting} {city}"
+
+    shop = Shop()
+
+    @server.tool
+    async def show(
+        city: str,
+        one: Annotated[int, Depends(shop.open)],
+        two: Annotated[int, Depends(shop.open)],
+        account: Annotated[Account, Depends(Account)],
+        greeting: Annotated[str, Depends(functools.partial(greet, "Hello"))],
+    ) -> list[str]:
+        return [str(one), str(two), account.city, greeting]
+
+    async with BareEnd(server) as end:
+        assert await end.text("show", city="Oslo") == '["1","1","Oslo","Hello Oslo"]'
+
+
 async def test_a_dependency_gets_the_context_and_arguments_by_their_names(server: Server[Any]) -> None:
     async def account(ctx: Context[Any], city: str, days: int, currency: str = "EUR") -> str:
         return f"{ctx.request_id}:{city}:{days + 1}:{currency}"

@@ -17,15 +17,16 @@ from hinge import (
     DefinitionError,
     Extension,
     Lost,
+    Method,
     Server,
     TextContent,
+    Topic,
     require_client_extension,
 )
 from hinge.protocol.events import EraName, Origin
 from hinge.schema.base import Result
 from hinge.schema.tools import CallToolParams
-from hinge.server.extensions import CallTool, Method, Topic
-from hinge.server.router import Router
+from hinge.server.extensions import CallTool
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -72,7 +73,7 @@ class Jobs(Extension):
             Topic(key="jobIds", kind="jobs", method="notifications/jobs", accept=self.accept, describe=self.describe),
         )
 
-    def attach(self, server: Router) -> None:
+    def attach(self, server: Server[Any]) -> None:
         server.tool("jobs_help")(lambda: "ask for a job")
         server.resource("jobs://all", name="all")(lambda: "1")
 

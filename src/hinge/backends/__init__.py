@@ -12,5 +12,7 @@ def backend_for(given: Backend | str | None) -> Backend:
     if given is None or given == "memory://":
         return MemoryBackend()
     if isinstance(given, str):
-        raise DefinitionError(f"There is no backend for {given!r}: use memory://, or pass an object with publish and subscribe")
+        raise DefinitionError(
+            f"There is no backend for {given!r}: use memory://, or pass an object with publish and subscribe"
+        )
     return given

@@ -10,7 +10,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast, get_args
 
 import msgspec
 
@@ -22,8 +22,10 @@ from hinge.server.context import Context
 from hinge.server.extensions import Extension
 from hinge.server.options import ToolOptions, check_options
 from hinge.server.resource import ResourceOptions
-from hinge.server.router import Router
 from hinge.server.visibility import Caller
+
+if TYPE_CHECKING:
+    from hinge.server.server import Server
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -88,10 +90,10 @@ class Apps(Extension):
     id = "io.modelcontextprotocol/ui"
 
     def __init__(self) -> None:
-        self._server: Router | None = None
+        self._server: Server[Any] | None = None
         self._pages: set[str] = set()
 
-    def attach(self, server: Router) -> None:
+    def attach(self, server: Server[Any]) -> None:
         """Remember where tools and pages go."""
         self._server = server
 
@@ -181,7 +183,7 @@ class Apps(Extension):
 
         return register
 
-    def _home(self) -> Router:
+    def _home(self) -> Server[Any]:
         if self._server is None:
             raise DefinitionError("These apps belong to no server yet: write apps = server.add_extension(Apps())")
         return self._server

@@ -6,6 +6,7 @@ without such parameters pay nothing.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import string
 from collections.abc import Callable, Iterator, Sequence
@@ -102,7 +103,7 @@ class _Compiler:
     def __init__(self, place: Place, arguments: Sequence[str]) -> None:
         self._place = place
         self._arguments = arguments
-        self._slots: dict[int, int] = {}
+        self._slots: dict[object, int] = {}
         self._next = 1
         self.questions: list[Question] = []
         self.steps: list[Step] = []
@@ -152,20 +153,20 @@ class _Compiler:
         if function in trail:
             circle = " → ".join(map(called, (*trail[trail.index(function) :], function)))
             raise self._place.mistake(f"dependencies need each other in a circle: {circle}", parameter)
-        known = self._slots.get(id(function))
+        known = self._slots.get(_identity(function))
         if known is not None:
             return known
         sources = tuple(self._sources(function, parameter, (*trail, function)))
         step = Step(function, kind_of(function), depends.blocking, sources, self._new_slot())
         self.steps.append(step)
-        self._slots[id(function)] = step.slot
+        self._slots[_identity(function)] = step.slot
         return step.slot
 
     def _sources(
         self, function: Callable[..., Any], parameter: str, trail: tuple[Callable[..., Any], ...]
     ) -> Iterator[tuple[str, Source]]:
         """Where each parameter of a dependency gets its value from; one with a default may go without."""
-        code = inspect.unwrap(vars(function).get("__init__", function) if isinstance(function, type) else function)
+        code = _code_of(function)
         for item in inspect.signature(function).parameters.values():
             if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
                 continue
@@ -187,6 +188,24 @@ class _Compiler:
                 )
 
 
+def _identity(function: Callable[..., Any]) -> object:
+    """What is the same for the same function: a bound method is made anew each time it is named, but equal."""
+    try:
+        hash(function)
+    except TypeError:
+        return id(function)
+    return function
+
+
+def _code_of(function: Any) -> Any:
+    """The Python function whose names annotations are read with: behind partials, classes, objects, decorators."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if isinstance(function, type):
+        return next((vars(base)["__init__"] for base in function.__mro__ if "__init__" in vars(base)), function)
+    return inspect.unwrap(function if inspect.isroutine(function) else type(function).__call__)
+
+
 def _form(annotation: Any) -> tuple[Any, bool]:
     """The type that is asked for, and whether going without an answer is fine."""
     kept = [item for item in metadata_of(annotation) if not isinstance(item, Ask)]
@@ -201,8 +220,7 @@ def _form(annotation: Any) -> tuple[Any, bool]:
 
 def kind_of(function: Any) -> str:
     """What calling it gives: "generator", "async generator", "awaitable" or "plain"."""
-    inner = function if inspect.isroutine(function) or inspect.isclass(function) else getattr(function, "func", None)
-    inner = inspect.unwrap(inner if inner is not None else type(function).__call__)
+    inner = function if isinstance(function, type) else _code_of(function)
     if inspect.isasyncgenfunction(inner):
         return "async generator"
     if inspect.isgeneratorfunction(inner):
