@@ -240,10 +240,10 @@ async def test_a_forgotten_await(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])
 async def test_a_blocking_call_on_the_event_loop(caplog: pytest.LogCaptureFixture, kind: str) -> None:
     """The watchdog names who holds up everybody else."""
-    server: Server[Any] = Server("mistaken", limits=Limits(stall=0.03))
+    server: Server[Any] = Server("mistaken", limits=Limits(stall=0.1))
 
     async def fetch() -> str:
-        time.sleep(0.5)  # noqa: ASYNC251  # the mistake itself
+        time.sleep(0.8)  # noqa: ASYNC251  # the mistake itself
         return "x"
 
     register: Any = {"tool": server.tool, "prompt": server.prompt, "resource": server.resource("x://fetch")}[kind]
@@ -254,14 +254,14 @@ async def test_a_blocking_call_on_the_event_loop(caplog: pytest.LogCaptureFixtur
         "resource": ("resources/read", {"uri": "x://fetch"}),
     }[kind]
     async with server.running(), BareEnd(server) as end:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
         assert not caplog.records
         await end.ask(method, params)
     (record,) = caplog.records
     name = "x://fetch" if kind == "resource" else "fetch"
     line = fetch.__code__.co_firstlineno + 1
     assert record.getMessage() == (
-        f"{kind.capitalize()} {name!r} holds up the event loop for more than 0.03 s, at {__file__}:{line} in fetch(): nobody "
+        f"{kind.capitalize()} {name!r} holds up the event loop for more than 0.1 s, at {__file__}:{line} in fetch(): nobody "
         "else is served meanwhile. Await what waits, or make the function a plain `def`, which runs in a thread"
     )
 
@@ -269,11 +269,11 @@ async def test_a_blocking_call_on_the_event_loop(caplog: pytest.LogCaptureFixtur
 async def test_whoever_blocks_is_named_once_each_time_and_waiting_is_no_blocking(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server: Server[Any] = Server("mistaken", limits=Limits(stall=0.03))
+    server: Server[Any] = Server("mistaken", limits=Limits(stall=0.1))
 
     @server.tool
     async def block() -> str:
-        time.sleep(0.3)  # noqa: ASYNC251  # the mistake itself
+        time.sleep(0.6)  # noqa: ASYNC251  # the mistake itself
         return "x"
 
     @server.tool
@@ -283,10 +283,10 @@ async def test_whoever_blocks_is_named_once_each_time_and_waiting_is_no_blocking
 
     async with server.running(), server.running(), BareEnd(server) as end:
         await end.text("threaded")
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.3)
         assert not caplog.records
         await end.text("block")
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
         await end.text("block")
     assert len(caplog.records) == 2
 
