@@ -176,7 +176,8 @@ async def test_a_client_may_be_closed_from_within_its_own_callbacks() -> None:
         puppet.say({"method": "notifications/acme"})
         return SILENCE
 
-    for behaviour, options in ((ask, {"on_elicit": close}), (tell, {"on_notification": told})):
+    ways: list[tuple[Any, dict[str, Any]]] = [(ask, {"on_elicit": close}), (tell, {"on_notification": told})]
+    for behaviour, options in ways:
         async with Client(legacy(tools_call=behaviour), **options) as client:
             clients[:] = [client]
             loop = asyncio.get_running_loop()

@@ -1,0 +1,262 @@
+"""The client's face: the same calls in both eras, against a real server; what it hears, and how it reads results."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+
+from hinge import Client, Context, Implementation, InvalidResponse, NotSent, PeerError, Server
+from hinge.errors import DefinitionError
+from hinge.schema.notifications import LogParams
+from tests.client.puppet import META, Error, Puppet, legacy, modern
+
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
+
+
+@dataclasses.dataclass
+class Day:
+    name: str
+    warm: bool = False
+
+
+class DayModel(pydantic.BaseModel):
+    name: str
+    warm: bool
+
+
+def a_server(**options: Any) -> Server[Any]:
+    server: Server[Any] = Server("weather", version="2", instructions="Ask nicely", **options)
+
+    @server.tool
+    async def day(name: str) -> Day:
+        return Day(name)
+
+    @server.tool
+    async def chat(ctx: Context[Any]) -> str:
+        for level in ("debug", "warning", "error"):
+            await ctx.log(level, {"level": level}, logger="w")
+        await ctx.progress(1, 2, "half")
+        return "said"
+
+    @server.prompt
+    async def brief(city: str) -> str:
+        return f"Brief me on {city}"
+
+    @brief.complete("city")
+    def cities(value: str) -> list[str]:
+        return [city for city in ("Oslo", "Osaka", "Rome") if city.startswith(value)]
+
+    @server.notification("notifications/acme")
+    async def noted(ctx: Context[Any], params: Any) -> None:
+        heard.append((ctx.protocol_version, params["x"], ctx.client_info and ctx.client_info.name))
+
+    heard: list[Any] = []
+
+    @server.tool
+    async def noticed() -> list[Any]:
+        return heard
+
+    return server
+
+
+@both_eras
+async def test_the_same_calls_work_in_both_eras(era: Any) -> None:
+    """C-073, C-093, C-163, DISC-03, TOOL-02, PRM-04, COMP-02."""
+    async with Client(a_server(), era=era, info=Implementation(name="me", version="1")) as client:
+        assert client.era == era
+        assert client.server_info == Implementation(name="weather", version="2")
+        assert client.instructions == "Ask nicely"
+        assert client.server_capabilities.tools is not None
+        assert [tool.name for tool in await client.list_tools()] == ["day", "chat", "noticed"]
+        result = await client.call_tool("day", {"name": "fri"})
+        assert (result.data, result.text) == ({"name": "fri", "warm": False}, '{"name":"fri","warm":false}')
+        (prompt,) = await client.list_prompts()
+        assert prompt.name == "brief"
+        messages = (await client.get_prompt("brief", {"city": "Oslo"})).messages
+        assert getattr(messages[0].content, "text", "") == "Brief me on Oslo"
+        assert (await client.complete(prompt="brief", argument="city", value="Os")).values == ["Oslo", "Osaka"]
+        await client.ping()
+        with pytest.raises(PeerError) as caught:
+            await client.request("acme/missing")
+        assert caught.value.code == -32601
+
+
+@both_eras
+@pytest.mark.parametrize("kind", [Day, DayModel])
+async def test_a_result_is_read_into_the_callers_type(era: Any, kind: Any) -> None:
+    async with Client(a_server(), era=era) as client:
+        day: Any = await client.call_tool("day", {"name": "fri"}, returns=kind)
+        assert isinstance(day, kind)
+        assert (day.name, day.warm) == ("fri", False)
+        with pytest.raises(InvalidResponse, match="the result is no int"):
+            await client.call_tool("day", {"name": "fri"}, returns=int)
+
+
+@both_eras
+async def test_log_messages_come_from_the_wanted_level_on(era: Any) -> None:
+    """LOG-03, LOG-06, C-088."""
+    logs: list[LogParams] = []
+    progress: list[float] = []
+    async with Client(a_server(), era=era, on_log=logs.append, log_level="warning") as client:
+        await client.call_tool("chat", on_progress=lambda told: progress.append(told.progress))
+        assert [log.level for log in logs] == ["warning", "error"]
+        assert (logs[0].data, logs[0].logger) == ({"level": "warning"}, "w")
+        await client.set_log_level("debug")
+        logs.clear()
+        await client.call_tool("chat")
+        assert [log.level for log in logs] == ["debug", "warning", "error"]
+    assert progress == [1.0]
+
+
+async def test_who_wants_no_log_asks_for_none() -> None:
+    """LOG-05, REQM-10."""
+    puppet = modern(tools_list={"tools": [], "ttlMs": 0, "cacheScope": "private"})
+    async with Client(puppet) as client:
+        await client.list_tools()
+    assert f"{META}logLevel" not in puppet.asked("tools/list")[0]["_meta"]
+    puppet = legacy()
+    async with Client(puppet):
+        pass
+    assert "logging/setLevel" not in puppet.methods()
+
+
+@both_eras
+async def test_notifications_of_ones_own_reach_the_server(era: Any) -> None:
+    """VER-05, REQM-03: also a server of both eras, which goes by the claim."""
+    async with Client(a_server(), era=era, info=Implementation(name="me", version="1")) as client:
+        await client.notify("notifications/acme", {"x": 1})
+        await client.notify("notifications/acme", {"x": 2, "_meta": {"a": 1}})
+        (one, two) = await client.call_tool("noticed", returns=list)
+    assert one == [client.protocol_version, 1, "me"]
+    assert two[1] == 2
+
+
+async def test_what_a_server_says_unasked_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+    """C-020, C-088."""
+    said: list[Any] = []
+
+    async def hear(method: str, params: dict[str, Any]) -> None:
+        said.append((method, params))
+        if params.get("x") == 2:
+            raise RuntimeError("boom")
+
+    puppet = legacy()
+    async with Client(puppet, on_notification=hear, on_log=said.append) as client:
+        for number in (1, 2, 3):
+            puppet.say({"method": "notifications/acme", "params": {"x": number}})
+        puppet.say({"method": "notifications/message", "params": {"level": "loud", "data": 1}})
+        puppet.say({"method": "notifications/bare"})
+        puppet.say_raw(b"printed by mistake")
+        await client.ping()
+        await client.ping()
+    assert said == [("notifications/acme", {"x": number}) for number in (1, 2, 3)] + [("notifications/bare", {})]
+    assert "boom" in caplog.text
+    assert "notifications/message is dropped" in caplog.text
+
+
+# ---------------------------------------------------------------- pages
+
+
+def pages(*cursors: str | None) -> Any:
+    """One tool a page; the cursors in order."""
+    left = list(cursors)
+
+    def page(puppet: Puppet, message: dict[str, Any]) -> Any:
+        number = len(cursors) - len(left)
+        tool = {"name": f"t{number}", "inputSchema": {"type": "object"}}
+        cursor = left.pop(0)
+        more = {} if cursor is None else {"nextCursor": cursor}
+        return {"resultType": "complete", "tools": [tool], "ttlMs": 0, "cacheScope": "private", **more}
+
+    return page
+
+
+async def test_all_pages_are_read_and_an_empty_cursor_is_one() -> None:
+    """PAGE-02, PAGE-03, PAGE-04, T-34."""
+    puppet = modern(tools_list=pages("", "a b/ü", None))
+    async with Client(puppet) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["t0", "t1", "t2"]
+    assert [params.get("cursor") for params in puppet.asked("tools/list")] == [None, "", "a b/ü"]
+
+
+@pytest.mark.parametrize("cursors", [["a", "a"], ["a", "b", "a"]])
+async def test_pages_that_go_round_in_circles_end(cursors: list[str]) -> None:
+    async with Client(modern(tools_list=pages(*cursors))) as client:
+        with pytest.raises(InvalidResponse, match="pages don't end"):
+            await client.list_tools()
+
+
+async def test_pages_without_end_end() -> None:
+    puppet = modern(tools_list=pages(*map(str, range(2000))))
+    async with Client(puppet) as client:
+        with pytest.raises(InvalidResponse, match="pages don't end"):
+            await client.list_tools()
+    assert len(puppet.asked("tools/list")) == client.limits.pages + 1
+
+
+# ---------------------------------------------------------------- small things
+
+
+async def test_a_missing_resource_is_told_by_either_code() -> None:
+    """RES-07, T-37."""
+    from hinge.client.features import is_not_found
+
+    for error, missing in (
+        (Error(-32002, "gone", {"uri": "x"}), True),
+        (Error(-32602, "gone", {"uri": "x"}), True),
+        (Error(-32602, "no"), False),
+        (Error(-32603, "no", {"uri": "x"}), False),
+    ):
+        async with Client(modern(resources_read=error)) as client:
+            with pytest.raises(PeerError) as caught:
+                await client.read_resource("x")
+            assert is_not_found(caught.value) is missing
+
+
+async def test_what_is_to_be_completed_must_be_said() -> None:
+    async with Client(modern()) as client:
+        with pytest.raises(ValueError, match="prompt=… or resource=…"):
+            await client.complete(argument="x")
+
+
+async def test_a_request_of_ones_own_is_typed_if_wanted() -> None:
+    class Found(msgspec.Struct):
+        hits: int
+
+    puppet = modern(acme_search={"resultType": "complete", "hits": 3})
+    async with Client(puppet) as client:
+        assert (await client.request("acme/search", {"q": "x"}))["hits"] == 3
+        assert await client.request("acme/search", {"q": "x"}, result=Found) == Found(3)
+        with pytest.raises(InvalidResponse):
+            await client.request("acme/search", result=list[int])
+    assert puppet.asked("acme/search")[0]["q"] == "x"
+
+
+async def test_own_meta_goes_along_with_the_clients() -> None:
+    """META-05, REQM-01."""
+    for puppet in (modern(acme_x={}), legacy(acme_x={})):
+        async with Client(puppet) as client:
+            await client.request("acme/x", {"_meta": {"com.example/trace": 1}})
+        (params,) = puppet.asked("acme/x")
+        assert params["_meta"]["com.example/trace"] == 1
+        assert "progressToken" in params["_meta"]
+
+
+def test_what_cannot_be_connected_to_is_named() -> None:
+    for target in (7, None, "", [], ["a", 1], "tcp://nowhere"):
+        with pytest.raises(DefinitionError):
+            Client(target)
+    with pytest.raises(DefinitionError, match="takes no env"):
+        Client(a_server(), env={})
+
+
+async def test_nothing_is_agreed_before_it_is() -> None:
+    client = Client(modern())
+    for name in ("discovery", "era", "protocol_version", "server_info", "server_capabilities", "instructions"):
+        with pytest.raises(NotSent):
+            getattr(client, name)
+    assert client.mirrors is False

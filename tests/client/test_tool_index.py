@@ -1,0 +1,138 @@
+"""What a client knows of listed tools: headers to mirror, results to check, calls that may be repeated."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from hinge import CallToolResult, Client, InvalidResponse, Tool, ToolAnnotations
+from hinge.client.tool_index import ToolIndex
+from tests.client.puppet import done, modern
+
+OBJECT: dict[str, Any] = {"type": "object"}
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def index(*tools: Tool, mirrored: bool = True) -> ToolIndex:
+    found = ToolIndex()
+    found.take(tools, mirrored=mirrored)
+    return found
+
+
+def result(structured: Any = UNSET, *, is_error: bool = False) -> CallToolResult:
+    return CallToolResult(content=[], structured_content=structured, is_error=is_error)
+
+
+def check(schema: Any, answer: CallToolResult) -> None:
+    known = index(Tool(name="x", input_schema=OBJECT, output_schema=schema)).get("x")
+    assert known is not None
+    known.check(answer)
+
+
+@pytest.mark.parametrize(
+    ("schema", "structured"),
+    [(NUMBER, {"n": 1}), ({"type": "array"}, [1]), ({"type": "null"}, None), (True, 5), ({}, "x")],
+)
+def test_what_fits_the_output_schema_passes(schema: Any, structured: Any) -> None:
+    """TOOL-14, TOOL-16, T-19, T-36: any JSON value, null included."""
+    check(schema, result(structured))
+
+
+@pytest.mark.parametrize("structured", [{"n": "1"}, {}, [], None, 7])
+def test_what_does_not_fit_the_output_schema_is_no_valid_answer(structured: Any) -> None:
+    """TOOL-15, TOOL-16."""
+    with pytest.raises(InvalidResponse, match="doesn't fit its output schema"):
+        check(NUMBER, result(structured))
+
+
+def test_a_schema_without_structured_content_is_no_valid_answer_but_for_failures() -> None:
+    """TOOL-15, T-36."""
+    with pytest.raises(InvalidResponse, match="without structured content"):
+        check(NUMBER, result())
+    check(NUMBER, result(is_error=True))
+    check(None, result())
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "https://example.test/schema"},
+        {"type": "nonsense"},
+        {"$schema": "https://example.test/own-dialect", "type": "object"},
+    ],
+)
+def test_a_schema_that_cannot_be_used_checks_nothing_and_says_so(schema: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """JSON-01, JSON-02, JSON-03, JSON-04."""
+    with caplog.at_level(logging.WARNING, "hinge"):
+        check(schema, result({"anything": 1}))
+    assert "its results are not checked" in caplog.text
+
+
+def test_a_huge_schema_checks_nothing_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """JSON-04."""
+    deep: dict[str, Any] = {"type": "object"}
+    for _ in range(200):
+        deep = {"type": "object", "properties": {"x": deep}}
+    check(deep, result({"x": 1}))
+    assert "not checked" in caplog.text
+
+
+def test_a_tool_with_wrong_header_annotations_is_left_out_where_it_matters(caplog: pytest.LogCaptureFixture) -> None:
+    """HDR-15, T-22: one tool, not the list; and only over HTTP."""
+    good = Tool(
+        name="good", input_schema={"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
+    )
+    bad = Tool(
+        name="bad", input_schema={"type": "object", "properties": {"a": {"type": "object", "x-mcp-header": "A"}}}
+    )
+    assert [tool.name for tool in ToolIndex().take([bad, good], mirrored=True)] == ["good"]
+    assert "Tool 'bad' is left out" in caplog.text
+    assert [tool.name for tool in ToolIndex().take([bad, good], mirrored=False)] == ["bad", "good"]
+
+
+def test_arguments_are_mirrored_as_the_listing_says() -> None:
+    """HDR-13, HDR-14."""
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "x-mcp-header": "City"}, "n": {"type": "integer"}},
+    }
+    tools = index(Tool(name="x", input_schema=schema))
+    assert tools.headers("x", {"city": "Oslo", "n": 5}) == {"Mcp-Param-City": "Oslo"}
+    assert tools.headers("x", {"n": 5}) == {}
+    assert tools.headers("unknown", {"city": "Oslo"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "safe"),
+    [
+        (None, False),
+        (ToolAnnotations(), False),
+        (ToolAnnotations(read_only_hint=True), True),
+        (ToolAnnotations(idempotent_hint=True), True),
+        (ToolAnnotations(destructive_hint=False), False),
+        (ToolAnnotations(read_only_hint=False, idempotent_hint=False), False),
+    ],
+)
+def test_only_what_says_so_is_safe_to_repeat(annotations: ToolAnnotations | None, safe: bool) -> None:
+    """TOOL-10, T-14."""
+    known = index(Tool(name="x", input_schema=OBJECT, annotations=annotations)).get("x")
+    assert known is not None
+    assert known.safe is safe
+
+
+async def test_results_of_listed_tools_are_checked_unless_unwanted() -> None:
+    """TOOL-16."""
+    tool = {"name": "x", "inputSchema": OBJECT, "outputSchema": NUMBER}
+    listed = {"resultType": "complete", "tools": [tool], "ttlMs": 0, "cacheScope": "private"}
+    puppet = modern(tools_list=listed, tools_call=done(structuredContent={"n": "one"}))
+    async with Client(puppet) as client:
+        assert (await client.call_tool("x")).data == {"n": "one"}
+        await client.list_tools()
+        with pytest.raises(InvalidResponse):
+            await client.call_tool("x")
+    async with Client(puppet, check_results=False) as client:
+        await client.list_tools()
+        assert (await client.call_tool("x")).data == {"n": "one"}
