@@ -38,7 +38,7 @@ async def program(command: Sequence[str], **environment: str) -> AsyncIterator[a
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **environment},
         cwd=ROOT,
     )
     words = bytearray()
@@ -92,7 +92,7 @@ async def output_of(command: Sequence[str], environment: Mapping[str, str] | Non
         *command,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **(environment or {})},
         cwd=ROOT,
     )
     try:
