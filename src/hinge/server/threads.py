@@ -15,6 +15,7 @@ from typing import Any
 
 #: An idle worker waits a while for more work: the name tells what it is.
 THREAD_NAME = "hinge-tool"
+IDLE_SECONDS = 10.0
 
 _Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
@@ -36,8 +37,7 @@ class Threads:
         context = contextvars.copy_context()
         with self._ready:
             self._jobs.append((loop, future, lambda: context.run(function, **arguments)))
-            if self._idle:
-                self._idle -= 1
+            if len(self._jobs) <= self._idle:
                 self._ready.notify()
             elif self._threads < self._limit:
                 self._threads += 1
@@ -48,9 +48,11 @@ class Threads:
         while True:
             with self._ready:
                 while not self._jobs:
+                    # Counted by the worker alone: a job that comes when its wait ends is taken by it all the same.
                     self._idle += 1
-                    if not self._ready.wait(timeout=10) and not self._jobs and self._idle:
-                        self._idle -= 1
+                    woken = self._ready.wait(timeout=IDLE_SECONDS)
+                    self._idle -= 1
+                    if not woken and not self._jobs:
                         self._threads -= 1
                         return
                 loop, future, job = self._jobs.popleft()
