@@ -1,0 +1,166 @@
+"""Sync functions in worker threads: bounded, never on the loop, never lost, and never in the way of the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hinge import Client, Context, Server
+from hinge.server import threads as module
+from hinge.server.threads import THREAD_NAME, Threads
+
+
+def here() -> str:
+    return threading.current_thread().name
+
+
+async def test_a_sync_function_runs_in_a_thread_of_its_own_kind() -> None:
+    pool = Threads(2)
+    assert await pool.run(here, {}) == THREAD_NAME
+    assert await pool.run(lambda a, b: a + b, {"a": 1, "b": 2}) == 3
+
+
+async def test_no_more_threads_than_the_limit_and_what_comes_on_top_waits() -> None:
+    pool, gate = Threads(3), threading.Event()
+    running, most = 0, 0
+    lock = threading.Lock()
+
+    def work(number: int) -> int:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        gate.wait(5)
+        with lock:
+            running -= 1
+        return number
+
+    tasks = [asyncio.create_task(pool.run(work, {"number": number})) for number in range(8)]
+    while running < 3:  # noqa: ASYNC110 (threads tell nothing to a loop)
+        await asyncio.sleep(0.001)
+    gate.set()
+    assert await asyncio.gather(*tasks) == list(range(8))
+    assert most == 3
+
+
+async def test_a_busy_thread_holds_up_nobody_else() -> None:
+    """C-036: neither the loop nor other calls."""
+    pool, gate = Threads(2), threading.Event()
+    slow = asyncio.create_task(pool.run(gate.wait, {}))
+    assert await pool.run(here, {}) == THREAD_NAME
+    assert not slow.done()
+    gate.set()
+    await slow
+
+
+@pytest.mark.parametrize(
+    "failure", [ValueError("x"), KeyError("x"), SystemExit(3), KeyboardInterrupt(), StopIteration()]
+)
+async def test_what_a_function_raises_is_raised_here(failure: BaseException) -> None:
+    """C-058: whatever it is, and the worker lives on."""
+    pool = Threads(1)
+
+    def fail() -> None:
+        raise failure
+
+    with pytest.raises((type(failure), RuntimeError)):
+        await pool.run(fail, {})
+    assert await pool.run(here, {}) == THREAD_NAME
+
+
+async def test_a_cancelled_wait_drops_the_result_and_what_had_not_begun() -> None:
+    """CANC-06."""
+    pool, gate, begun = Threads(1), threading.Event(), threading.Event()
+    ran: list[int] = []
+
+    def work(number: int) -> None:
+        begun.set()
+        gate.wait(5)
+        ran.append(number)
+
+    tasks = [asyncio.create_task(pool.run(work, {"number": number})) for number in range(3)]
+    while not begun.is_set():  # noqa: ASYNC110 (threads tell nothing to a loop)
+        await asyncio.sleep(0.001)
+    for task in tasks[:2]:
+        task.cancel()
+    await asyncio.wait(tasks[:2])
+    gate.set()
+    await tasks[2]
+    assert ran == [0, 2]
+
+
+async def test_context_variables_go_along() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+    variable.set("mine")
+    assert await Threads(1).run(variable.get, {}) == "mine"
+
+
+async def test_no_job_is_lost_while_idle_workers_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs come just when workers end their wait; each is done, and in the end no worker is counted that isn't there."""
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.001)
+    pool = Threads(8)
+    pause: Callable[[], None] = lambda: time.sleep(0)  # noqa: E731 (it is a job)
+    for number in range(400):
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(pool.run(pause, {}) for _ in range(number % 3 + 1)))
+        await asyncio.sleep((0.0005, 0.001, 0.0012)[number % 3])
+    while pool._threads:  # noqa: ASYNC110 (threads tell nothing to a loop)
+        await asyncio.sleep(0.001)
+    assert pool._idle == 0
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_a_sync_tool_blocks_no_other_call(era: Any) -> None:
+    """C-036."""
+    server: Server[Any] = Server("sync")
+    gate = threading.Event()
+
+    @server.tool
+    def slow() -> str:
+        gate.wait(5)
+        return here()
+
+    @server.tool
+    async def quick() -> str:
+        return here()
+
+    @server.tool(blocking=False)
+    def inline() -> str:
+        return here()
+
+    @server.tool
+    def asked(ctx: Context[Any]) -> bool:
+        return ctx.cancelled
+
+    async with Client(server, era=era) as client:
+        waiting = asyncio.create_task(client.call_tool("slow"))
+        main = threading.current_thread().name
+        assert (await client.call_tool("quick")).text == main
+        assert (await client.call_tool("inline")).text == main
+        assert (await client.call_tool("asked")).text == "false"
+        gate.set()
+        assert (await waiting).text == THREAD_NAME
+
+
+def test_a_function_that_never_returns_does_not_keep_the_process_alive() -> None:
+    """The threads are daemons: the end of the process waits for none of them."""
+    program = (
+        "import asyncio, threading\n"
+        "from hinge.server.threads import Threads\n"
+        "async def main():\n"
+        "    task = asyncio.create_task(Threads(1).run(threading.Event().wait, {}))\n"
+        "    await asyncio.sleep(0.05)\n"
+        "    task.cancel()\n"
+        "asyncio.run(main())\n"
+        "print('over')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (0, "over\n"), done.stderr
