@@ -65,6 +65,12 @@ async def stream(asked: Asked, answer: Answer) -> None:
     await answer.end()
 
 
+async def breaks(asked: Asked, answer: Answer) -> None:
+    await answer.stream()
+    await answer.event("")
+    answer.reset()
+
+
 async def unknown(asked: Asked, answer: Answer) -> None:
     await answer.body(status=404)
 
@@ -73,9 +79,10 @@ async def fails(asked: Asked, answer: Answer) -> None:
     await answer.body(status=503)
 
 
-async def test_404_for_a_stream_that_was_open_ends_the_conversation() -> None:
+@pytest.mark.parametrize("first", [stream, breaks])
+async def test_404_for_a_stream_that_was_open_ends_the_conversation(first: Any) -> None:
     """LHTTP-25: nobody need make a call to learn of it."""
-    async with ScriptedServer(Speaker(stream, fails, unknown)) as server:
+    async with ScriptedServer(Speaker(first, fails, unknown)) as server:
         client, talk = talking(server)
         async with client:
             await client.handshake()

@@ -271,14 +271,13 @@ class HttpChannel:
             began = loop.time()
             try:
                 response = await self.get(cursor.last_id)
-                is_away = False
+                was_open, is_away = was_open or response.status == 200, False
                 answered.set()
                 if not await self._hear(response, cursor, backoff):
                     # Before the first stream, 404 may mean that there is none to be had.
                     if was_open and response.status == 404 and session is not None:
                         self._end_session(session, "the server ended the session")
                     return
-                was_open = was_open or response.status == 200
             except (NotSent, ConnectionLost, InvalidResponse) as exc:
                 is_away = isinstance(exc, NotSent)
                 logger.debug("The server's own stream: %s", exc)
