@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -43,7 +44,8 @@ class Session(Record):
     _tasks: dict[asyncio.Task[Any], Call] = field(default_factory=dict)
     # Made when first needed: most sessions are one POST.
     _notices: set[asyncio.Task[None]] | None = None
-    _telling: dict[bytes, str] | None = None
+    #: Hints on their way: None before one is being sent, then whether it was told again meanwhile.
+    _telling: dict[bytes, bool | None] | None = None
     _cleanups: list[Callable[[], Awaitable[None]]] | None = None
     _endings: dict[object, Callable[[], None]] | None = None
     _finished: bool = False
@@ -209,7 +211,9 @@ class Session(Record):
         self._spawn(self.notify("notifications/cancelled", {"requestId": pending.id, "reason": reason}))
 
     def _spawn(self, sending: Awaitable[None]) -> None:
-        task = self.loop.create_task(self._bounded(sending))
+        self._keep(self.loop.create_task(self._bounded(sending)))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
         if self._notices is None:
             self._notices = set()
         self._notices.add(task)
@@ -229,19 +233,30 @@ class Session(Record):
         await self.channel.send(Outgoing(data, None, method, about=about))
 
     def tell(self, method: str, params: Any = UNSET) -> None:
-        """Send a notification soon, from any thread; what is said twice before it left is said once."""
+        """Send a notification soon, from any thread; while a peer is slow, what is said again is said once more, not often."""
         data = jsonrpc.encode_notification(method, params)
+        if self.connection.closed is None:
+            with suppress(RuntimeError):  # the loop is closed: nobody is there to be told
+                self.loop.call_soon_threadsafe(self._tell, data, method)
+
+    def _tell(self, data: bytes, method: str) -> None:
         if self._telling is None:
             self._telling = {}
-        if data not in self._telling and self.connection.closed is None:
-            self._telling[data] = method
-            self.loop.call_soon_threadsafe(self._tell, data)
+        if data not in self._telling:
+            self._telling[data] = None
+            self._keep(self.loop.create_task(self._say(self._telling, data, method)))
+        elif self._telling[data] is False:
+            self._telling[data] = True
 
-    def _tell(self, data: bytes) -> None:
-        assert self._telling is not None
-        method = self._telling.pop(data)
-        if self.connection.closed is None:
-            self._spawn(self.channel.send(Outgoing(data, None, method)))
+    async def _say(self, telling: dict[bytes, bool | None], data: bytes, method: str) -> None:
+        try:
+            while telling[data] is not False and self.connection.closed is None:
+                telling[data] = False
+                await self.channel.send(Outgoing(data, None, method))
+        except HingeError as exc:
+            logger.debug("%s could not be sent: %s", method, exc)
+        finally:
+            del telling[data]
 
     def fail(self, pending: Pending, error: Exception) -> None:
         """End one of our requests with an error: a transport that knows which one failed says so here."""
