@@ -299,3 +299,42 @@ async def test_telling_from_another_thread_is_fine_and_after_the_end_it_is_nothi
     await turns()
     assert len(line.sent) == 1
     await asyncio.get_running_loop().shutdown_default_executor()
+
+
+async def test_a_slow_peer_is_told_once_more_however_often_it_is_told() -> None:
+    """C-129: hints to a peer that doesn't read don't pile up, and the last of them is heard."""
+    line = Line()
+    session = asking(line)
+    line.open.clear()
+    before = len(asyncio.all_tasks())
+    for _ in range(50):
+        session.tell("notifications/tools/list_changed")
+        await turns(2)
+    assert len(asyncio.all_tasks()) == before + 1
+    line.open.set()
+    await turns()
+    assert len(line.sent) == 2
+    session.tell("notifications/tools/list_changed")
+    await turns()
+    assert len(line.sent) == 3
+
+
+async def test_a_hint_that_cannot_leave_is_let_go() -> None:
+    """B-016."""
+    line = Line()
+    session = asking(line)
+    line.failure = ChannelClosed("broken")
+    session.tell("notifications/tools/list_changed")
+    await turns()
+    line.failure = None
+    session.tell("notifications/tools/list_changed")
+    await turns()
+    assert len(line.sent) == 1
+
+
+def test_a_session_whose_loop_is_gone_is_no_harm_to_who_tells() -> None:
+    async def make() -> Session:
+        return asking(Line())
+
+    session = asyncio.run(make())
+    session.tell("notifications/tools/list_changed")
