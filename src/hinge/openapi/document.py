@@ -1,0 +1,159 @@
+"""An OpenAPI document (3.0, 3.1, 3.2) as data: read, checked, its references followed, its schemas as JSON Schema 2020-12.
+
+References lead to places in the document itself; nothing is ever fetched. Must not know tools or requests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from hinge.errors import DefinitionError, shorten
+
+Json = dict[str, Any]
+
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+
+_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+#: Words of OpenAPI that mean nothing to JSON Schema.
+_DROPPED = frozenset({"discriminator", "xml", "externalDocs", "example"})
+#: Places of a schema that hold another schema, a list of them, or them by name.
+_ONE = (
+    *("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else"),
+    *("unevaluatedItems", "unevaluatedProperties", "contentSchema"),
+)
+_SEVERAL = ("allOf", "anyOf", "oneOf", "prefixItems")
+_NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs")
+
+
+class Document:
+    """One document. Raises DefinitionError for what is none."""
+
+    def __init__(self, source: Mapping[str, Any] | str | bytes | os.PathLike[str]) -> None:
+        self.root = _read(source)
+        version = self.root.get("openapi")
+        if not isinstance(version, str) or not version.startswith("3."):
+            found = version or self.root.get("swagger") or "no version"
+            raise DefinitionError(f"This is no OpenAPI 3 document (it says {found!r}): convert it to 3.0 or newer")
+        self._nullable_word = version.startswith("3.0")
+        self.info: Json = _object(self.root.get("info"))
+
+    def paths(self) -> Iterator[tuple[str, str, Json, Json]]:
+        """Each operation: path, HTTP method, what is said of it, and what is said of all operations of its path."""
+        for path, found in _object(self.root.get("paths")).items():
+            item = self.follow(found)
+            for method in METHODS:
+                if isinstance(item.get(method), dict):
+                    yield path, method, item[method], item
+
+    def base_url(self, *places: Mapping[str, Any]) -> str:
+        """The first server that the places or the document name, with the defaults of its variables; "" for none."""
+        for place in (*places, self.root):
+            servers = place.get("servers")
+            if isinstance(servers, list) and servers and isinstance(servers[0], dict):
+                url = str(servers[0].get("url", ""))
+                for name, variable in _object(servers[0].get("variables")).items():
+                    url = url.replace("{" + name + "}", str(_object(variable).get("default", "")))
+                return url
+        return ""
+
+    def follow(self, value: Any) -> Json:
+        """An object, or the one that a reference in its place leads to."""
+        for _ in range(32):
+            if not isinstance(value, dict) or not isinstance(value.get("$ref"), str):
+                return _object(value)
+            value = self._at(value["$ref"])
+        raise DefinitionError("The document's references go in a circle")
+
+    def _at(self, reference: str) -> Any:
+        if not reference.startswith("#/") and reference != "#":
+            raise DefinitionError(
+                f"The reference {shorten(reference)!r} leads out of the document: bundle it into one document first"
+            )
+        place: Any = self.root
+        for part in reference[2:].split("/") if reference != "#" else ():
+            name = unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(place, list) and name.isdecimal() and int(name) < len(place):
+                place = place[int(name)]
+            elif isinstance(place, dict) and name in place:
+                place = place[name]
+            else:
+                raise DefinitionError(f"The reference {shorten(reference)!r} leads nowhere")
+        return place
+
+    # ---------------------------------------------------------------- schemas
+
+    def schema(self, schema: Any, definitions: Json) -> Any:
+        """A schema of the document as JSON Schema; what it refers to is added to `definitions`, by name."""
+        if isinstance(schema, bool) or not isinstance(schema, dict):
+            return schema if isinstance(schema, bool) else {}
+        found: Json = {}
+        for word, value in schema.items():
+            if word == "$ref" and isinstance(value, str):
+                found[word] = self._defined(value, definitions)
+            elif word in _ONE:
+                found[word] = self.schema(value, definitions) if isinstance(value, dict | bool) else value
+            elif word in _SEVERAL and isinstance(value, list):
+                found[word] = [self.schema(one, definitions) for one in value]
+            elif word in _NAMED and isinstance(value, dict):
+                found[word] = {name: self.schema(one, definitions) for name, one in value.items()}
+            elif word not in _DROPPED and not word.startswith("x-"):
+                found[word] = value
+        return _older(found) if self._nullable_word else found
+
+    def _defined(self, reference: str, definitions: Json) -> str:
+        parts = [_NAME.sub("_", part) for part in reference.removeprefix("#/").split("/")]
+        name = parts[-1] if reference.startswith("#/components/schemas/") and len(parts) == 3 else "_".join(parts)
+        if name not in definitions:
+            definitions[name] = {}  # it may refer to itself
+            definitions[name] = self.schema(self._at(reference), definitions)
+        return f"#/$defs/{name}"
+
+
+def _older(schema: Json) -> Json:
+    """What 3.0 says in words of its own: null, and bounds that are excluded."""
+    nullable = schema.pop("nullable", False) is True
+    for bound, word in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(schema.get(word), bool):
+            excluded = schema.pop(word)
+            if excluded and bound in schema:
+                schema[word] = schema.pop(bound)
+    if not nullable:
+        return schema
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        schema["type"] = [kind, "null"]
+        if isinstance(schema.get("enum"), list) and None not in schema["enum"]:
+            schema["enum"] = [*schema["enum"], None]
+        return schema
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _object(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _read(source: Any) -> Json:
+    if isinstance(source, Mapping):
+        return dict(source)
+    if isinstance(source, os.PathLike):
+        try:
+            source = Path(source).read_bytes()
+        except OSError as exc:
+            raise DefinitionError(f"The OpenAPI document can't be read: {exc}") from exc
+    try:
+        found = msgspec.json.decode(source)
+    except (msgspec.MsgspecError, RecursionError, TypeError) as exc:
+        raise DefinitionError(
+            f"The OpenAPI document is no JSON: {exc}. Give JSON text, a path to a JSON file, or the document as a dict "
+            "(`yaml.safe_load(text)` makes one from YAML)"
+        ) from None
+    if not isinstance(found, dict):
+        raise DefinitionError("The OpenAPI document is no JSON object")
+    return found
