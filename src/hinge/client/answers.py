@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -25,7 +25,8 @@ Elicited: TypeAlias = ElicitResult | Mapping[str, Any] | None
 #: Fills in a form. A mapping accepts, with its fields (the form's defaults are filled in); None declines.
 OnElicit: TypeAlias = Callable[[ElicitFormParams], Elicited | Awaitable[Elicited]]
 #: Opens a page after the user agreed. True accepts, False declines.
-OnElicitUrl: TypeAlias = Callable[[ElicitUrlParams], bool | Awaitable[bool]]
+Opened: TypeAlias = ElicitResult | bool
+OnElicitUrl: TypeAlias = Callable[[ElicitUrlParams], Opened | Awaitable[Opened]]
 Sampled: TypeAlias = CreateMessageResult | str
 #: Asks a model. A text is the assistant's answer.
 OnSample: TypeAlias = Callable[[CreateMessageParams], Sampled | Awaitable[Sampled]]
@@ -33,7 +34,14 @@ OnSample: TypeAlias = Callable[[CreateMessageParams], Sampled | Awaitable[Sample
 Roots: TypeAlias = Sequence[Root | str | Path]
 OnRoots: TypeAlias = Roots | Callable[[], Roots | Awaitable[Roots]]
 
-_answering: ContextVar[bool] = ContextVar("hinge_answering", default=False)
+#: The clients that answer a question here, the innermost last: answering one server may mean to call another.
+_answering: ContextVar[tuple[Answers, ...]] = ContextVar("hinge_answering", default=())
+
+
+def asking_server() -> str | None:
+    """The server whose question is being answered here, in words for the user who must know (ELIC-19); None outside."""
+    answering = _answering.get()
+    return answering[-1].asker() if answering else None
 
 
 class Refused(ProtocolError):
@@ -62,6 +70,8 @@ class Answers:
         self._on_sample = on_sample
         self._on_roots = on_roots
         self._sampling_tools = sampling_tools
+        #: Says who asks; the client sets it.
+        self.asker: Callable[[], str | None] = lambda: None
 
     @property
     def capabilities(self) -> ClientCapabilities:
@@ -78,7 +88,7 @@ class Answers:
 
     async def answer(self, method: str, params: Any) -> Any:
         """One question, as JSON text or decoded params. Raises MethodNotFound for what isn't declared (ROOT-04)."""
-        with _asked():
+        with self._asked():
             if method == "elicitation/create":
                 return await self._elicit(params)
             if method == "sampling/createMessage" and self._on_sample is not None:
@@ -127,6 +137,8 @@ class Answers:
         if self._on_elicit_url is None:
             raise _no_mode("url")  # ELIC-16
         agreed = await _awaited(self._on_elicit_url(_decode(params, ElicitUrlParams)))
+        if isinstance(agreed, ElicitResult):
+            return agreed
         return ElicitResult(action="accept" if agreed else "decline")
 
     async def _sample(self, params: Any) -> CreateMessageResult:
@@ -143,20 +155,18 @@ class Answers:
         given = self._on_roots() if callable(self._on_roots) else self._on_roots
         return ListRootsResult(roots=[_root(item) for item in await _awaited(given) or ()])
 
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        token = _answering.set((*_answering.get(), self))
+        try:
+            yield
+        finally:
+            _answering.reset(token)
 
-@contextmanager
-def _asked() -> Any:
-    token = _answering.set(True)
-    try:
-        yield
-    finally:
-        _answering.reset(token)
-
-
-def refuse_while_answering(method: str) -> None:
-    """A question of the server must not lead to a request of ours: it would wait for us (C-086). Raises HingeError."""
-    if _answering.get():
-        raise HingeError(f"{method} can't be asked while a question of the server is being answered")
+    def refuse_while_answering(self, method: str) -> None:
+        """A question of a server must not lead to a request to it: it would wait for us (C-086). Raises HingeError."""
+        if self in _answering.get():
+            raise HingeError(f"{method} can't be asked while a question of the server is being answered")
 
 
 def _root(item: Root | str | Path) -> Root:

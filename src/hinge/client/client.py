@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import metadata
 from typing import Any, Literal, Self, TypeVar
 
@@ -20,9 +21,9 @@ from hinge.client.link import Link
 from hinge.client.listening import Listeners, Listening, filter_of
 from hinge.client.negotiate import Discovery
 from hinge.client.requests import SAFE_METHODS, Ask, OnProgress, Requests
-from hinge.client.target import transport_for
+from hinge.client.target import transport_for, words_of
 from hinge.client.tool_index import ToolIndex
-from hinge.errors import CallError, DefinitionError, InvalidResponse, NotSent
+from hinge.errors import CallError, DefinitionError, InvalidResponse, NotSent, shorten
 from hinge.protocol.changes import Changed, Lost
 from hinge.protocol.events import Call, EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -99,6 +100,7 @@ class Client(Features):
             limits=limits,
             reconnect=reconnect,
         )
+        self._answers.asker = partial(self._described, target)
         self._link.log_level = log_level or ("info" if on_log is not None else None)
         self._link.on_reopened.append(self._reopened)
         self._requests = Requests(self._link, self._answers, limits)
@@ -168,6 +170,12 @@ class Client(Features):
     def server_capabilities(self) -> ServerCapabilities:
         """What the server offers."""
         return self.discovery.capabilities
+
+    def _described(self, target: Any) -> str:
+        """The server in words: what it calls itself, which anybody may, and where it was found."""
+        found = self._link.found
+        name = found.server_info.name if found is not None and found.server_info is not None else "a server"
+        return f"{shorten(name)} ({words_of(target)})"
 
     @property
     def instructions(self) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from hinge.client.answers import Answers, refuse_while_answering
+from hinge.client.answers import Answers
 from hinge.client.link import Link
 from hinge.errors import (
     CallError,
@@ -93,7 +93,7 @@ class Requests:
 
         The time in which questions are being answered here doesn't count against the limits.
         """
-        refuse_while_answering(ask.method)
+        self._answers.refuse_while_answering(ask.method)
         row = METHODS.get(ask.method)
         params, left = ask.params, ask.total
         for rounds in range(self._limits.rounds + 1):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hinge.errors import DefinitionError
+from hinge.errors import DefinitionError, shorten
 from hinge.protocol.limits import Limits
 from hinge.transports.channel import Transport
 
@@ -67,6 +67,15 @@ def _socket(target: str, limits: Limits, options: dict[str, Any]) -> Transport:
     if not port.isdigit() or not host:
         raise DefinitionError(f"{target!r} is no socket address: write tcp://host:port")
     return TcpSocket(host.strip("[]"), int(port), limits=limits)
+
+
+def words_of(target: Any) -> str:
+    """A target as people write it."""
+    if isinstance(target, str | Path):
+        return shorten(str(target))
+    if isinstance(target, Sequence):
+        return shorten(shlex.join(map(str, target)))
+    return shorten(str(getattr(target, "url", None) or f"{type(target).__name__} in this process"))
 
 
 def command_line(target: Any) -> list[str]:
