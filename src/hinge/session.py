@@ -75,6 +75,7 @@ class Session(Record):
         except SystemExit as exc:
             reply = connection.refuse(call, RuntimeError(f"the handler called sys.exit({exc.code!r})"))
         except (KeyboardInterrupt, GeneratorExit):
+            call.on_cancel = None  # it stays unanswered, and its task has gone
             raise
         except BaseException as exc:
             reply = connection.refuse(call, exc)
