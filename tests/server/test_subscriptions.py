@@ -1,0 +1,364 @@
+"""Telling of changes: who asked for what, in which order, what happens to slow listeners, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hinge import Changed, Context, Limits, Lost, Server
+from hinge.backends.memory import MemoryBackend
+from hinge.protocol.changes import covers
+from tests.transports.http_rig import modern, serving
+from tests.wire import routes
+from tests.wire.scenario import NEWEST
+from tests.wire.talk import META, Talk
+
+ID = f"{META}subscriptionId"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+TOOLS = "notifications/tools/list_changed"
+UPDATED = "notifications/resources/updated"
+
+
+def a_server(**options: Any) -> Server[Any]:
+    server: Server[Any] = Server("tells", version="1", **options)
+
+    @server.tool
+    async def nothing() -> None: ...
+
+    @server.resource("file:///a")
+    async def one() -> str:
+        return "a"
+
+    @server.resource("file:///dir/{name}")
+    async def some(name: str) -> str:
+        return name
+
+    return server
+
+
+@asynccontextmanager
+async def talking(server: Server[Any], era: str) -> AsyncIterator[Talk]:
+    async with routes.memory(server) as route:
+        yield await Talk(route, era).open()
+
+
+async def listen(talk: Talk, **wanted: Any) -> tuple[int, dict[str, Any]]:
+    """Listen; the id and what is honoured."""
+    number = await talk.begin("subscriptions/listen", notifications=wanted)
+    acknowledged = await talk.hear(ACKNOWLEDGED)
+    assert acknowledged["_meta"] == {ID: number}
+    return number, acknowledged["notifications"]
+
+
+# ---------------------------------------------------------------- the stateless era
+
+
+async def test_updates_of_watched_resources_are_told_and_of_no_others() -> None:
+    """SUB-02, SUB-04, SUB-05, SUB-13, C-121, C-123, C-124."""
+    server = a_server()
+    async with talking(server, "2026") as talk:
+        number, honoured = await listen(talk, resourceSubscriptions=["file:///a", "file:///dir/", "file:///dir/x"])
+        assert set(honoured["resourceSubscriptions"]) <= {"file:///a", "file:///dir/", "file:///dir/x"}
+        for uri in ("file:///ab", "file:///b", "file:///a"):
+            server.notify(Changed("resource", uri))
+        assert await talk.hear(UPDATED) == {"uri": "file:///a", "_meta": {ID: number}}
+        await talk.ask("tools/list")
+        assert talk.heard() == []
+        await talk.route.cancel(number, "2026")
+
+
+async def test_nothing_overtakes_the_acknowledgement() -> None:
+    """SUB-03, T-12, C-121: changes that come while the subscription is being set up wait."""
+    server: Server[Any]
+    asked = asyncio.Event()
+
+    async def authorize(ctx: Context[Any], uri: str) -> bool:
+        asked.set()
+        for _ in range(3):
+            server.notify(Changed("tools"))
+            await asyncio.sleep(0)
+        return True
+
+    server = a_server(authorize_subscription=authorize)
+    async with talking(server, "2026") as talk:
+        number = await talk.begin(
+            "subscriptions/listen", notifications={"toolsListChanged": True, "resourceSubscriptions": ["file:///a"]}
+        )
+        await asked.wait()
+        await talk.hear(ACKNOWLEDGED)
+        server.notify(Changed("tools"))
+        await talk.hear(TOOLS)
+        await talk.route.cancel(number, "2026")
+
+
+@pytest.mark.parametrize("later", [False, True])
+async def test_who_may_watch_what_is_asked_of_the_author(later: bool) -> None:
+    """C-125: what may not be watched is left out, without a word."""
+    seen: list[tuple[str, str]] = []
+
+    def authorize(ctx: Context[Any], uri: str) -> Any:
+        seen.append((ctx.protocol_version, uri))
+        allowed = uri == "file:///a"
+
+        async def answer() -> bool:
+            return allowed
+
+        return answer() if later else allowed
+
+    server = a_server(authorize_subscription=authorize)
+    uris = ["file:///a", "file:///dir/x", "file:///a"]
+    async with talking(server, "2026") as talk:
+        number, honoured = await listen(talk, resourceSubscriptions=uris)
+        assert honoured == {"resourceSubscriptions": ["file:///a"]}
+        server.notify(Changed("resource", "file:///dir/x"))
+        await talk.ask("tools/list")
+        assert talk.heard() == []
+        await talk.route.cancel(number, "2026")
+    async with talking(server, "2025") as talk:
+        assert (await talk.ask("resources/subscribe", uri="file:///a"))["result"] == {}
+        assert (await talk.ask("resources/subscribe", uri="file:///dir/x"))["error"]["code"] == -32602
+    assert seen == [(NEWEST["2026"], uri) for uri in uris[:2]] + [(NEWEST["2025"], uri) for uri in uris[:2]]
+
+
+async def test_without_a_say_of_the_author_only_what_there_is_may_be_watched() -> None:
+    """C-125: fail closed."""
+    async with talking(a_server(), "2026") as talk:
+        uris = ["file:///a", "file:///dir/x", "file:///etc/passwd", "nonsense"]
+        number, honoured = await listen(talk, resourceSubscriptions=uris)
+        assert honoured == {"resourceSubscriptions": uris[:2]}
+        await talk.route.cancel(number, "2026")
+
+
+async def test_repeats_are_merged_while_a_listener_is_slow() -> None:
+    """C-129: a slow reader waits alone, and holds one entry for each thing that changed."""
+    server = a_server(limits=Limits(stream_bytes=2000))
+    async with talking(server, "2026") as slow, talking(server, "2026") as quick:
+        number, _ = await listen(slow, toolsListChanged=True, resourceSubscriptions=["file:///a"])
+        other, _ = await listen(quick, toolsListChanged=True)
+        slow.route.channel._hold()  # type: ignore[attr-defined]  # the way of a channel to say that it is full
+        for _ in range(300):
+            server.notify(Changed("tools"))
+            server.notify(Changed("resource", "file:///a"))
+            await asyncio.sleep(0)
+        assert len(quick.heard()) > 100
+        waiting = slow.route.channel._size  # type: ignore[attr-defined]  # what lies in its inbox
+        assert waiting < 4000
+        slow.route.channel._release()  # type: ignore[attr-defined]  # and that it has room again
+        await slow.hear(UPDATED)
+        await slow.hear(TOOLS)
+        slow.heard()
+        await slow.route.cancel(number, "2026")
+        await quick.route.cancel(other, "2026")
+
+
+@pytest.mark.parametrize("channel", ["memory", "http"])
+async def test_the_end_of_the_server_ends_every_subscription_with_its_result(channel: str) -> None:
+    """SUB-09, D-002, C-040."""
+    server = a_server()
+    async with getattr(routes, channel)(server) as route:
+        talk = await Talk(route, "2026").open()
+        number, _ = await listen(talk, toolsListChanged=True)
+        await server._drain()
+        answer = await talk.answer_to(number)
+        assert answer["result"]["resultType"] == "complete"
+        assert answer["result"]["_meta"][ID] == number
+        assert type(answer["result"]["_meta"][ID]) is int
+
+
+async def test_the_end_of_input_ends_subscriptions_on_a_pipe() -> None:
+    """SUB-09, STDIO-07: a listener doesn't hold up the end."""
+    async with routes.unix(a_server()) as route:
+        talk = await Talk(route, "2026").open()
+        number, _ = await listen(talk, toolsListChanged=True)
+        await route.finish()
+        assert (await talk.answer_to(number))["result"]["_meta"][ID] == number
+
+
+async def test_too_many_streams_or_resources_are_refused() -> None:
+    """C-125."""
+    server = a_server(limits=Limits(streams=1, watched=2))
+    async with talking(server, "2026") as talk:
+        number, _ = await listen(talk, toolsListChanged=True)
+        answer = await talk.ask("subscriptions/listen", notifications={"toolsListChanged": True})
+        assert answer["error"]["message"] == "Too many subscriptions: 1 at once is the limit here"
+        await talk.route.cancel(number, "2026")
+        uris = [f"file:///dir/{number}" for number in range(3)]
+        answer = await talk.ask("subscriptions/listen", notifications={"resourceSubscriptions": uris})
+        assert answer["error"]["message"] == "Too many resources in one subscription: 2 is the limit here"
+        number, _ = await listen(talk, resourceSubscriptions=[*uris[:2], *uris[:2]])
+        await talk.route.cancel(number, "2026")
+    async with talking(server, "2025") as talk:
+        for uri in uris[:2]:
+            assert "result" in await talk.ask("resources/subscribe", uri=uri)
+        assert "result" in await talk.ask("resources/subscribe", uri=uris[0])
+        assert "error" in await talk.ask("resources/subscribe", uri=uris[2])
+        assert "result" in await talk.ask("resources/unsubscribe", uri=uris[0])
+        assert "result" in await talk.ask("resources/subscribe", uri=uris[2])
+
+
+async def test_a_listener_that_left_is_forgotten() -> None:
+    """C-042, C-126, SUB-08."""
+    server = a_server()
+    async with talking(server, "2026") as talk:
+        number, _ = await listen(talk, toolsListChanged=True)
+        assert len(server._subscriptions._streams) == 1
+        await talk.route.cancel(number, "2026")
+        await talk.ask("tools/list")
+        assert not server._subscriptions._streams
+    async with serving(server) as site:
+        wire = await site.call(*modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+        assert (await wire.head()).streams
+        await wire.event()
+        assert len(server._subscriptions._streams) == 1
+        wire.abort()
+        async with asyncio.timeout(5):
+            while server._subscriptions._streams:  # noqa: ASYNC110 (the server tells nobody)
+                await asyncio.sleep(0.001)
+
+
+# ---------------------------------------------------------------- the handshake era
+
+
+async def test_a_watcher_hears_of_its_resources_until_it_stops() -> None:
+    """SUB-13, SUB-15."""
+    server = a_server()
+    async with talking(server, "2025") as talk, talking(server, "2025") as other:
+        assert (await talk.ask("resources/subscribe", uri="file:///a"))["result"] == {}
+        server.notify(Changed("resource", "file:///a"))
+        assert await talk.hear(UPDATED) == {"uri": "file:///a"}
+        for _ in range(2):
+            assert (await talk.ask("resources/unsubscribe", uri="file:///a"))["result"] == {}
+        server.notify(Changed("resource", "file:///a"))
+        await talk.ask("tools/list")
+        await other.ask("tools/list")
+        assert talk.heard() == other.heard() == []
+
+
+async def test_before_the_handshake_nobody_is_told() -> None:
+    """LIFE-09."""
+    server = a_server()
+    async with routes.memory(server) as route:
+        server.notify(Changed("tools"))
+        await asyncio.sleep(0.01)
+        assert route.inbox == []
+
+
+async def test_a_loss_means_look_at_everything_again() -> None:
+    """SUB-10: no silent gap, in either era."""
+    backend = MemoryBackend()
+    server = a_server(backend=backend)
+    async with talking(server, "2025") as old, talking(server, "2026") as new:
+        await old.ask("resources/subscribe", uri="file:///a")
+        number, _ = await listen(new, toolsListChanged=True, resourceSubscriptions=["file:///a"])
+        for listener in list(backend._listeners.values()):
+            listener(Lost("the backend was away"))
+        for talk in (old, new):
+            assert (await talk.hear(UPDATED))["uri"] == "file:///a"
+            await talk.hear(TOOLS)
+        await old.hear("notifications/resources/list_changed")
+        old.heard()
+        await new.route.cancel(number, "2026")
+
+
+# ---------------------------------------------------------------- both
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_changes_may_be_told_from_any_thread(era: str) -> None:
+    """C-130."""
+    server = a_server()
+    async with talking(server, era) as talk:
+        number = None
+        if era == "2026":
+            number, _ = await listen(talk, toolsListChanged=True)
+        thread = threading.Thread(target=server.notify, args=(Changed("tools"),))
+        thread.start()
+        await talk.hear(TOOLS)
+        thread.join()
+        if number is not None:
+            await talk.route.cancel(number, era)
+
+
+async def test_a_registry_that_changes_tells_by_itself() -> None:
+    """SUB-12, SUB-14, TOOL-02."""
+    server = a_server()
+    changes: list[tuple[str, Callable[[], Any]]] = [
+        ("tools", lambda: server.tool("more")(lambda: None)),
+        ("tools", lambda: server.remove_tool("more")),
+        ("prompts", lambda: server.prompt("ask")(lambda: "x")),
+        ("prompts", lambda: server.remove_prompt("ask")),
+    ]
+    async with talking(server, "2025") as talk:
+        for kind, change in changes:
+            change()
+            await talk.hear(f"notifications/{kind}/list_changed")
+        assert talk.heard() == []
+
+
+async def test_a_backend_that_fails_stops_no_change_and_no_listener(caplog: pytest.LogCaptureFixture) -> None:
+    """C-130."""
+    backend = MemoryBackend()
+
+    def broken(event: Any) -> None:
+        raise RuntimeError("boom")
+
+    backend.subscribe(broken)
+    server = a_server(backend=backend)
+    async with talking(server, "2025") as talk:
+        server.notify(Changed("tools"))
+        await talk.hear(TOOLS)
+    assert "a listener for changes failed" in caplog.text
+
+
+async def test_a_conversation_whose_loop_is_gone_keeps_nobody_from_hearing() -> None:
+    server = a_server()
+
+    def leave_one_behind() -> None:
+        async def open_and_leave() -> Any:
+            way = routes.memory(server)
+            route = await way.__aenter__()
+            await Talk(route, "2025").open()
+            return way, route
+
+        left.append(asyncio.run(open_and_leave()))
+
+    left: list[Any] = []
+    thread = threading.Thread(target=leave_one_behind)
+    thread.start()
+    await asyncio.to_thread(thread.join)
+    async with talking(server, "2025") as talk:
+        server.notify(Changed("tools"))
+        await talk.hear(TOOLS)
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
+@pytest.mark.parametrize(
+    ("watched", "changed", "concerned"),
+    [
+        ("file:///a", "file:///a", True),
+        ("file:///a", "file:///a/b", True),
+        ("file:///a", "file:///a?q", True),
+        ("file:///a", "file:///a#f", True),
+        ("file:///a", "file:///ab", False),
+        ("file:///a/", "file:///a/b", True),
+        ("file:///a/b", "file:///a", False),
+        ("", "file:///a", False),
+    ],
+)
+def test_a_change_concerns_the_same_and_what_it_lies_below(watched: str, changed: str, concerned: bool) -> None:
+    """SUB-13, T-12."""
+    assert covers(watched, changed) is concerned
+
+
+@given(st.text(alphabet="ab/?#", max_size=5), st.text(alphabet="ab/?#", max_size=5))
+def test_any_two_uris_can_be_compared(watched: str, changed: str) -> None:
+    assert covers(watched, watched)
+    if covers(watched, changed):
+        assert changed.startswith(watched)
