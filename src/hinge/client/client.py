@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import metadata
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -32,6 +32,9 @@ from hinge.schema.base import Implementation, Page
 from hinge.schema.lifecycle import ServerCapabilities
 from hinge.schema.notifications import LoggingLevel, LogParams
 from hinge.session import Session
+
+if TYPE_CHECKING:
+    from hinge.client.config import Source
 
 logger = logging.getLogger("hinge")
 
@@ -112,6 +115,17 @@ class Client(Features):
         self._on_log = on_log
         self._on_change = on_change
         self._on_notification = on_notification
+
+    @classmethod
+    def from_config(cls, source: Source, name: str | None = None, **options: Any) -> Self:
+        """A client of one server of a configuration: a file with `mcpServers`, or what it holds; `name` picks the server.
+
+        `options` are those of the client and go before what the configuration says. Raises StartError.
+        """
+        from hinge.client.config import pick, read_config
+
+        target, found = pick(read_config(source), name).reach()
+        return cls(target, **{**found, **options})
 
     # ---------------------------------------------------------------- life
 
