@@ -263,6 +263,34 @@ async def test_roots_that_a_handshake_server_asks_for_by_itself_are_those_of_the
     assert "file:///mine" in found[1]
 
 
+async def test_who_was_shown_a_page_hears_that_it_is_finished() -> None:
+    """ELIC-13."""
+    server: Server[Any] = Server("pages")
+
+    @server.tool
+    async def sign_in(ctx: Context[Any]) -> str:
+        page = {"mode": "url", "message": "Sign in", "url": "https://example.com/x", "elicitationId": "e1"}
+        await ctx.session.request("elicitation/create", page, about=ctx.call)
+        for identity in ("e1", "e2", "e1"):
+            await ctx.notify("notifications/elicitation/complete", {"elicitationId": identity})
+        return ""
+
+    heard: list[tuple[str, Any]] = []
+    bridged = proxy(Client(server, era="2025"))
+    async with (
+        Client(bridged, era="2025", on_notification=lambda *said: heard.append(("other", said))),
+        Client(
+            bridged,
+            era="2025",
+            on_elicit_url=lambda page: page.elicitation_id == "e1",
+            on_notification=lambda *said: heard.append(("one", said)),
+        ) as client,
+    ):
+        await client.call_tool("sign_in")
+        await until(lambda: bool(heard))
+    assert heard == [("one", ("notifications/elicitation/complete", {"elicitationId": "e1"}))]
+
+
 # ---------------------------------------------------------------- cancelling
 
 

@@ -74,7 +74,7 @@ class Relay:
         self.task: asyncio.Task[Raw] | None = None
         #: How long the next server may take; it stands still while the caller is asked.
         self.clock: Clock | None = None
-        self._changed = asyncio.Event()
+        self._stirred: asyncio.Future[None] | None = None
         self._news: deque[Callable[[Context[Any]], Awaitable[None]]] = deque(maxlen=_WAITING)
         self._teller: asyncio.Task[None] | None = None
 
@@ -139,7 +139,7 @@ class Relay:
         params = question_for(method, text, source, revision, secrets.token_urlsafe(16))
         key = f"{method.partition('/')[0]}-{secrets.token_hex(4)}"
         question = self.questions[key] = Question(method, params)
-        self._changed.set()
+        self.stir()
         try:
             answer = await question.answer
         finally:
@@ -150,13 +150,14 @@ class Relay:
         """Wait until the call is over (True) or somebody has to be asked (False)."""
         assert self.task is not None
         while not self.task.done() and not self.questions:
-            self._changed.clear()
-            change = asyncio.ensure_future(self._changed.wait())
-            try:
-                await asyncio.wait((self.task, change), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                change.cancel()
+            self._stirred = asyncio.get_running_loop().create_future()
+            await self._stirred
         return self.task.done()
+
+    def stir(self) -> None:
+        """Something happened that `round` waits for."""
+        if self._stirred is not None and not self._stirred.done():
+            self._stirred.set_result(None)
 
     def open_questions(self) -> dict[str, InputRequest]:
         """What the caller is to be asked in this round (MRTR-04)."""
@@ -172,7 +173,7 @@ class Relay:
     def inherit(self, questions: Mapping[str, Question]) -> None:
         """Ask what another call of the same caller was to ask, and is over."""
         self.questions.update(questions)
-        self._changed.set()
+        self.stir()
 
     def stop(self) -> None:
         """Nobody wants the answer any more: the next server is told to stop."""

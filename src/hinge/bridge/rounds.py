@@ -127,13 +127,15 @@ class Rounds:
         asking = self._upstream.request(relay, sent.method, sent.params, sent.headers)
         relay.task = task = asyncio.get_running_loop().create_task(asking)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return relay
 
-    def _done(self, task: asyncio.Task[Raw]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # looked at: perhaps nobody comes back for it
+        def done(task: asyncio.Task[Raw]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled():
+                task.exception()  # looked at: perhaps nobody comes back for it
+            relay.stir()
+
+        task.add_done_callback(done)
+        return relay
 
     def _park(self, relay: Relay) -> InputRequiredResult:
         if len(self._parked) >= self._most:

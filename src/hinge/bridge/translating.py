@@ -7,6 +7,7 @@ know is put back. Pure: no tasks, no channels.
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -80,8 +81,7 @@ def _carried(original: Any, typed: Any, dressed: Any) -> Any:
     if not isinstance(typed, Struct) or type(typed) is not type(dressed) or not isinstance(original, dict):
         return msgspec.to_builtins(dressed)
     found: Json = msgspec.to_builtins(dressed)
-    fields = {field.encode_name: field.name for field in msgspec.structs.fields(type(typed))}
-    tag = typed.__struct_config__.tag_field
+    fields, tag = _members(type(typed))
     for member, value in original.items():
         name = fields.get(member)
         if name is None:
@@ -90,6 +90,13 @@ def _carried(original: Any, typed: Any, dressed: Any) -> Any:
         elif member in found:
             found[member] = _inside(value, getattr(typed, name), getattr(dressed, name))
     return found
+
+
+@cache
+def _members(kind: type[Struct]) -> tuple[dict[str, str], str | None]:
+    """The members of a type as they stand in JSON, with their fields, and the member that names the type."""
+    fields = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
+    return fields, kind.__struct_config__.tag_field
 
 
 def _inside(original: Any, typed: Any, dressed: Any) -> Any:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakSet
+from weakref import ReferenceType, WeakSet, ref
 
 import msgspec
 from msgspec import Raw, structs
@@ -25,6 +25,7 @@ from hinge.errors import CallError, CallTimeout, DefinitionError, HingeError, In
 from hinge.protocol.shape import shape
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, Elicitation, RootsCapability, Sampling
+from hinge.schema.methods import method_in
 from hinge.schema.notifications import SEVERITY, LoggingLevel, LogParams
 from hinge.server.clock import Clock
 from hinge.server.context import Context
@@ -52,7 +53,7 @@ class Asked(Exception):
 
 
 class Upstream:
-    """The next server. `limit` is in seconds, for one request without the time in which callers are asked."""
+    """The next server. `declare` is what a handshake server is told that callers can be asked; None for everything."""
 
     def __init__(self, client: Client, declare: ClientCapabilities | None) -> None:
         if client._link.alive:
@@ -64,7 +65,7 @@ class Upstream:
         self.sessions: WeakSet[Session] = WeakSet()
         self._level: LoggingLevel | None = None
         self._on_log = client._on_log
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._answers_nothing = self.own.capabilities == ClientCapabilities()
         answers = _RelayedAnswers(self)
         client._answers = answers
         client._requests = _RelayedRequests(client._link, answers, client.limits)
@@ -72,6 +73,11 @@ class Upstream:
         self.declared = _merged(EVERYTHING if declare is None else declare, self.own.capabilities)
         client._link._introduction = structs.replace(client._link._introduction, capabilities=self.declared)
         client._on_log = self._log
+        self._on_notification = client._on_notification
+        client._on_notification = self._notified
+        client._link.on_reopened.append(self._reopened)
+        #: Pages that were shown to handshake clients, by the server's name for them, and who was shown them.
+        self._pages: dict[str, ReferenceType[Session]] = {}
 
     @property
     def connected(self) -> bool:
@@ -134,12 +140,17 @@ class Upstream:
             if not question.answer.done():
                 question.answer.set_exception(InternalError("The call that the question belonged to is over"))
 
-    def capabilities_of(self, ctx: Context[Any]) -> ClientCapabilities:
+    def capabilities_of(self, ctx: Context[Any]) -> Any:
         """What a stateless server is told with a call: what its caller can be asked, and what the client answers itself."""
+        if self._answers_nothing:
+            meta = ctx.call.meta
+            return meta.client_capabilities if ctx.call.era == "2026" and meta is not None else ctx.client_capabilities
         return _merged(ctx.client_capabilities, self.own.capabilities)
 
     def answers_itself(self, method: str, text: bytes | Raw) -> bool:
         """Whether the client was given an answer of its own: then no caller is asked."""
+        if self._answers_nothing:
+            return False
         own = self.own.capabilities
         if method == "elicitation/create" and own.elicitation is not None:
             return getattr(own.elicitation, mode_of(text), None) is not None
@@ -154,6 +165,7 @@ class Upstream:
         relay = self._meant()
         source = self.client.protocol_version
         if relay is not None:
+            self._remember_page(method, text, relay.ctx.session)
             return await relay.ask(method, text, source)
         sessions = self._open_sessions()
         if len(sessions) != 1:
@@ -161,7 +173,7 @@ class Upstream:
         require_answerable(sessions[0].connection.handshake.capabilities, method, text)
         return await ask_session(sessions[0], method, text, source)
 
-    def _meant(self) -> Relay | None:
+    def _meant(self, *, to_ask: bool = True) -> Relay | None:
         """The call that the server speaks of. Raises InternalError when it could be one of several callers.
 
         On HTTP the stream tells; on a pipe it is clear only while one caller is being served.
@@ -176,10 +188,32 @@ class Upstream:
             return relay
         if len({one.caller for one in self._running}) > 1:
             raise InternalError(_UNCLEAR)
-        return next((one for one in reversed(self._running) if one.may_ask), None)
+        return next((one for one in reversed(self._running) if one.may_ask or not to_ask), None)
 
     def _open_sessions(self) -> list[Session]:
         return [one for one in self.sessions if one.connection.closed is None and one.connection.handshake.open]
+
+    def _remember_page(self, method: str, text: bytes, session: Session) -> None:
+        """Whoever is shown a page hears when it is finished (ELIC-13)."""
+        identity = msgspec.json.decode(text).get("elicitationId") if method == "elicitation/create" else None
+        if isinstance(identity, str):
+            self._pages[identity] = ref(session)
+            while len(self._pages) > _PAGES:
+                del self._pages[next(iter(self._pages))]
+
+    async def _notified(self, method: str, params: dict[str, Any]) -> None:
+        if self._on_notification is not None:
+            said = self._on_notification(method, params)
+            if said is not None:
+                await said
+        shown = self._pages.pop(str(params.get("elicitationId")), None) if method == _FINISHED else None
+        session = shown() if shown is not None else None
+        if session is not None and method_in(method, session.connection.handshake.revision) is not None:
+            session.tell(method, params)
+
+    async def _reopened(self, session: Session) -> None:
+        """Another conversation with the server: it knows nothing of the level yet."""
+        self._level = None
 
     async def _log(self, params: LogParams) -> None:
         if self._on_log is not None:
@@ -187,7 +221,7 @@ class Upstream:
             if said is not None:
                 await said
         try:
-            relay = self._meant()
+            relay = self._meant(to_ask=False)
         except InternalError:
             logger.debug("a log message of the next server is dropped: it could belong to any of several callers")
             return
@@ -219,6 +253,9 @@ class Upstream:
             logger.warning("The server behind this one refuses the log level %s: %s", level, exc)
 
 
+#: So many pages are remembered until the server says that they are finished.
+_PAGES = 1000
+_FINISHED = "notifications/elicitation/complete"
 _UNCLEAR = "Several callers are being served: it can't be told which of them is asked"
 
 
