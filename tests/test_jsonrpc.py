@@ -1,0 +1,184 @@
+"""Messages: from text to values and back, and what each kind of wrong text is called."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET, Raw
+
+from hinge import jsonrpc
+from hinge.errors import ErrorObject, InvalidRequest, ParseError
+from hinge.jsonrpc import ABSENT, Failure, Notification, Request, Response, Unreadable
+from tests.fuzz import messages
+
+
+def decode(text: str) -> Any:
+    return jsonrpc.decode(text.encode())
+
+
+def test_each_kind_of_message_is_told_by_its_members() -> None:
+    """BASE-01, BASE-07, BASE-08, BASE-10."""
+    assert decode('{"jsonrpc":"2.0","id":1,"method":"m"}') == Request(1, "m", ABSENT)
+    assert decode('{"jsonrpc":"2.0","method":"m"}') == Notification("m", ABSENT)
+    assert decode('{"jsonrpc":"2.0","id":"a","result":{}}').result == Raw(b"{}")
+    failure = decode('{"jsonrpc":"2.0","id":"a","error":{"code":-1,"message":"no","data":[1]}}')
+    assert failure == Failure("a", ErrorObject(-1, "no", [1]))
+
+
+def test_members_may_stand_in_any_order_with_blanks_between_them_and_others_beside_them() -> None:
+    """BASE-20."""
+    found = decode(' \n{ "more" : {} , "params" : \t { "a" : 1 } , "method":"m","id" : 7 , "jsonrpc" : "2.0" } \r\n')
+    assert (found.id, found.method, bytes(found.params)) == (7, "m", b'{ "a" : 1 }')
+
+
+def test_params_stay_text() -> None:
+    text = '{"a": [1, 2.50, "\\u00e9", null], "b": 123456789012345678901234567890}'
+    assert bytes(decode(f'{{"jsonrpc":"2.0","id":1,"method":"m","params":{text}}}').params) == text.encode()
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "{", "{]", "nul", '{"a":1}x', "'a'", '{"jsonrpc":"2.0",}', "\ufeff{}", "NaN"]
+)
+def test_what_is_not_json_is_a_parse_error(text: str) -> None:
+    """ERR-01."""
+    with pytest.raises(ParseError):
+        decode(text)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', b"\xff\xfe{\x00}\x00", b'{"jsonrpc":"2.0","method":"\xc0\x80"}'],
+)
+def test_what_is_not_utf_8_is_a_parse_error(data: bytes) -> None:
+    """BASE-02, ERR-01."""
+    with pytest.raises(ParseError):
+        jsonrpc.decode(data)
+
+
+def test_what_is_nested_too_deeply_is_a_parse_error() -> None:
+    """ERR-01."""
+    for text in ("[" * 100_000, '{"jsonrpc":"2.0","id":1,"result":' + "[" * 100_000, '{"a":' * 100_000):
+        with pytest.raises((ParseError, InvalidRequest)):
+            decode(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "request_id"),
+    [
+        ("[]", None),
+        ("7", None),
+        ("null", None),
+        ("{}", None),
+        ('{"id":5,"method":"m"}', 5),
+        ('{"jsonrpc":"2.1","id":"a","method":"m"}', "a"),
+        ('{"jsonrpc":2.0,"id":"a","method":"m"}', "a"),
+        ('{"jsonrpc":"2.0","id":null,"method":"m"}', None),
+        ('{"jsonrpc":"2.0","id":true,"method":"m"}', None),
+        ('{"jsonrpc":"2.0","id":1.0,"method":"m"}', None),
+        ('{"jsonrpc":"2.0","id":{},"method":"m"}', None),
+        ('{"jsonrpc":"2.0","id":5,"method":null}', 5),
+        ('{"jsonrpc":"2.0","id":5,"method":"m","params":[]}', 5),
+        ('{"jsonrpc":"2.0","id":5,"method":"m","params":null}', 5),
+        ('{"jsonrpc":"2.0","id":5,"method":"m","params":"x"}', 5),
+        ('{"jsonrpc":"2.0","id":5,"method":"m","result":{}}', 5),
+        ('{"jsonrpc":"2.0","id":5,"method":"m","error":{}}', 5),
+        ('{"jsonrpc":"2.0","id":5}', 5),
+        ('{"jsonrpc":"2.0","id":5,"result":{},"error":{"code":1,"message":""}}', 5),
+        ('{"jsonrpc":"2.0","result":{}}', None),
+        ('{"jsonrpc":"2.0","id":5,"error":{"message":""}}', 5),
+        ('{"jsonrpc":"2.0","id":5,"error":{"code":"1","message":""}}', 5),
+        ('{"jsonrpc":"2.0","id":5,"error":{"code":1.5,"message":""}}', 5),
+        ('{"jsonrpc":"2.0","id":5,"error":{"code":1}}', 5),
+        ('{"jsonrpc":"2.0","id":5,"error":"no"}', 5),
+    ],
+)
+def test_json_that_is_no_message_keeps_the_id_that_can_be_read(text: str, request_id: Any) -> None:
+    """BASE-01, BASE-03, BASE-07, BASE-08, BASE-09, ERR-02, T-18."""
+    with pytest.raises(Unreadable) as caught:
+        decode(text)
+    assert caught.value.error.code == -32600
+    assert caught.value.request_id == request_id
+
+
+@pytest.mark.parametrize(
+    "request_id", [0, 1, -1, 2**53, 2**60, 2**63, 2**64, 2**70, -(2**70), "", "1", "a:b", "é", " "]
+)
+def test_ids_keep_value_and_type(request_id: Any) -> None:
+    """BASE-03, BASE-06, T-18."""
+    found = jsonrpc.decode(jsonrpc.encode_request(request_id, "m"))
+    assert isinstance(found, Request)
+    assert found.id == request_id
+    assert type(found.id) is type(request_id)
+    answer = json.loads(jsonrpc.encode_response(request_id, {}))
+    assert answer == {"jsonrpc": "2.0", "id": request_id, "result": {}}
+
+
+def test_an_error_may_lack_its_id_or_say_null() -> None:
+    """BASE-09, T-04: read both, write none."""
+    for text in (
+        '{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}',
+        '{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}',
+    ):
+        assert decode(text) == Failure(None, ErrorObject(1, "x"))
+    written = json.loads(jsonrpc.encode_failure(None, ErrorObject(-32700, "x")))
+    assert written == {"jsonrpc": "2.0", "error": {"code": -32700, "message": "x"}}
+
+
+def test_what_is_absent_is_not_written_and_null_is() -> None:
+    """BASE-08, T-19."""
+    assert json.loads(jsonrpc.encode_notification("m")) == {"jsonrpc": "2.0", "method": "m"}
+    assert json.loads(jsonrpc.encode_notification("m", UNSET)) == {"jsonrpc": "2.0", "method": "m"}
+    assert json.loads(jsonrpc.encode_failure(1, ErrorObject(1, "x", None)))["error"] == {
+        "code": 1,
+        "message": "x",
+        "data": None,
+    }
+
+
+@given(messages.ids, messages.methods, st.dictionaries(st.text(), messages.values, max_size=3))
+def test_what_is_written_is_read_back(request_id: Any, method: str, params: dict[str, Any]) -> None:
+    """BASE-02, BASE-06."""
+    try:
+        data = jsonrpc.encode_request(request_id, method, params)
+    except UnicodeEncodeError:
+        return  # a lone surrogate: no text at all
+    found = jsonrpc.decode(data)
+    assert isinstance(found, Request)
+    assert (found.id, found.method, json.loads(bytes(found.params))) == (request_id, method, params)
+    assert b"\n" not in data
+    answered = jsonrpc.decode(jsonrpc.encode_response(request_id, params))
+    assert isinstance(answered, Response)
+
+
+# ---------------------------------------------------------------- batches
+
+
+@pytest.mark.parametrize(
+    ("text", "batch"), [(b"[]", True), (b" \n\t[", True), (b"{}", False), (b"", False), (b'"["', False)]
+)
+def test_a_batch_begins_with_a_bracket(text: bytes, batch: bool) -> None:
+    """BASE-11."""
+    assert jsonrpc.is_batch(text) is batch
+
+
+def test_a_batch_is_split_into_its_texts() -> None:
+    """BASE-11."""
+    assert jsonrpc.split_batch(b' [ {"a" : 1}, 7 ,[ ] ]', 3) == [b'{"a" : 1}', b"7", b"[ ]"]
+
+
+@pytest.mark.parametrize("text", [b"[]", b"[1,2,3,4]"])
+def test_an_empty_or_too_long_batch_is_refused(text: bytes) -> None:
+    """T-20."""
+    with pytest.raises(InvalidRequest, match="A batch holds 1 to 3 messages"):
+        jsonrpc.split_batch(text, 3)
+
+
+def test_a_broken_batch_is_a_parse_error() -> None:
+    """ERR-01."""
+    for text in (b"[1,", b"[}", b"[" * 100_000):
+        with pytest.raises(ParseError):
+            jsonrpc.split_batch(text, 3)
