@@ -1,0 +1,292 @@
+"""The pure state of a conversation: who owes what to whom, and how each debt ends. No event loop anywhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hinge import jsonrpc
+from hinge.errors import InvalidParams
+from hinge.protocol import era_2026
+from hinge.protocol.connection import Connection
+from hinge.protocol.events import Call, Origin, Outgoing
+from hinge.protocol.http import Headers
+from hinge.protocol.limits import Limits
+from hinge.protocol.states import CallState, HandshakeState
+from hinge.schema.lifecycle import ClientCapabilities
+from hinge.schema.revisions import V2025_03, V2025_11, V2026_07
+from tests.fuzz.ends import ME, hello, initialize_result, offer_of, shake_hands
+
+META = era_2026.request_meta(V2026_07, ME, ClientCapabilities())
+
+
+def server(
+    *, shaken: bool = True, revision: str = V2025_11, eras: Any = ("2025", "2026"), **options: Any
+) -> Connection:
+    connection = Connection(offer_of(eras), **options)
+    if shaken:
+        shake_hands(connection, revision)
+    return connection
+
+
+def client(revision: str | None = V2025_11, **options: Any) -> Connection:
+    connection = Connection(None, **options)
+    if revision is not None:
+        connection.handshake.assume(revision)
+    return connection
+
+
+def request(request_id: Any = 1, method: str = "acme/do", meta: Any = None, **params: Any) -> bytes:
+    return jsonrpc.encode_request(request_id, method, {**params, **({"_meta": meta} if meta is not None else {})})
+
+
+def notice(method: str, **params: Any) -> bytes:
+    return jsonrpc.encode_notification(method, params)
+
+
+def call_of(got: Any) -> Call:
+    assert isinstance(got, Call)
+    return got
+
+
+def error_of(got: Any) -> dict[str, Any]:
+    assert isinstance(got, Outgoing)
+    error: dict[str, Any] = json.loads(got.data)["error"]
+    return error
+
+
+def headers(**values: str) -> Origin:
+    return Origin(Headers.of({name.replace("_", "-"): value for name, value in values.items()}))
+
+
+# ---------------------------------------------------------------- what we owe
+
+
+def test_a_call_is_owed_until_it_is_answered_and_then_no_more() -> None:
+    """A-090, BASE-06, BASE-07."""
+    connection = server()
+    call = call_of(connection.receive(request("a")))
+    assert connection.incoming == {"a": call}
+    reply = connection.answer(call, {"x": 1})
+    assert reply is not None
+    assert json.loads(reply.data) == {"jsonrpc": "2.0", "id": "a", "result": {"x": 1}}
+    assert call.state is CallState.ANSWERED
+    assert connection.incoming == {}
+    assert connection.answer(call, {}) is None
+    assert connection.refuse(call, RuntimeError()) is None
+
+
+def test_a_call_is_not_answered_after_its_cancellation() -> None:
+    """CANC-06, C-047."""
+    connection = server()
+    call = call_of(connection.receive(request(1)))
+    stopped: list[int] = []
+    call.on_cancel = lambda: stopped.append(1)
+    got = connection.receive(notice("notifications/cancelled", requestId=1))
+    assert isinstance(got, Call)  # handed on to be observed (A-025)
+    assert (call.state, stopped) == (CallState.CANCELLED, [1])
+    assert connection.answer(call, {}) is None
+    connection.receive(notice("notifications/cancelled", requestId=1))
+    assert stopped == [1]
+
+
+@pytest.mark.parametrize("named", ["1", 1.0, None, True, [1], {"id": 1}, 2])
+def test_a_cancellation_names_the_id_in_its_type(named: Any) -> None:
+    """CANC-07, T-16."""
+    connection = server()
+    call = call_of(connection.receive(request(1)))
+    connection.receive(notice("notifications/cancelled", requestId=named))
+    assert call.state is CallState.RUNNING
+
+
+def test_the_handshake_cannot_be_cancelled_by_the_peer() -> None:
+    """LIFE-13."""
+    connection = server(shaken=False)
+    call = call_of(connection.receive(jsonrpc.encode_request(1, "initialize", hello())))
+    connection.receive(notice("notifications/cancelled", requestId=1))
+    assert call.state is CallState.RUNNING
+
+
+def test_an_id_in_use_is_refused_where_ids_alone_tell_calls_apart() -> None:
+    """BASE-05."""
+    connection = server()
+    first = call_of(connection.receive(request(1)))
+    assert error_of(connection.receive(request(1)))["code"] == -32600
+    call_of(connection.receive(request("1")))
+    connection.answer(first, {})
+    call_of(connection.receive(request(1)))
+
+
+def test_an_id_in_use_is_fine_where_each_call_has_its_own_stream() -> None:
+    """C-047: neither overwrites the other."""
+    connection = server(shared=False)
+    calls = [call_of(connection.receive(request(1))) for _ in range(3)]
+    assert len(connection.incoming) == 3
+    for call in (calls[1], calls[0], calls[2]):
+        assert connection.answer(call, {}) is not None
+        connection.check()
+    assert connection.incoming == {}
+
+
+def test_too_many_calls_at_once_are_refused() -> None:
+    connection = server(limits=Limits(calls=2))
+    calls = [call_of(connection.receive(request(number))) for number in range(2)]
+    assert "2 at once is the limit" in error_of(connection.receive(request(9)))["message"]
+    connection.answer(calls[0], {})
+    call_of(connection.receive(request(9)))
+
+
+@pytest.mark.parametrize("result", [object(), {"x": object()}, {1: 2, (3,): 4}])
+def test_a_result_that_json_cannot_say_is_our_fault(result: Any) -> None:
+    """A-117."""
+    connection = server()
+    reply = connection.answer(call_of(connection.receive(request())), result)
+    assert error_of(reply) == {"code": -32603, "message": "Handler returned an invalid result"}
+
+
+def test_an_error_with_data_that_json_cannot_say_loses_it() -> None:
+    """A-091."""
+    connection = server()
+    reply = connection.refuse(call_of(connection.receive(request())), InvalidParams("no", object()))
+    assert error_of(reply) == {"code": -32603, "message": "Internal server error"}
+
+
+def test_notifications_are_owed_nothing() -> None:
+    """BASE-10, A-138."""
+    connection = server()
+    call = call_of(connection.receive(notice("notifications/acme")))
+    assert connection.incoming == {}
+    assert connection.answer(call, {"x": 1}) is None
+    assert call.state is CallState.ANSWERED
+
+
+def test_when_time_is_up_each_call_gets_one_error() -> None:
+    """ERR-17, C-047."""
+    connection = server()
+    calls = [call_of(connection.receive(request(number))) for number in (1, 2)]
+    assert connection.answer(calls[0], {}) is not None
+    (reply,) = connection.expire("the server stops")
+    assert error_of(reply) == {"code": -32603, "message": "Not finished: the server stops"}
+    assert connection.answer(calls[1], {}) is None
+
+
+# ---------------------------------------------------------------- the handshake
+
+
+def test_a_refused_handshake_leaves_no_trace() -> None:
+    """A-119, LIFE-16."""
+    connection = server(shaken=False)
+    for end in ("refuse", "cancel", "unwritable", "wrong"):
+        call = call_of(connection.receive(jsonrpc.encode_request(1, "initialize", hello())))
+        assert connection.handshake.state is HandshakeState.NEGOTIATING
+        result = initialize_result(connection)
+        if end == "refuse":
+            connection.refuse(call, InvalidParams("vetoed"))
+        elif end == "cancel":
+            connection.cancel(call)
+        else:
+            connection.answer(call, {"protocolVersion": V2025_11, "x": object()} if end == "unwritable" else {})
+        assert connection.handshake.state is HandshakeState.NEW
+        assert connection.handshake.client_info is None
+        assert result
+    shake_hands(connection)
+    assert connection.handshake.client_info == ME
+
+
+def test_a_second_handshake_is_refused() -> None:
+    """LIFE-01, B-001."""
+    connection = server()
+    assert error_of(connection.receive(jsonrpc.encode_request(2, "initialize", hello())))["code"] == -32600
+    assert connection.handshake.state is HandshakeState.READY
+
+
+def test_only_a_server_of_the_handshake_era_hears_that_the_client_is_ready() -> None:
+    """A-133, LIFE-07."""
+    connection = server(shaken=False)
+    states: list[HandshakeState] = []
+    for shakes in (False, True, False):
+        if shakes:
+            shake_hands(connection)
+        connection.receive(notice("notifications/initialized"))
+        states.append(connection.handshake.state)
+    assert states == [HandshakeState.NEW, HandshakeState.READY, HandshakeState.READY]
+
+
+@pytest.mark.parametrize(("header", "revision"), [(None, V2025_03), ("2025-06-18", "2025-06-18")])
+def test_a_post_that_stands_alone_goes_on_without_a_handshake(header: str | None, revision: str) -> None:
+    """VER-18, VER-20."""
+    connection = server(shaken=False, one_shot=True)
+    origin = headers(mcp_protocol_version=header) if header else headers()
+    assert call_of(connection.receive(request(), origin)).revision == revision
+
+
+# ---------------------------------------------------------------- the stateless era
+
+
+@pytest.mark.parametrize(
+    ("meta", "origin", "code", "status"),
+    [
+        ({}, None, -32602, 400),
+        ({"io.modelcontextprotocol/protocolVersion": V2026_07}, None, -32602, 400),
+        ({**META, "io.modelcontextprotocol/protocolVersion": 1}, None, -32602, 400),
+        ({**META, "io.modelcontextprotocol/clientCapabilities": "x"}, None, -32602, 400),
+        (META, headers(), -32020, 400),
+        (META, headers(mcp_protocol_version="2031-01-01", mcp_method="acme/do"), -32020, 400),
+        (META, headers(mcp_protocol_version=V2026_07), -32020, 400),
+        (META, headers(mcp_protocol_version=V2026_07, mcp_method="other"), -32020, 400),
+        (
+            {**META, "io.modelcontextprotocol/protocolVersion": "2031-01-01"},
+            headers(mcp_protocol_version="2031-01-01", mcp_method="acme/do"),
+            -32022,
+            400,
+        ),
+        (
+            {**META, "io.modelcontextprotocol/protocolVersion": "2031-01-01"},
+            headers(mcp_protocol_version=V2026_07, mcp_method="acme/do"),
+            -32020,
+            400,
+        ),
+        ({**META, "io.modelcontextprotocol/logLevel": "loud"}, None, -32602, 200),
+    ],
+)
+def test_an_envelope_is_checked_in_the_order_of_the_table(meta: Any, origin: Any, code: int, status: int) -> None:
+    """REQM-04, VER-01, ERR-06, ERR-08, LOG-07, T-02."""
+    connection = server(shaken=False, eras=("2026",), one_shot=True)
+    got = connection.receive(request(7, meta=meta), origin or Origin())
+    assert isinstance(got, Outgoing)
+    assert (error_of(got)["code"], got.status, got.id) == (code, status, 7)
+
+
+def test_a_complete_envelope_is_a_call_with_its_revision() -> None:
+    """A-101, STATE-01."""
+    connection = server(shaken=False)
+    origin = headers(mcp_protocol_version=V2026_07, mcp_method="acme/do")
+    call = call_of(connection.receive(request(meta=META), origin))
+    assert (call.era, call.revision, call.inline) == ("2026", V2026_07, False)
+    assert connection.handshake.state is HandshakeState.NEW
+
+
+def test_both_eras_on_one_connection_go_by_their_own_rules() -> None:
+    """C-035, VER-04, D-008."""
+    connection = server()
+    assert call_of(connection.receive(request(1))).era == "2025"
+    assert call_of(connection.receive(request(2, meta=META))).era == "2026"
+    assert call_of(connection.receive(request(3, "initialize", META))).inline is False
+
+
+def test_a_server_of_the_stateless_era_alone_takes_no_answers_by_post() -> None:
+    """BASE-14: table 4.A, row 7."""
+    connection = server(shaken=False, eras=("2026",), one_shot=True)
+    got = connection.receive(jsonrpc.encode_response(1, {}))
+    assert isinstance(got, Outgoing)
+    assert (error_of(got)["code"], got.status) == (-32600, 400)
+
+
+def test_a_client_of_a_stateless_server_is_asked_nothing() -> None:
+    """BASE-14, D-003."""
+    connection = client()
+    connection.stateless = True
+    assert connection.receive(request(1, "ping")) is None
+    assert isinstance(connection.receive(notice("notifications/message", level="info", data=1)), Call)

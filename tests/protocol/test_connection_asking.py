@@ -1,0 +1,190 @@
+"""The pure state of a conversation, from the asking side: answers, errors, silence, batches, and the end of all debts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hinge import jsonrpc
+from hinge.errors import ConnectionLost, HingeError, InvalidResponse, NotSent, PeerError
+from hinge.protocol import era_2025
+from hinge.protocol.connection import Connection
+from hinge.protocol.events import Batch, Pending
+from hinge.protocol.limits import Limits
+from hinge.protocol.states import CallState, PendingState
+from hinge.schema.revisions import V2025_03, V2025_11
+from tests.protocol.test_connection import call_of, client, notice, request, server
+
+# ---------------------------------------------------------------- what the peer owes
+
+
+def ask(connection: Connection, method: str = "ping") -> tuple[Pending, list[int]]:
+    woken: list[int] = []
+    pending = connection.ask(method)
+    pending.wake = lambda: woken.append(1)
+    return pending, woken
+
+
+def test_an_answer_wakes_who_waits_once() -> None:
+    """C-005, C-011."""
+    connection = client()
+    pending, woken = ask(connection)
+    for _ in range(2):
+        assert connection.receive(jsonrpc.encode_response(pending.id, {"a": 1})) is None
+    assert (bytes(pending.result), woken, pending.state) == (b'{"a":1}', [1], PendingState.ANSWERED)
+
+
+@pytest.mark.parametrize("answer", [b"null", b"[]", b"7", b'"x"'])
+def test_a_result_that_is_no_object_is_no_valid_answer(answer: bytes) -> None:
+    connection = client()
+    pending, _ = ask(connection)
+    connection.receive(b'{"jsonrpc":"2.0","id":1,"result":%s}' % answer)
+    assert isinstance(pending.error, InvalidResponse)
+
+
+def test_an_answer_that_cannot_be_read_ends_the_request_that_it_names() -> None:
+    """C-016: nobody waits for an answer that came broken."""
+    connection = client()
+    first, _ = ask(connection)
+    second, _ = ask(connection)
+    connection.receive(b'{"jsonrpc":"2.0","id":1,"result":{},"error":{}}')
+    assert isinstance(first.error, InvalidResponse)
+    assert second.state is PendingState.WAITING
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"jsonrpc":"2.0","id":1.0,"result":{}}', b'{"jsonrpc":"2.0","result":{}}', b'{"jsonrpc":"2.0",', b"[{}]"]
+)
+def test_an_answer_that_names_no_request_ends_all_that_wait(text: bytes) -> None:
+    """C-016: better an error than a wait for ever."""
+    connection = client()
+    waiting = [ask(connection)[0] for _ in range(2)]
+    connection.receive(text)
+    assert all(isinstance(one.error, InvalidResponse) for one in waiting)
+
+
+def test_what_a_server_prints_by_mistake_is_no_answer() -> None:
+    connection = client()
+    pending, _ = ask(connection)
+    for text in (b"Listening on port 80", b"", b"   ", b"WARNING: x"):
+        connection.receive(text)
+    assert pending.state is PendingState.WAITING
+
+
+def test_an_error_without_an_id_belongs_to_the_only_request_or_to_all() -> None:
+    """BASE-09, T-04."""
+    failure = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}'
+    connection = client()
+    only, _ = ask(connection)
+    connection.receive(failure)
+    assert isinstance(only.error, PeerError)
+    several = [ask(connection)[0] for _ in range(2)]
+    connection.receive(failure)
+    assert all(isinstance(one.error, InvalidResponse) for one in several)
+
+
+def test_who_gave_up_is_not_woken_by_a_late_answer() -> None:
+    """CANC-08."""
+    connection = client()
+    pending, woken = ask(connection)
+    assert connection.give_up(pending)
+    assert not connection.give_up(pending)
+    connection.receive(jsonrpc.encode_response(pending.id, {}))
+    connection.fail(pending, HingeError("too late"))
+    assert (woken, pending.state, pending.error) == ([1], PendingState.GIVEN_UP, None)
+
+
+def test_progress_finds_its_request_by_the_token_in_its_type() -> None:
+    """PROG-03, C-016, T-17."""
+    for connection in (client(), server()):
+        pending, _ = ask(connection, "roots/list")
+        told: list[bytes] = []
+        pending.on_progress = lambda params, told=told: told.append(bytes(params))
+        for token in (str(pending.id), 99, None, pending.id):
+            connection.receive(notice("notifications/progress", progressToken=token, progress=1))
+        assert len(told) == 1
+
+
+def test_too_many_requests_or_a_closed_connection_send_nothing() -> None:
+    connection = client(limits=Limits(pending=1))
+    ask(connection)
+    with pytest.raises(NotSent, match="1 requests wait"):
+        connection.ask("ping")
+    connection.close("gone")
+    with pytest.raises(NotSent, match="gone"):
+        connection.ask("ping")
+
+
+# ---------------------------------------------------------------- batches
+
+
+def test_a_batch_of_answers_settles_them_all() -> None:
+    """BASE-11: a client takes them, too, where they were negotiated."""
+    connection = client(V2025_03)
+    waiting = [ask(connection)[0] for _ in range(3)]
+    answers = [jsonrpc.encode_response(one.id, {"id": one.id}) for one in waiting]
+    assert connection.receive(b"[" + b",".join(answers) + b"]") is None
+    assert [json.loads(bytes(one.result))["id"] for one in waiting] == [one.id for one in waiting]
+
+
+def test_a_batch_of_requests_is_served_together() -> None:
+    """BASE-11."""
+    for connection in (client(V2025_03), server(revision=V2025_03)):
+        got = connection.receive(b"[" + request(1, "ping") + b"," + notice("notifications/acme") + b",7]")
+        assert isinstance(got, Batch)
+        assert [call.method for call in got.calls] == ["ping", "notifications/acme"]
+        assert len(got.replies) == (0 if connection.offer is None else 1)
+
+
+# ---------------------------------------------------------------- the end
+
+
+def test_the_end_settles_everything_once() -> None:
+    """C-012, C-022, C-043."""
+    connection = server()
+    call = call_of(connection.receive(request()))
+    stopped: list[int] = []
+    call.on_cancel = lambda: stopped.append(1)
+    pending, woken = ask(connection, "roots/list")
+    for _ in range(2):
+        connection.close("gone")
+    assert (call.state, stopped) == (CallState.DROPPED, [1])
+    assert (pending.state, woken) == (PendingState.LOST, [1])
+    assert isinstance(pending.error, ConnectionLost)
+    assert connection.receive(request(2)) is None
+    assert connection.receive(notice("notifications/acme")) is None
+    connection.check()
+
+
+def test_the_end_of_input_fails_only_what_we_wait_for() -> None:
+    connection = server()
+    call = call_of(connection.receive(request()))
+    pending, _ = ask(connection, "roots/list")
+    connection.end_input("all is said")
+    assert isinstance(pending.error, ConnectionLost)
+    assert connection.answer(call, {}) is not None
+
+
+def test_the_invariant_finds_what_does_not_add_up() -> None:
+    connection = server()
+    call = call_of(connection.receive(request()))
+    call.state = CallState.ANSWERED
+    with pytest.raises(HingeError, match="still owed"):
+        connection.check()
+    connection = client()
+    pending, _ = ask(connection)
+    pending.state = PendingState.LOST
+    with pytest.raises(HingeError, match="still awaited"):
+        connection.check()
+    connection = client()
+    ask(connection)
+    connection.closed = "gone"
+    with pytest.raises(HingeError, match="in flight"):
+        connection.check()
+
+
+def test_what_a_revision_is_assumed_to_be_is_a_handshake_one() -> None:
+    """VER-18, VER-20."""
+    assert era_2025.ASSUMED == V2025_03
+    assert era_2025.LATEST == V2025_11
