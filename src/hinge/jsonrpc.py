@@ -119,11 +119,9 @@ def decode(data: bytes) -> Message:
         raise ParseError("Parse error: not valid JSON in UTF-8") from exc
     if envelope.jsonrpc != "2.0":
         raise _unreadable(data, 'the member "jsonrpc" must be "2.0"')
-    return _answer(envelope, data) if envelope.method is UNSET else _question(envelope, data, envelope.method)
-
-
-def _question(envelope: _Envelope, data: bytes, method: str) -> Message:
-    request_id, params = envelope.id, envelope.params
+    method, request_id, params = envelope.method, envelope.id, envelope.params
+    if method is UNSET:
+        return _answer(envelope, data)
     if envelope.result is not ABSENT or envelope.error is not ABSENT:
         raise _unreadable(data, "a request has no result and no error")
     if params is not ABSENT and opening(params) != OBJECT:
@@ -198,7 +196,7 @@ def encode_notification(method: str, params: Any = UNSET) -> bytes:
 
 def encode_response(request_id: RequestId, result: Any) -> bytes:
     """The text of a successful answer. Raises TypeError (or another of msgspec's errors) for what JSON can't say."""
-    return _encoder.encode(_Response(id=request_id, result=result))
+    return encode_value(_Response(id=request_id, result=result))
 
 
 def encode_failure(request_id: RequestId | None, error: ErrorObject) -> bytes:

@@ -80,7 +80,6 @@ class Session(Record):
         except BaseException as exc:
             reply = connection.refuse(call, exc)
         finally:
-            call.on_cancel = None
             del self._tasks[task]
         if reply is None and task.cancelling():
             await _absorb_cancellation(task)

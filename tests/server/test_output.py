@@ -21,7 +21,7 @@ from hinge.errors import DefinitionError
 from hinge.schema.content import ContentBlock, EmbeddedResource, TextContent
 from hinge.schema.tools import CallToolResult
 from hinge.server.annotations import Place
-from hinge.server.output import Output, inspect_output, is_content
+from hinge.server.output import Encoded, Output, inspect_output, is_content
 
 PLACE = Place("forecast", "app.py", 12)
 
@@ -151,16 +151,16 @@ def test_a_result_made_by_hand_may_promise_its_structure() -> None:
 def test_without_a_promise_anything_goes_out(annotation: Any) -> None:
     found = output(annotation)
     assert found.schema is None
-    assert found.encode("text") == (UNSET, "text")
-    assert found.encode(None) == (UNSET, "")
+    assert found.encode("text") == Encoded(UNSET, "text")
+    assert found.encode(None) == Encoded(UNSET, "")
     assert found.encode(Day("Oslo", 1)).text == '{"city":"Oslo","temp":1,"tags":[]}'
     assert found.encode(Shade.DARK).text == '"dark"'
 
 
 def test_text_goes_out_as_it_is() -> None:
-    assert output(str).encode("a") == (UNSET, "a")
-    assert output(str | None).encode(None) == (UNSET, "")
-    assert output(None).encode(None) == (UNSET, "")
+    assert output(str).encode("a") == Encoded(UNSET, "a")
+    assert output(str | None).encode(None) == Encoded(UNSET, "")
+    assert output(None).encode(None) == Encoded(UNSET, "")
 
 
 def test_the_root_of_a_class_is_an_object_and_nested_classes_are_definitions() -> None:

@@ -124,19 +124,14 @@ class Connection(Record):
         except ProtocolError as exc:
             if request_id is None:
                 return None
-            exc, status = (era_2026 if self._is_stateless(inbound, origin) else era_2025).error(exc)
+            exc, status = (era_2026 if inbound.era == "2026" else era_2025).error(exc)
             return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, status)
 
-    def _is_stateless(self, inbound: Inbound, origin: Origin) -> bool:
-        """A client serves handshake servers only; a server asks the table."""
-        if self.offer is None:
-            return False
-        return (inbound.era or era.route(inbound, _version(origin), self.offer.eras)) == "2026"
-
     def _admit(self, inbound: Inbound, origin: Origin) -> Call:
+        """A client serves handshake servers only; a server asks the table, unless its transport did."""
         if self.offer is None:
             return era_2025.make_call(inbound, origin, self.handshake)
-        if self._is_stateless(inbound, origin):
+        if (inbound.era or era.route(inbound, _version(origin), self.offer.eras)) == "2026":
             return era_2026.admit(inbound, origin, self.offer)
         opens = getattr(inbound.message, "method", None) == "initialize"
         if self.one_shot and not opens and self.handshake.state is HandshakeState.NEW:
@@ -357,7 +352,8 @@ class Connection(Record):
             call = next(iter(self.incoming.values()))
             if self._remove(call, "close") and call.on_cancel is not None:
                 call.on_cancel()
-        self.end_input(reason)
+        if self.outgoing:
+            self.end_input(reason)
 
     def check(self) -> None:
         """The invariant: what is in the tables is running, what isn't is over. Raises HingeError."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from functools import cache
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -87,12 +88,14 @@ def discover(offer: Offer) -> DiscoverResult:
 
 def dress(result: Any, offer: Offer) -> Any:
     """Write what the era owns into a result: `resultType`, the server's identity, safe caching hints (BASE-15, CACHE-01)."""
-    if isinstance(result, Result):
-        dressed: Any = cast(Any, result).__copy__()  # what copy.copy comes to
+    kind: Any = type(result)
+    result_type, cacheable = _kind(kind)
+    if result_type is not None:
+        dressed: Any = result.__copy__()  # what copy.copy comes to
         if dressed.result_type is UNSET:
-            dressed.result_type = "input_required" if isinstance(result, InputRequiredResult) else "complete"
-        dressed.meta = _signed(dressed.meta, offer)
-        if isinstance(dressed, CacheableResult) and dressed.result_type == "complete":
+            dressed.result_type = result_type
+        dressed.meta = offer.result_meta if dressed.meta is None else _signed(dressed.meta, offer)
+        if cacheable and dressed.result_type == "complete":
             if dressed.ttl_ms is UNSET:
                 dressed.ttl_ms = 0
             if dressed.cache_scope is UNSET:
@@ -101,6 +104,14 @@ def dress(result: Any, offer: Offer) -> Any:
     if isinstance(result, Mapping):
         return {"resultType": "complete", **result, "_meta": _signed(result.get("_meta"), offer)}
     return result
+
+
+@cache
+def _kind(kind: type) -> tuple[str | None, bool]:
+    """What a type of result is called, and whether it may be kept; None for what is no result of ours."""
+    if not issubclass(kind, Result):
+        return None, False
+    return "input_required" if issubclass(kind, InputRequiredResult) else "complete", issubclass(kind, CacheableResult)
 
 
 def _signed(meta: dict[str, Any] | None, offer: Offer) -> dict[str, Any]:

@@ -162,6 +162,9 @@ def last_event_id(headers: Headers) -> str | None:
     return text
 
 
+#: Texts that are longer are compared afresh each time, so that what is remembered never holds much.
+_CACHED_LENGTH: Final = 256
+
 # --- Mirrored headers -------------------------------------------------------------------------------------------------
 
 
@@ -191,24 +194,20 @@ def check_envelope_headers(headers: Headers, version_claim: str, method: str) ->
     For requests only: no rule asks a notification for headers (T-23). Raises HeaderMismatch.
     """
     raw = headers.raw
-    version, said = raw.get(b"mcp-protocol-version"), raw.get(b"mcp-method")
-    if not (
-        version == version_claim.encode()
-        and said == method.encode()
-        and _stands_as_it_is(version_claim)
-        and _stands_as_it_is(method)
-    ):
-        _compare(PROTOCOL_VERSION, version, version_claim)
-        _compare(METHOD, said, method)
+    compare = _compare_envelope_once if len(version_claim) + len(method) <= _CACHED_LENGTH else _compare_envelope
+    compare(raw.get(b"mcp-protocol-version"), version_claim, raw.get(b"mcp-method"), method)
 
 
-def _stands_as_it_is(text: str) -> bool:
-    """Whether a header can carry the text without a change: what is around it is not part of a value."""
-    return text.isascii() and text.isprintable() and text == text.strip(" ")
+def _compare_envelope(version: bytes | None, version_claim: str, said: bytes | None, method: str) -> None:
+    _compare(PROTOCOL_VERSION, version, version_claim)
+    _compare(METHOD, said, method)
+
+
+#: A few values make up nearly all calls: what was found equal is known to be equal. Errors are not kept.
+_compare_envelope_once = lru_cache(maxsize=256)(_compare_envelope)
 
 
 def _compare(header: str, raw: bytes | None, body: str) -> None:
-    """The slow way, which finds the words for what is wrong."""
     if raw is None:
         raise _missing(header, body)
     text = read_value(raw.decode("latin-1"), header)
@@ -221,9 +220,11 @@ def check_name_header(headers: Headers, expected_name: str) -> None:
 
     `expected_name` is the body's `params.name`, `params.uri` or `params.taskId`. Raises HeaderMismatch.
     """
-    raw = headers.raw.get(b"mcp-name")
-    if raw == expected_name.encode() and _stands_as_it_is(expected_name) and not raw.startswith(b"=?"):
-        return
+    compare = _compare_name_once if len(expected_name) <= _CACHED_LENGTH else _compare_name
+    compare(headers.raw.get(b"mcp-name"), expected_name)
+
+
+def _compare_name(raw: bytes | None, expected_name: str) -> None:
     if raw is None:
         if expected_name:
             raise _missing(NAME, expected_name)
@@ -231,6 +232,9 @@ def check_name_header(headers: Headers, expected_name: str) -> None:
     text = decode_value(raw.decode("latin-1"), NAME)
     if text != expected_name:
         raise _differs(NAME, text, expected_name)
+
+
+_compare_name_once = lru_cache(maxsize=256)(_compare_name)
 
 
 def _missing(header: str, body: str) -> HeaderMismatch:

@@ -12,6 +12,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hinge.errors import DefinitionError
@@ -27,7 +28,7 @@ _CONTAINERS = (list, tuple, collections.abc.Sequence)
 _BLOCKS = typing.get_args(ContentBlock)
 
 
-class Encoded(NamedTuple):
+class Encoded(msgspec.Struct, frozen=True):
     """A returned value, encoded once: `structured` is JSON text, or UNSET for plain text and None."""
 
     structured: Raw | UnsetType
@@ -108,7 +109,7 @@ class _FreeOutput:
             text = encode(value)
         except Unwritable as error:
             raise unwritable(self.place, error) from None
-        return Encoded(Raw(text), str(text, "utf-8"))
+        return Encoded(Raw(text), text.decode())
 
 
 class _TextOutput:
@@ -152,7 +153,7 @@ class _TypedOutput:
             raise self._misfit(error) from None
         except Unwritable as error:
             raise unwritable(self.place, error) from None
-        return Encoded(Raw(text), str(text, "utf-8"))
+        return Encoded(Raw(text), text.decode())
 
     def _misfit(self, error: Refused) -> DefinitionError:
         found = explain(self.schema, error.value, error.refusals, sure=self.type.exact)

@@ -235,7 +235,8 @@ class Exchange(Record):
 
     def close(self) -> None:
         """It is over: nobody waits for the client any more."""
-        self.over = True
+        if not self.over:
+            self.over = True
         # A cycle that the garbage collector would have to find, once per request.
         self.owner = None
         self._clock.end(self)
