@@ -180,7 +180,8 @@ def test_a_refused_handshake_leaves_no_trace() -> None:
     connection = server(shaken=False)
     for end in ("refuse", "cancel", "unwritable", "wrong"):
         call = call_of(connection.receive(jsonrpc.encode_request(1, "initialize", hello())))
-        assert connection.handshake.state is HandshakeState.NEGOTIATING
+        begun = connection.handshake.state
+        assert begun is HandshakeState.NEGOTIATING
         result = initialize_result(connection)
         if end == "refuse":
             connection.refuse(call, InvalidParams("vetoed"))

@@ -135,7 +135,9 @@ class Questions:
             text = msgspec.json.encode(params, order="deterministic") if params is not UNSET else b""
             key = self._numbered(f"{method.partition('/')[0]}-{hashlib.sha256(text).hexdigest()[:8]}")
         elif key in self._used or key in self._open:
-            raise HingeError(f"{self._ctx.method}: there is a question {key!r} already: give this one another key (MRTR-04)")
+            raise HingeError(
+                f"{self._ctx.method}: there is a question {key!r} already: give this one another key (MRTR-04)"
+            )
         answer = self._state.answers.get(key)
         if answer is not None:
             self._used.add(key)
