@@ -25,3 +25,4 @@ class Backend(Protocol):
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` for each event, on the thread that `publish` was called on or on the loop's; gives back the
         way to stop."""
+        ...

@@ -52,34 +52,42 @@ class Asker(Protocol):
     @property
     def call(self) -> Call:
         """The call being served."""
+        ...
 
     @property
     def session(self) -> Session:
         """Its conversation."""
+        ...
 
     @property
     def method(self) -> str:
         """What is being served."""
+        ...
 
     @property
     def params(self) -> Raw:
         """Its params, as JSON text."""
+        ...
 
     @property
     def request_id(self) -> RequestId | None:
         """None for a notification."""
+        ...
 
     @property
     def protocol_version(self) -> str:
         """The revision that governs it."""
+        ...
 
     @property
     def principal(self) -> str | None:
         """Who asks."""
+        ...
 
     @property
     def questions(self) -> Questions:
         """What it asks and remembers."""
+        ...
 
 
 class _State(msgspec.Struct, array_like=True):

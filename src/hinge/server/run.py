@@ -24,12 +24,15 @@ class Runnable(Protocol):
 
     def serve(self, channel: Channel, /) -> Conversation:
         """Starts a conversation."""
+        ...
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Holds the lifespan open."""
+        ...
 
     def http_app(self, path: str = ..., /, **options: Any) -> Any:
         """The server as an ASGI app."""
+        ...
 
     def warn_of_own_keys(self) -> None:
         """Say what several processes need."""

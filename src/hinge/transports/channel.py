@@ -29,6 +29,7 @@ class Channel(Protocol):
     @property
     def kind(self) -> ChannelKind:
         """Which sort of channel; sessions treat "post" as one-shot (no handshake, no duplicate ids to fear)."""
+        ...
 
     async def send(self, message: Outgoing, /) -> None:
         """Carry the message away; wait while the reader is slow.
@@ -48,9 +49,11 @@ class Conversation(Protocol):
 
     def receive(self, data: bytes | Inbound, origin: Origin = ..., /) -> Call | Batch | Outgoing | None:
         """Take one message and decide what it means. Never raises, never waits."""
+        ...
 
     async def answer(self, call: Call | Batch, /) -> Outgoing | None:
         """Serve it to its end; exactly one reply, or None for a notification or when it was cancelled meanwhile."""
+        ...
 
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         """The caller is gone: stop the handler, answer nothing."""
@@ -63,9 +66,11 @@ class Conversation(Protocol):
 
     def expire(self, reason: str, /) -> list[Outgoing]:
         """Time is up for what still runs: stop it, and give back the one error answer that each is owed."""
+        ...
 
-    def close(self, reason: str, /) -> None:
-        """The channel is gone: fail what we wait for, stop what we serve. Twice is fine."""
+    def close(self, reason: str, /) -> bool | None:
+        """The channel is gone: fail what we wait for, stop what we serve. Twice is fine. False: `finish` may be left out."""
+        ...
 
     async def finish(self) -> None:
         """After close: wait (bounded) until handlers have stopped and clean-up has run."""
@@ -80,3 +85,4 @@ class Transport(Protocol):
 
     async def open(self, serve: Serve, /) -> Channel:
         """Open the channel, start feeding, return it. Raises ConnectFailed with the reason and what to do."""
+        ...
