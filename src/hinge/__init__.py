@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from hinge.client.answers import Refused as Refused
     from hinge.client.client import Client as Client
     from hinge.client.features import is_not_found as is_not_found
+    from hinge.client.hosts import Hosts as Hosts
     from hinge.client.listening import Listening as Listening
     from hinge.client.negotiate import Discovery as Discovery
+    from hinge.client.pool import Pool as Pool
     from hinge.errors import CallError as CallError
     from hinge.errors import CallTimeout as CallTimeout
     from hinge.errors import ChannelClosed as ChannelClosed
@@ -137,6 +139,7 @@ _HOME = {
     "GetPromptResult": "hinge.schema.prompts",
     "HeaderMismatch": "hinge.errors",
     "HingeError": "hinge.errors",
+    "Hosts": "hinge.client.hosts",
     "HttpStatus": "hinge.errors",
     "Icon": "hinge.schema.base",
     "Image": "hinge.server.media",
@@ -163,6 +166,7 @@ _HOME = {
     "Overloaded": "hinge.errors",
     "ParseError": "hinge.errors",
     "PeerError": "hinge.errors",
+    "Pool": "hinge.client.pool",
     "ProgressParams": "hinge.schema.notifications",
     "Prompt": "hinge.schema.prompts",
     "PromptMessage": "hinge.schema.prompts",
