@@ -1,0 +1,208 @@
+"""Several clients of one server, lent one at a time: for gateways, where each caller needs a conversation for himself.
+
+Knows how many there are and which of them are free. Opens one when it is needed, looks at one that lay idle before it
+lends it again, and closes what nobody has needed for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import msgspec
+
+from hinge.client.client import Client
+from hinge.errors import CallError, DefinitionError, HingeError, NotSent
+
+logger = logging.getLogger("hinge")
+
+
+class PoolHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How a pool is: clients lent and free, callers in line, and clients opened and given up since the start."""
+
+    lent: int
+    free: int
+    waiting: int
+    opened: int
+    discarded: int
+
+
+class _Free(msgspec.Struct):
+    """A client that nobody has, and since when (seconds of the monotonic clock)."""
+
+    client: Client
+    since: float
+
+
+class Pool:
+    """Up to `size` clients of one target: `async with Pool(target, 10) as pool: async with pool.client() as client`.
+
+    A client that lay idle for more than `check_after` seconds is pinged before it is lent, and replaced if it doesn't
+    answer within `check_within`; after `idle` seconds it is closed. When all are lent, up to `queue` callers wait, each
+    for at most `wait` seconds. `options` are those of Client.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        size: int = 10,
+        *,
+        idle: float = 60.0,
+        check_after: float = 10.0,
+        check_within: float = 5.0,
+        wait: float = 30.0,
+        queue: int = 1000,
+        **options: Any,
+    ) -> None:
+        if size < 1:
+            raise DefinitionError("A pool needs a size of at least 1")
+        self._target = target
+        self._options = options
+        self._size = size
+        self._idle = idle
+        self._check_after = check_after
+        self._check_within = check_within
+        self._wait = wait
+        self._queue = queue
+        self._places = asyncio.Semaphore(size)
+        self._waiting = 0
+        #: Who was given back last is lent first: the others may grow old.
+        self._free: list[_Free] = []
+        self._lent: set[Client] = set()
+        self._opened = self._discarded = 0
+        self._open = False
+        self._sweeping: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._open = True
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all clients, lent ones too: their calls fail with ConnectionLost. Twice is fine."""
+        self._open = False
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.wait([self._sweeping])
+            self._sweeping = None
+        free, self._free = self._free, []
+        await asyncio.gather(*(client.close() for client in [*(one.client for one in free), *self._lent]))
+
+    @property
+    def health(self) -> PoolHealth:
+        """How it is now."""
+        return PoolHealth(
+            lent=len(self._lent),
+            free=len(self._free),
+            waiting=self._waiting,
+            opened=self._opened,
+            discarded=self._discarded,
+        )
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        """A client for this caller alone, until the end of the block. Raises NotSent, or why none could be opened."""
+        await self._take_place()
+        client: Client | None = None
+        try:
+            client = await self._lend()
+            yield client
+        finally:
+            if client is not None:
+                await self._give_back(client)
+            self._places.release()
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Any:
+        """Call a tool with any of the clients; see `Client.call_tool`."""
+        async with self.client() as client:
+            return await client.call_tool(name, arguments, **options)
+
+    # ---------------------------------------------------------------- lending
+
+    async def _take_place(self) -> None:
+        self._check_open()
+        if self._places.locked() and self._waiting >= self._queue:
+            raise NotSent(f"All {self._size} clients are lent, and {self._waiting} callers wait already")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._wait):
+                await self._places.acquire()
+        except TimeoutError:
+            raise NotSent(f"None of {self._size} clients came back within {self._wait:g} seconds") from None
+        finally:
+            self._waiting -= 1
+
+    async def _lend(self) -> Client:
+        while self._free:
+            found = self._free.pop()
+            self._lent.add(found.client)
+            well = False
+            try:
+                well = await self._is_well(found)
+            finally:
+                if not well:
+                    await self._discard(found.client)
+            if well:
+                return found.client
+        client = Client(self._target, **self._options)
+        self._lent.add(client)
+        try:
+            await client.connect()
+            self._opened += 1
+            self._check_open()
+        except BaseException:
+            await self._discard(client)
+            raise
+        return client
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise NotSent("The pool is closed: use it in `async with Pool(…) as pool`")
+
+    async def _is_well(self, found: _Free) -> bool:
+        if not found.client._link.alive:
+            return False
+        if time.monotonic() - found.since < self._check_after:
+            return True
+        try:
+            async with asyncio.timeout(self._check_within):
+                await found.client.ping()
+        except (CallError, TimeoutError) as exc:
+            logger.info("A client of the pool doesn't answer any more and is replaced: %s", exc)
+            return False
+        return True
+
+    async def _give_back(self, client: Client) -> None:
+        if not self._open or not client._link.alive:
+            await self._discard(client)
+            return
+        self._lent.discard(client)
+        self._free.append(_Free(client, time.monotonic()))
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def _discard(self, client: Client) -> None:
+        self._lent.discard(client)
+        self._discarded += 1
+        try:
+            await client.close()
+        except HingeError as exc:
+            logger.debug("A client of the pool was not closed in good order: %s", exc)
+
+    async def _sweep(self) -> None:
+        """Close what has been idle for too long; ends when nothing is left to watch."""
+        while self._free:
+            oldest = self._free[0]
+            left = oldest.since + self._idle - time.monotonic()
+            if left > 0:
+                await asyncio.sleep(left)
+            elif self._free and self._free[0] is oldest:
+                del self._free[0]
+                await oldest.client.close()
+        self._sweeping = None
