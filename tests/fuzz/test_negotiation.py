@@ -108,7 +108,7 @@ def _expected(era: EraName | str, mine: Peer, peer: Peer) -> str | None:
     return max(set(mine.old) & set(peer.old))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     eras,
     subsets,
@@ -193,7 +193,7 @@ def answers(draw: st.DrawFn, to: Any) -> Answer:
     return Answer(to, error=PeerError(ErrorObject(code, "no", data)))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(eras, st.data())
 def test_whatever_a_server_says_the_negotiation_ends(era: Any, data: st.DataObject) -> None:
     """VER-08, VER-14: a discovery or a CallError, after a few steps; a silent probe may still answer later."""
