@@ -20,11 +20,10 @@ _exporter = InMemorySpanExporter()
 
 
 @pytest.fixture
-def spans() -> Iterator[InMemorySpanExporter]:
-    if not isinstance(trace.get_tracer_provider(), TracerProvider):
-        provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(_exporter))
-        trace.set_tracer_provider(provider)
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(_exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)  # set_tracer_provider can't be taken back
     _exporter.clear()
     yield _exporter
     _exporter.clear()
