@@ -220,6 +220,24 @@ async def test_a_question_reaches_its_own_user_where_the_stream_tells_whose_it_i
                 assert found == ["ann", "bob"]
 
 
+@pytest.mark.parametrize("single_user", [True, False])
+async def test_one_person_with_several_calls_is_asked_if_the_bridge_is_told_that_there_is_one(
+    single_user: bool,
+) -> None:
+    """Without authentication each stateless call over HTTP may be another person's."""
+    rig = Behind()
+    async with serving(rig.proxy("2025", single_user=single_user)) as site:
+        client = Client(f"http://127.0.0.1:{site.port}/mcp", era="2026", on_elicit=lambda form: {"value": "x"})
+        async with client:
+            waiting = asyncio.create_task(client.call_tool("wait"))
+            await rig.started.wait()
+            found = await client.call_tool("both", raise_on_error=False)
+            assert (found.is_error, found.text == "x x") == (not single_user, single_user)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            await until(rig.stopped)
+
+
 async def test_a_caller_that_leaves_in_the_middle_of_a_round_ends_the_call() -> None:
     """MHTTP-13: closing the response is the cancellation."""
     rig = Behind()

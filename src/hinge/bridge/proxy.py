@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from hinge.bridge.relay import Relay
 from hinge.bridge.rounds import Rounds, Sent
 from hinge.bridge.translating import Json, error_for, passed_meta, result_for
 from hinge.bridge.upstream import Upstream
@@ -65,6 +64,7 @@ def proxy(
     headers: Sequence[str] = (),
     methods: Sequence[str] = (),
     declare: ClientCapabilities | None = None,
+    single_user: bool = False,
     parked: int = 1000,
     **options: Any,
 ) -> Server[Any]:
@@ -82,10 +82,13 @@ def proxy(
     a handshake server is told that callers can be asked; everything, by default. `options` are those of Server.
 
     On a pipe a handshake server's question doesn't say which call it belongs to: while several callers are being served
-    it is refused, so that nobody answers for another one.
+    it is refused, so that nobody answers for another one. Callers are told apart by their conversation or, over HTTP in
+    the stateless era, by their principal; one that isn't authenticated counts as new with each call. `single_user` says
+    that all callers are one and the same person.
     """
     client = target if isinstance(target, Client) else Client(target)
-    made = Proxy(client, name=name, headers=headers, methods=methods, declare=declare, parked=parked, **options)
+    upstream = Upstream(client, declare, single_user=single_user)
+    made = Proxy(upstream, name=name, headers=headers, methods=methods, parked=parked, **options)
     if prefix is None:
         return made
     outer: Server[Any] = Server(name or "proxy", log_level="debug", **options)
@@ -98,19 +101,18 @@ class Proxy(Server[Any]):
 
     def __init__(
         self,
-        client: Client,
+        upstream: Upstream,
         *,
         name: str | None,
         headers: Sequence[str],
         methods: Sequence[str],
-        declare: ClientCapabilities | None,
         parked: int,
         **options: Any,
     ) -> None:
         # Until a client says otherwise it hears what the next server says.
         super().__init__(name or "proxy", lifespan=self._life, **{"log_level": "debug", **options})
         self._named = name is not None
-        self._upstream = Upstream(client, declare)
+        self._upstream = upstream
         self._watching: Watching | None = None
         self._rounds = Rounds(self._upstream, ttl=self.limits.state_ttl, most=parked)
         self._headers = tuple(one.lower() for one in headers)
@@ -251,7 +253,7 @@ class Proxy(Server[Any]):
     async def _ask(self, ctx: Context[Any], sent: Sent) -> Raw:
         if ctx.session.channel.kind != "post":
             self._upstream.sessions.add(ctx.session)
-        relay = Relay(ctx)
+        relay = self._upstream.relay(ctx)
         try:
             return await self._upstream.request(relay, sent.method, sent.params, sent.headers)
         finally:

@@ -59,7 +59,7 @@ class Question:
 class Relay:
     """One call. `away` says that its caller is gone to answer questions: between two rounds of a stateless call."""
 
-    def __init__(self, ctx: Context[Any]) -> None:
+    def __init__(self, ctx: Context[Any], *, single_user: bool = False) -> None:
         #: The caller's latest round.
         self.ctx = ctx
         self.away = False
@@ -67,7 +67,7 @@ class Relay:
         #: The conversation with the next server when the call began.
         self.session: Session | None = None
         #: Who may be asked the same things: one conversation, one principal, or this one request alone.
-        self.caller = _caller(ctx)
+        self.caller = "everybody" if single_user else _caller(ctx)
         #: What the next server asks and a later round has to answer.
         self.questions: dict[str, Question] = {}
         #: The request to the next server, where it outlives a round.

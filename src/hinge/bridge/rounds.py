@@ -83,7 +83,7 @@ class Rounds:
             given = {**answers, **state.own}
             params |= {"inputResponses": given} if given else {}
             params |= {"requestState": state.state} if state.state is not None else {}
-        relay = Relay(ctx)
+        relay = self._upstream.relay(ctx)
         try:
             return await self._upstream.request(relay, sent.method, params, sent.headers)
         except Asked as exc:
@@ -123,7 +123,7 @@ class Rounds:
             return self._ask_pages(ctx, pages)
 
     def _begin(self, ctx: Context[Any], sent: Sent) -> Relay:
-        relay = Relay(ctx)
+        relay = self._upstream.relay(ctx)
         asking = self._upstream.request(relay, sent.method, sent.params, sent.headers)
         relay.task = task = asyncio.get_running_loop().create_task(asking)
         self._tasks.add(task)

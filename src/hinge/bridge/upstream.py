@@ -55,10 +55,11 @@ class Asked(Exception):
 class Upstream:
     """The next server. `declare` is what a handshake server is told that callers can be asked; None for everything."""
 
-    def __init__(self, client: Client, declare: ClientCapabilities | None) -> None:
+    def __init__(self, client: Client, declare: ClientCapabilities | None, *, single_user: bool) -> None:
         if client._link.alive:
             raise DefinitionError("A proxy needs a client that isn't connected yet: it connects it by itself")
         self.client = client
+        self._single_user = single_user
         self.own = client._answers
         self._running: dict[Relay, None] = {}
         #: Conversations of handshake clients that are open, to be asked what belongs to no call.
@@ -85,6 +86,10 @@ class Upstream:
         return self.client._link.found is not None
 
     # ---------------------------------------------------------------- asking the server
+
+    def relay(self, ctx: Context[Any]) -> Relay:
+        """A call that begins."""
+        return Relay(ctx, single_user=self._single_user)
 
     async def request(self, relay: Relay, method: str, params: Mapping[str, Any], headers: Mapping[str, str]) -> Raw:
         """The server's result for a call. Raises a CallError, and Asked where the caller's next round has to answer."""
@@ -283,12 +288,12 @@ class _RelayedRequests(Requests):
 
     async def _next_round(self, ask: Ask, raw: Raw, rounds: int) -> dict[str, Any]:
         relay = current.get(None)
-        if relay is None or relay.ctx.call.era == "2025":
-            return await super()._next_round(ask, raw, rounds)
-        required = _required.decode(raw)
         answers = self._answers
         assert isinstance(answers, _RelayedAnswers)
         upstream = answers._upstream
+        if relay is None or relay not in upstream._running or relay.ctx.call.era == "2025":
+            return await super()._next_round(ask, raw, rounds)
+        required = _required.decode(raw)
         own = {
             key: one
             for key, one in (required.input_requests or {}).items()

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from hinge.client.client import Client
 from hinge.client.listening import Listening
-from hinge.errors import CallError
+from hinge.errors import CallError, PeerError
 from hinge.protocol.changes import Changed
 
 logger = logging.getLogger("hinge")
@@ -64,6 +64,9 @@ class Watching:
             try:
                 async with self._client.listen(tools=tools, prompts=prompts, resource_list=resources) as changes:
                     await self._read(changes, kinds, ())
+            except PeerError as exc:
+                logger.info("The server behind this one doesn't tell of its changes: %s", exc)
+                return
             except CallError as exc:
                 logger.warning("Changes of the server behind this one are not heard for %g seconds: %s", _AGAIN, exc)
             await asyncio.sleep(_AGAIN)

@@ -79,6 +79,11 @@ def _bridge(commands: Any) -> None:
     found.add_argument(
         "--env", action="append", default=[], metavar="NAME[=VALUE]", help="an environment variable for the command"
     )
+    found.add_argument(
+        "--single-user",
+        action="store_true",
+        help="all callers are one person: questions may reach any call of theirs",
+    )
     found.set_defaults(command=_lazily("hinge.cli.bridge"))
 
 

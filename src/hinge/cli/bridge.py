@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
         if on_http:
             raise StartError("--env needs a command as the source: a URL has no environment")
         more["env"] = dict(_variable(text) for text in options.env)
-    server = proxy(client_for(options, **more))
+    server = proxy(client_for(options, **more), single_user=options.single_user)
     if to == "http":
         server.run("http", host=options.host, port=options.port, path=options.path, sse_path=options.sse_path)
     elif options.sse_path is not None:

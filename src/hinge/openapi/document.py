@@ -18,7 +18,7 @@ from hinge.errors import DefinitionError, shorten
 
 Json = dict[str, Any]
 
-METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 
 _NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 #: Words of OpenAPI that mean nothing to JSON Schema.
