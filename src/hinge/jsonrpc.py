@@ -159,46 +159,42 @@ def _unreadable(data: bytes, why: str) -> Unreadable | ParseError:
     return Unreadable(f"Invalid request: {why}", found if usable else None)
 
 
-class _Request(msgspec.Struct, kw_only=True):
-    jsonrpc: str = "2.0"
+class _Request(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
     id: RequestId
     method: str
     params: Any = UNSET
 
 
-class _Notification(msgspec.Struct, kw_only=True):
-    jsonrpc: str = "2.0"
+class _Notification(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
     method: str
     params: Any = UNSET
 
 
-class _Response(msgspec.Struct, kw_only=True):
-    jsonrpc: str = "2.0"
+class _Response(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
     id: RequestId
     result: Any
 
 
-class _Failure(msgspec.Struct, kw_only=True):
-    jsonrpc: str = "2.0"
-    id: RequestId | UnsetType = UNSET
+class _Failure(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
+    id: RequestId | UnsetType
     error: ErrorObject
 
 
 def encode_request(request_id: RequestId, method: str, params: Any = UNSET) -> bytes:
     """The text of a request; `params` is any JSON-encodable object, or UNSET."""
-    return _encoder.encode(_Request(id=request_id, method=method, params=params))
+    return encode_value(_Request(request_id, method, params))
 
 
 def encode_notification(method: str, params: Any = UNSET) -> bytes:
     """The text of a notification."""
-    return _encoder.encode(_Notification(method=method, params=params))
+    return encode_value(_Notification(method, params))
 
 
 def encode_response(request_id: RequestId, result: Any) -> bytes:
     """The text of a successful answer. Raises TypeError (or another of msgspec's errors) for what JSON can't say."""
-    return encode_value(_Response(id=request_id, result=result))
+    return encode_value(_Response(request_id, result))
 
 
 def encode_failure(request_id: RequestId | None, error: ErrorObject) -> bytes:
     """The text of an error answer, without an id when the request's could not be read (T-04)."""
-    return _encoder.encode(_Failure(id=UNSET if request_id is None else request_id, error=error))
+    return encode_value(_Failure(UNSET if request_id is None else request_id, error))

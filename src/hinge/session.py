@@ -33,7 +33,7 @@ WITHDRAW_SECONDS = 0.25
 Handle = Callable[["Session", Call], Awaitable[Any]]
 
 
-class Session(Record):
+class Session(Record, weakref=True):
     """One conversation at work. Made by `Server.serve` or a client; fed by a transport."""
 
     connection: Connection
@@ -301,16 +301,26 @@ class Session(Record):
         """Time is up for what still runs: it is stopped, and each gets the error answer that it is owed."""
         return self.connection.expire(reason)
 
-    def close(self, reason: str) -> None:
-        """Nothing is owed any more: waiting requests fail with `reason`, running handlers are cancelled. Twice is fine."""
-        here = asyncio.current_task(self.loop) if self._tasks else None
+    def close(self, reason: str) -> bool:
+        """Nothing is owed any more: waiting requests fail with `reason`, running handlers are cancelled. Twice is fine.
+
+        False if `finish` will have nothing to wait for.
+        """
+        if self._tasks:
+            self._close_amid_calls(reason)
+        else:
+            self.connection.close(reason)
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+        return bool(self._tasks or self._notices or self._cleanups)
+
+    def _close_amid_calls(self, reason: str) -> None:
+        here = asyncio.current_task(self.loop)
         if here is not None and here in self._tasks:
             self._tasks[here].on_cancel = None  # a handler that ends its own conversation has more to do
         self.connection.close(reason)
         for call in list(self._tasks.values()):
             self.connection.cancel(call)  # those of notifications, too
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
 
     async def ended(self) -> str:
         """Wait until the conversation is over, and say why."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from hinge import jsonrpc
-from hinge.jsonrpc import ABSENT, Failure, Message, Notification, Request, Response
+from hinge.jsonrpc import ABSENT, Failure, Notification, Request, Response
 from hinge.protocol.events import EraName, Inbound
 from hinge.schema.base import NOTHING, Model, RequestMeta
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
@@ -29,12 +29,11 @@ _any_meta_decoder = msgspec.json.Decoder(_WithAnyMeta)
 
 
 def read(data: bytes) -> Inbound:
-    """Decode one message and look at its `_meta`. Raises ParseError or InvalidRequest."""
-    return consider(jsonrpc.decode(data))
+    """Decode one message and look at its `_meta`, of which malformed fields count as absent (C-108).
 
-
-def consider(message: Message) -> Inbound:
-    """The message with its `_meta`; a malformed `_meta` counts as absent, field by field (C-108)."""
+    Raises ParseError or InvalidRequest.
+    """
+    message = jsonrpc.decode(data)
     if (type(message) is not Request and type(message) is not Notification) or message.params is ABSENT:
         return Inbound(message, None, False)
     try:

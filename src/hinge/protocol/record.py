@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Record(msgspec.Struct, eq=False, weakref=True):
+class Record(msgspec.Struct, eq=False):
     """A Struct, since C code makes it in a third of the time of a class with `__init__`; each equals only itself."""
 
     def __repr__(self) -> str:

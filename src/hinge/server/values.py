@@ -130,7 +130,10 @@ class MsgspecType:
 
     def write(self, value: Any) -> bytes:
         text = encode(value)
-        self.read(text)
+        try:
+            self._decoder.decode(text)
+        except msgspec.ValidationError as error:
+            raise Refused([refusal_of(error)], _decoded(text)) from None
         return text
 
     write_default = write

@@ -112,7 +112,7 @@ class HttpApp:
         """
         headers = http.read_headers(scope["headers"])
         raw, options = headers.raw, self.options
-        if len(raw) > options.headers or sum(map(len, raw.values())) > options.header_bytes:
+        if len(raw) > options.headers or len(b"".join(raw.values())) > options.header_bytes:
             return exchange.refuse(Refusal(431, "The headers of this request are too many or too large"))
         refusal = self._guard.check(headers)
         if refusal is not None:

@@ -53,12 +53,11 @@ class Post(Record):
                 exchange.owner = self
                 exchange.may_stream = self._takes & TAKES_EVENTS != 0
                 reply = await conversation.answer(call)
-                self.call = None
                 if reply is not None or not exchange.over:
                     await self._answer(reply or refusal_of(call))
         finally:
-            conversation.close("the POST is answered")
-            await conversation.finish()
+            if conversation.close("the POST is answered") is not False:
+                await conversation.finish()
             # Each knows the other: a cycle that the garbage collector would have to find, once per request.
             self.conversation = None
 
@@ -75,7 +74,7 @@ class Post(Record):
         if message.pending is not None:
             raise ChannelClosed("a client that calls by single POSTs can't be asked: no answer would find its way")
         if self.call is None:
-            raise ChannelClosed(self.gone_because or "the call is answered already")
+            raise ChannelClosed(self.gone_because or "there is no call that it could belong to")
         if self._takes & TAKES_EVENTS:
             await self._exchange.write(sse.encode(message.data))
 
