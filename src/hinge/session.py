@@ -90,14 +90,21 @@ class Session(Record, weakref=True):
         if call.state is not RUNNING:
             return None
         if task.cancelling():
+            logger.error("%s was cancelled in the middle: by its handler, or with the task that it ran in", call.method)
+            call.on_cancel = None  # it is being cancelled
             self.connection.cancel(call)
             raise exc
         return self.connection.refuse(call, RuntimeError("the handler cancelled itself"))
 
     async def _answer_batch(self, batch: Batch) -> Outgoing | None:
         replies = list(batch.replies)
-        answers = await asyncio.gather(*(self.answer(call) for call in batch.calls))
-        replies.extend(reply for reply in answers if reply is not None)
+        answers = await asyncio.gather(*map(self.answer, batch.calls), return_exceptions=True)
+        for call, answer in zip(batch.calls, answers, strict=True):
+            reply = Outgoing.interrupted(call) if isinstance(answer, asyncio.CancelledError) else answer
+            if isinstance(reply, BaseException):
+                raise reply
+            if reply is not None:
+                replies.append(reply)
         if not replies:
             return None
         return Outgoing(b"[" + b",".join(reply.data for reply in replies) + b"]")

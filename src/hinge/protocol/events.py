@@ -8,8 +8,8 @@ from typing import Any, Literal, final
 import msgspec
 from msgspec import Raw
 
-from hinge.errors import ErrorObject, ProtocolError
-from hinge.jsonrpc import ABSENT, Message, RequestId
+from hinge.errors import ErrorObject, InternalError, ProtocolError
+from hinge.jsonrpc import ABSENT, Message, RequestId, encode_failure
 from hinge.protocol.http import Headers
 from hinge.protocol.record import Record
 from hinge.protocol.states import RUNNING, WAITING, CallState, PendingState
@@ -122,3 +122,14 @@ class Outgoing(Record):
     def failure(cls, data: bytes, request_id: RequestId | None, error: ProtocolError, status: int) -> Outgoing:
         """An error answer."""
         return cls(data, request_id, error=error.error, status=status)
+
+    @classmethod
+    def interrupted(cls, call: Call | Batch) -> Outgoing | None:
+        """What a peer is told whose call neither it nor the end has stopped: what served it was cancelled, or cancelled
+        itself. None for a notification.
+        """
+        if isinstance(call, Call) and call.id is None:
+            return None
+        request_id = call.id if isinstance(call, Call) else None
+        error = InternalError()
+        return cls.failure(encode_failure(request_id, error.error), request_id, error, error.http_status)

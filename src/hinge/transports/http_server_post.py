@@ -4,6 +4,7 @@ handshake clients of a server without sessions. Must not know what messages mean
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 
 from hinge import jsonrpc
@@ -52,7 +53,10 @@ class Post(Record):
                 self.call = call
                 exchange.owner = self
                 exchange.may_stream = self._takes & TAKES_EVENTS != 0
-                reply = await conversation.answer(call)
+                try:
+                    reply = await conversation.answer(call)
+                except asyncio.CancelledError:  # the answer goes out first, and the request ends here either way
+                    reply = Outgoing.interrupted(call)
                 if reply is not None or not exchange.over:
                     await self._answer(reply or refusal_of(call))
         finally:

@@ -105,6 +105,9 @@ class HttpSession:
         reply: Outgoing | None = None
         try:
             reply = await self.conversation.answer(call)
+        except asyncio.CancelledError:
+            reply = Outgoing.interrupted(call)
+            raise
         finally:
             if reply is None and self._stopping:
                 reply = refusal_of(call)

@@ -9,8 +9,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from hinge import jsonrpc
-from hinge.errors import InternalError
 from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Origin, Outgoing
 from hinge.protocol.limits import Limits
 from hinge.transports.channel import Conversation
@@ -140,7 +138,7 @@ class Pump:
         try:
             reply = await self._conversation.answer(call)
         except asyncio.CancelledError:
-            reply = _interrupted(call)
+            reply = Outgoing.interrupted(call)
             raise
         except Exception:
             logger.exception("A call ended without an answer")
@@ -160,11 +158,3 @@ class Pump:
             self.feed(self._backlog.popleft())
         if held and len(self._backlog) < self.limits.backlog:
             self._release()
-
-
-def _interrupted(call: Call | Batch) -> Outgoing | None:
-    """What a peer is told whose call neither it nor the end has stopped: its task was cancelled, perhaps by the handler."""
-    if isinstance(call, Batch) or call.id is None:
-        return None
-    error = InternalError()
-    return Outgoing.failure(jsonrpc.encode_failure(call.id, error.error), call.id, error, error.http_status)
