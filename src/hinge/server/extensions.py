@@ -5,7 +5,6 @@ Off by default (EXT-05): nothing of an extension is there until `server.add_exte
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -16,6 +15,7 @@ from msgspec import Raw, Struct
 from hinge.errors import DefinitionError, InvalidParams, MissingClientCapability, shorten
 from hinge.protocol import http
 from hinge.protocol.events import EraName
+from hinge.protocol.meta_keys import is_extension_id
 from hinge.schema.methods import METHODS
 from hinge.schema.tools import CallToolParams
 from hinge.server.context import Context
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from hinge.server.server import Server
 
 CallTool: TypeAlias = Callable[[Context[Any], CallToolParams], Awaitable[Any]]
-
-#: A `_meta` key (META-01) whose prefix is not optional (EXT-02).
-_LABEL = r"[A-Za-z](?:[A-Za-z0-9\-]*[A-Za-z0-9])?"
-_ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9\-_.]*[A-Za-z0-9])?")
 
 
 class Method(Struct, frozen=True, kw_only=True):
@@ -130,7 +126,7 @@ class Extensions:
     def add(self, extension: Extension) -> None:
         """Take in what an extension declares. Raises DefinitionError, and changes nothing then."""
         name = extension.id
-        if _ID.fullmatch(name) is None:
+        if not is_extension_id(name):
             raise DefinitionError(
                 f"The extension {type(extension).__name__} has the id {shorten(name)!r}: it needs a prefix and a name, "
                 "as in com.example/search"
