@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 from msgspec import Raw
@@ -31,6 +31,7 @@ from hinge.schema.lifecycle import ClientCapabilities, ServerCapabilities
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import SetLevelParams
 from hinge.server.context import Context
+from hinge.server.made_from import ServerOptions
 from hinge.server.mounting import Forwarded, Kind
 from hinge.server.server import Server
 
@@ -66,7 +67,7 @@ def proxy(
     declare: ClientCapabilities | None = None,
     single_user: bool = False,
     parked: int = 1000,
-    **options: Any,
+    **options: Unpack[ServerOptions],
 ) -> Server[Any]:
     """A server that offers what another MCP server does, to clients of either era: run it, mount it, or connect to it.
 
@@ -91,7 +92,8 @@ def proxy(
     made = Proxy(upstream, name=name, headers=headers, methods=methods, parked=parked, **options)
     if prefix is None:
         return made
-    outer: Server[Any] = Server(name or "proxy", log_level="debug", **options)
+    said: ServerOptions = {"log_level": "debug", **options}
+    outer: Server[Any] = Server(name or "proxy", **said)
     outer.mount(made, prefix)
     return outer
 

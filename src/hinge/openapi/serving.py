@@ -11,12 +11,13 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, Unpack, cast
 
 import msgspec
 
 from hinge.errors import CallError, DefinitionError, ToolError, shorten
 from hinge.openapi.document import Document
+from hinge.openapi.in_process import AsgiApp, ask, is_asgi_app
 from hinge.openapi.operation import Operation, Request, is_json
 from hinge.schema.content import (
     AudioContent,
@@ -27,6 +28,7 @@ from hinge.schema.content import (
     TextContent,
 )
 from hinge.schema.tools import CallToolResult, ToolAnnotations
+from hinge.server.made_from import ServerOptions
 from hinge.server.server import Server
 from hinge.transports.http_pool import SocketWire, read_url
 
@@ -61,13 +63,13 @@ def server_from(
     document: Mapping[str, Any] | str | bytes | os.PathLike[str],
     *,
     base_url: str | None = None,
-    http_client: HttpClient | Fetch | None = None,
+    http_client: HttpClient | Fetch | AsgiApp | None = None,
     headers: Headers | None = None,
     operations: Callable[[Operation], bool] = lambda operation: True,
     name: str | None = None,
     timeout: float = 30.0,
     reply_bytes: int = 4 * 1024 * 1024,
-    **options: Any,
+    **options: Unpack[ServerOptions],
 ) -> Server[Any]:
     """A server with one tool for each operation that an OpenAPI document describes.
 
@@ -79,8 +81,9 @@ def server_from(
     `base_url` is where the API is, if not where the document says. `headers` go with every request, where credentials
     belong; a callable gives them each time. `operations` picks: `lambda one: one.method == "GET" and "pets" in one.tags`.
     `http_client` sends the requests: an object with `async request(method, url, headers, body)`, or such a function, that
-    gives `(status, headers, body)`, or an httpx.AsyncClient; Hinge's own by default. A call may take `timeout` seconds,
-    an answer `reply_bytes` bytes. `options` are those of Server.
+    gives `(status, headers, body)`, or an httpx.AsyncClient; Hinge's own by default. An ASGI app (FastAPI, Starlette) is
+    asked in this process, without a socket. A call may take `timeout` seconds, an answer `reply_bytes` bytes. `options` are
+    those of Server.
 
     Raises DefinitionError for a document that can't be used; an operation that can't be is left out, with a log line.
     """
@@ -89,6 +92,8 @@ def server_from(
     title = str(read.info.get("title") or "API")
     said: dict[str, Any] = {"version": str(read.info.get("version") or "0"), "lifespan": sender.life}
     server: Server[Any] = Server(name or title, **{**said, **options})
+    # An app in this process has no address; one must be written all the same.
+    home = "http://localhost" if is_asgi_app(http_client) else ""
     taken: set[str] = set()
     for path, method, about, around in read.paths():
         try:
@@ -98,14 +103,16 @@ def server_from(
             continue
         if operations(operation):
             tool = _unused(operation.name, taken)
-            _register(server, tool, operation, sender, _base(operation, base_url))
+            _register(server, tool, operation, sender, _base(operation, base_url, home))
     if not taken:
         raise DefinitionError("The OpenAPI document has no operation that can be offered; see the log for why")
     return server
 
 
-def _base(operation: Operation, base_url: str | None) -> str:
+def _base(operation: Operation, base_url: str | None, home: str) -> str:
     base = operation.base_url if base_url is None else base_url
+    if base.startswith("/") or not base:
+        base = home + base
     if "://" not in base:
         raise DefinitionError(f"The document doesn't say where the API is (only {base!r}): pass base_url='https://…'")
     read_url(base)
@@ -157,7 +164,7 @@ class _Sender:
     """Sends requests by the client that was given, or by a wire of our own that lives as long as the server runs."""
 
     def __init__(self, client: Any, headers: Headers | None, *, timeout: float, limit: int) -> None:
-        self._fetch = _fetch_of(client)
+        self._fetch = _fetch_of(client, limit)
         self._headers = headers
         self._timeout = timeout
         self._limit = limit
@@ -213,10 +220,15 @@ class _Sender:
                 await wire.close()
 
 
-def _fetch_of(client: Any) -> Fetch | None:
-    """What sends a request: the client's method, or the client if it is a function. httpx's way of it is known, too."""
+def _fetch_of(client: Any, limit: int) -> Fetch | None:
+    """What sends a request: the client's method, or the client if it is a function. httpx's way of it is known, too.
+
+    An ASGI app is asked in this process.
+    """
     if client is None:
         return None
+    if is_asgi_app(client):
+        return lambda method, url, headers, body: ask(client, method, url, headers, body, limit)
     if not callable(getattr(client, "request", client)):
         raise DefinitionError("http_client must be an async function or have an async method `request`")
     fetch = cast("Fetch", getattr(client, "request", client))

@@ -43,11 +43,13 @@ from hinge.session import Session
 from hinge.transports.channel import Channel
 
 if TYPE_CHECKING:
-    from hinge.transports.http_server import HttpApp
+    import os
+    from typing import Unpack
 
-
-if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
+
+    from hinge.server.made_from import ApiOptions, ProxyOptions
+    from hinge.transports.http_server import HttpApp
 
     StateT = DefaultTypeVar("StateT", default=Any)
 else:
@@ -129,6 +131,34 @@ class Server(Mountable, Generic[StateT]):
         )
         self._own_methods()
         self._build()
+
+    @staticmethod
+    def from_client(target: Any, /, **options: Unpack[ProxyOptions]) -> Server[Any]:
+        """A server that offers what another MCP server does, to clients of either era: run it, mount it, connect to it.
+
+        `target` is a Client that isn't connected yet, or whatever a Client takes: a URL, a command line, a Server. The same
+        as `hinge.proxy`, which explains the options.
+        """
+        from hinge.bridge.proxy import proxy
+
+        return proxy(target, **options)
+
+    @staticmethod
+    def from_openapi(
+        document: Mapping[str, Any] | str | bytes | os.PathLike[str],
+        http_client: Any = None,
+        /,
+        **options: Unpack[ApiOptions],
+    ) -> Server[Any]:
+        """A server with one tool for each operation that an OpenAPI document describes.
+
+        `http_client` sends the requests: an httpx.AsyncClient, an ASGI app (which is asked in this process), an async function
+        `(method, url, headers, body)` that gives `(status, headers, body)`; Hinge's own by default. The same as
+        `hinge.openapi.server_from`, which explains the options. Raises DefinitionError for a document that can't be used.
+        """
+        from hinge.openapi.serving import server_from
+
+        return server_from(document, http_client=http_client, **options)
 
     @property
     def name(self) -> str:
