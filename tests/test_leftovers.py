@@ -1,4 +1,4 @@
-"""The watch that conftest.py keeps over every test: each kind of thing left behind is found, and named."""
+"""The watch that leftovers.py keeps over every test: each kind of thing left behind is found, and named."""
 
 import re
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.conftest import HAS_PROC
+from tests.leftovers import HAS_PROC
 from tests.source import ROOT
 
 CARELESS = """
@@ -76,7 +76,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     directory = tmp_path_factory.mktemp("careless")
     (directory / "test_careless.py").write_text(CARELESS)
     (directory / "pytest.ini").write_text(SETTINGS)
-    watch = (ROOT / "tests" / "conftest.py").read_text()
+    watch = (ROOT / "tests" / "leftovers.py").read_text()
     assert "GRACE_SECONDS = 1.0" in watch
     (directory / "conftest.py").write_text(watch.replace("GRACE_SECONDS = 1.0", "GRACE_SECONDS = 0.1"))
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", str(directory)]

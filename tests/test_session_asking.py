@@ -17,6 +17,8 @@ from tests.fuzz.ends import hello
 from tests.jumping_clock import in_no_time
 from tests.session_ends import LIMITS, Line, asking, is_quiet, nothing, serving, turns
 
+pytestmark = pytest.mark.foreign_words("sessions alone: what they ask, and with which params, is the tests' own")
+
 
 async def begun(session: Session, method: str = "roots/list", **options: Any) -> asyncio.Task[Any]:
     """A request on its way."""

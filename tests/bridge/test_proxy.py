@@ -620,6 +620,7 @@ def with_raw_results(results: dict[str, Any]) -> Server[Any]:
     return server
 
 
+@pytest.mark.foreign_words("members that no revision knows")
 @all_eras
 async def test_members_that_nobody_here_knows_are_kept(behind: Any, front: Any) -> None:
     schema = {"type": "object", "x-any": [1, {"y": None}]}
@@ -640,6 +641,7 @@ async def test_members_that_nobody_here_knows_are_kept(behind: Any, front: Any) 
         assert (called["x-result"], called["_meta"]["acme/call"]) == ({"a": 1}, 3)
 
 
+@pytest.mark.foreign_words("a server behind the bridge that leaves out caching hints")
 @all_eras
 async def test_a_result_is_dressed_for_its_caller(behind: Any, front: Any) -> None:
     """BASE-15, CACHE-01, REQM-07."""

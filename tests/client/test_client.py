@@ -213,7 +213,7 @@ async def test_a_missing_resource_is_told_by_either_code() -> None:
     ):
         async with Client(modern(resources_read=error)) as client:
             with pytest.raises(PeerError) as caught:
-                await client.read_resource("x")
+                await client.read_resource("x:y")
             assert is_not_found(caught.value) is missing
 
 

@@ -132,6 +132,7 @@ async def test_without_an_extension_nothing_of_it_is_there(era: Era) -> None:
         assert (await end.refusal("jobs/get", {"jobId": "1"}))["code"] == -32601
 
 
+@pytest.mark.foreign_words("a result of the extension's own type")
 async def test_an_extension_of_one_era_does_not_exist_in_the_other() -> None:
     """T-44, TEX-02: neither announced nor served."""
 
@@ -210,6 +211,7 @@ async def test_its_tools_and_resources_come_with_it(era: Era) -> None:
 # ---------------------------------------------------------------- tools/call
 
 
+@pytest.mark.foreign_words("a result of the extension's own type")
 async def test_a_result_of_its_own_type_reaches_only_who_declared_it_on_this_request() -> None:
     """A-121, TEX-04, TEX-05, T-43."""
     async with BareEnd(served(), capabilities=DECLARED) as end:
@@ -336,6 +338,7 @@ async def listening(end: BareEnd, wanted: dict[str, Any]) -> tuple[asyncio.Task[
     return task, await end.wait_for("notifications/subscriptions/acknowledged")
 
 
+@pytest.mark.foreign_words("a filter of the extension's own")
 async def test_clients_listen_to_what_is_the_extensions_own() -> None:
     """SUB-02..SUB-05, TEX-24, TEX-26."""
     jobs = Jobs()
@@ -353,6 +356,7 @@ async def test_clients_listen_to_what_is_the_extensions_own() -> None:
     assert [one["method"] for one in end.heard if "method" in one].count("notifications/jobs") == 1
 
 
+@pytest.mark.foreign_words("a filter of the extension's own")
 async def test_what_may_have_been_lost_is_told_again() -> None:
     """The hint for everything reaches the keys that are listened to."""
     jobs = Jobs()
@@ -365,6 +369,7 @@ async def test_what_may_have_been_lost_is_told_again() -> None:
         await task
 
 
+@pytest.mark.foreign_words("a filter of the extension's own")
 async def test_a_hint_that_cannot_be_told_is_lost_alone(caplog: pytest.LogCaptureFixture) -> None:
     jobs = Jobs()
     jobs.jobs["2"] = "working"

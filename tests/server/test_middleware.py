@@ -183,6 +183,7 @@ async def test_it_rewrites_method_and_params(era: str) -> None:
     assert "acme/plus" not in watch.methods()
 
 
+@pytest.mark.foreign_words("a middleware that answers by itself owns the shape")
 @both_eras
 async def test_it_answers_by_itself(era: str) -> None:
     """A-038, A-116: what it returns is its own business, also for a method that nobody serves."""

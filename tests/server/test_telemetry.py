@@ -92,6 +92,7 @@ async def test_a_protocol_error_marks_the_span_but_is_no_recorded_exception(span
     assert not span.events
 
 
+@pytest.mark.foreign_words("a tool whose name is a number")
 async def test_what_a_client_sent_never_stands_in_a_span(spans: InMemorySpanExporter) -> None:
     """A-067."""
     async with Client(_server(), era="2026") as client:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.conftest import LASTING_THREADS
+from tests.leftovers import LASTING_THREADS
 
 FACTORIES: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,

@@ -149,8 +149,14 @@ class Upstream:
         """What a stateless server is told with a call: what its caller can be asked, and what the client answers itself."""
         if self._answers_nothing:
             meta = ctx.call.meta
-            return meta.client_capabilities if ctx.call.era == "2026" and meta is not None else ctx.client_capabilities
-        return _merged(ctx.client_capabilities, self.own.capabilities)
+            if ctx.call.era == "2026" and meta is not None:
+                return meta.client_capabilities
+        declared = (
+            ctx.client_capabilities
+            if self._answers_nothing
+            else _merged(ctx.client_capabilities, self.own.capabilities)
+        )
+        return shape(declared, self.client.protocol_version)
 
     def answers_itself(self, method: str, text: bytes | Raw) -> bool:
         """Whether the client was given an answer of its own: then no caller is asked."""

@@ -1,0 +1,152 @@
+"""What holds for every test: it leaves no task, no thread, no child process and no open descriptor behind.
+
+Knows nothing of `hinge`. Children and descriptors are looked up in /proc; where there is none, only tasks and threads
+are watched.
+"""
+
+import asyncio
+import gc
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# How fast an example runs says nothing on a machine that does other things too.
+settings.register_profile("hinge", deadline=None)
+settings.load_profile("hinge")
+
+HAS_PROC = Path("/proc/self/fd").exists()
+
+# What is on its way out gets this long to go.
+GRACE_SECONDS = 1.0
+GRACE_TURNS = 10
+
+#: Workers that wait a while for more work, and then end by themselves: daemons, which hold nothing up.
+LASTING_THREADS = frozenset({"hinge-tool"})
+
+# Opened by the module with its first event loop, once, and kept for the life of the process.
+KEPT_BY_MODULE = {
+    "uvloop": Counter({"pipe": 2}),
+}
+_keepers_seen: set[str] = set()
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """What this process holds at one moment."""
+
+    threads: frozenset[threading.Thread]
+    children: frozenset[int]
+    descriptors: frozenset[tuple[int, str]]
+
+    @classmethod
+    def now(cls) -> "Belongings":
+        """Take stock: some 50 µs."""
+        threads = frozenset(one for one in threading.enumerate() if one.name not in LASTING_THREADS)
+        if not HAS_PROC:
+            return cls(threads, frozenset(), frozenset())
+        return cls(threads, frozenset(_children()), frozenset(_descriptors()))
+
+    def __sub__(self, before: "Belongings") -> "Belongings":
+        return Belongings(
+            self.threads - before.threads,
+            self.children - before.children,
+            _without_what_modules_keep(self.descriptors - before.descriptors),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.threads or self.children or self.descriptors)
+
+    def __str__(self) -> str:
+        lines = [f"thread {thread.name!r}, daemon: {thread.daemon}" for thread in self.threads]
+        lines += [f"child process {pid}: {_command(pid)}" for pid in sorted(self.children)]
+        lines += [f"descriptor {number}: {what}" for number, what in sorted(self.descriptors)]
+        return "\n".join(f"  {line}" for line in lines)
+
+
+def _children() -> Iterator[int]:
+    for task in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{task}/children") as file:
+                yield from map(int, file.read().split())
+        except OSError:  # the thread ended meanwhile
+            continue
+
+
+def _descriptors() -> Iterator[tuple[int, str]]:
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            yield int(number), os.readlink(f"/proc/self/fd/{number}")
+        except OSError:  # the one that listed the directory
+            continue
+
+
+def _without_what_modules_keep(opened: frozenset[tuple[int, str]]) -> frozenset[tuple[int, str]]:
+    for module, kept in KEPT_BY_MODULE.items():
+        if module not in sys.modules or module in _keepers_seen:
+            continue
+        allowance, granted = kept.copy(), set[tuple[int, str]]()
+        for number, what in sorted(opened):
+            kind = what.split(":[")[0] if what.startswith("pipe") else what
+            if allowance[kind]:
+                allowance[kind] -= 1
+                granted.add((number, what))
+        if not allowance.total():
+            _keepers_seen.add(module)
+            opened -= granted
+    return opened
+
+
+def _command(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return "gone meanwhile"
+    return words or "ended, but never waited for"
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind() -> Iterator[None]:
+    """Fails a test after which threads, child processes or descriptors are there that were not before (REL-19).
+
+    It is set up before the test's event loop and looks when that is closed.
+    """
+    before = Belongings.now()
+    yield
+    if left := Belongings.now() - before:
+        gc.collect()
+        patience = time.monotonic() + GRACE_SECONDS
+        while (left := Belongings.now() - before) and time.monotonic() < patience:
+            time.sleep(0.01)
+        if left:
+            pytest.fail(f"the test left behind:\n{left}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def leaves_no_task_behind(request: pytest.FixtureRequest, leaves_nothing_behind: None) -> None:
+    """Brings in `no_task_left` for async tests, before any other fixture of theirs: so it looks after all of these."""
+    if request.node.get_closest_marker("asyncio"):
+        request.getfixturevalue("no_task_left")
+
+
+@pytest.fixture
+async def no_task_left() -> AsyncIterator[None]:
+    """Fails a test at whose end asyncio tasks are pending (REL-19)."""
+    yield
+    for _ in range(GRACE_TURNS):
+        if not _pending_tasks():
+            return
+        await asyncio.sleep(0)
+    if pending := _pending_tasks():
+        pytest.fail("the test left tasks behind:\n" + "\n".join(f"  {task!r}" for task in pending), pytrace=False)
+
+
+def _pending_tasks() -> set[asyncio.Task[object]]:
+    return asyncio.all_tasks() - {asyncio.current_task()}

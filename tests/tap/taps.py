@@ -1,0 +1,113 @@
+"""Listens to every message that Hinge sends in this process, by any transport, and says in which revision it goes out.
+
+It stands where messages leave the session for the channel, and where errors are made that need no session. Knows nothing
+of schemas. Loaded in the process of the tests and, by `sitecustomize.py`, in those that they start.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Sent(NamedTuple):
+    """One message as it left: who sent it, in which revision (as far as its sender knew), and what it answers."""
+
+    side: str
+    revision: str
+    data: bytes
+    answers: str | None = None
+
+
+Note = Callable[[Sent], None]
+
+_IDS = re.compile(rb'("id"|"progressToken"|"requestId"|"progress"|/subscriptionId"):(-?\d+(?:\.\d+)?|"[\w.:-]*")')
+
+
+def likeness(sent: Sent) -> int:
+    """Equal for messages that differ in ids, tokens and progress only: then it is enough to check one of them."""
+    text = _IDS.sub(lambda found: found[1] + (b':"x"' if found[2][:1] == b'"' else b":1"), sent.data)
+    return hash((*sent[:2], text, sent.answers))
+
+
+def listen(note: Note) -> None:
+    """Tell of every message from now on, in whatever thread it is sent."""
+    _errors(note)
+    _answers(note)
+    _questions(note)
+
+
+def _errors(note: Note) -> None:
+    from hinge import jsonrpc
+
+    plain = jsonrpc.encode_failure
+
+    @functools.wraps(plain)
+    def encode_failure(request_id: Any, error: Any) -> bytes:
+        data = plain(request_id, error)
+        note(Sent("server", "", data))
+        return data
+
+    jsonrpc.encode_failure = encode_failure
+
+
+def _answers(note: Note) -> None:
+    """What ends a call: a result is of the revision that governs the call, or that `initialize` agreed on."""
+    from hinge.session import Session
+
+    plain = Session.answer
+
+    @functools.wraps(plain)
+    async def answer(self: Session, call: Any) -> Any:
+        reply = await plain(self, call)
+        if reply is not None and hasattr(call, "method"):
+            revision = self.connection.handshake.revision if call.inline else call.revision
+            note(Sent(_side(self), revision, reply.data, call.method))
+        return reply
+
+    Session.answer = answer  # type: ignore[method-assign]  # the same, overheard
+
+
+def _questions(note: Note) -> None:
+    """Requests and notifications of ours."""
+    from msgspec import UNSET
+
+    from hinge import jsonrpc
+    from hinge.session import Session
+
+    carry, notify, say = Session._carry, Session.notify, Session._say
+
+    @functools.wraps(carry)
+    async def heard_carry(self: Session, message: Any, pending: Any) -> None:
+        note(Sent(_side(self), _spoken(self, message.about), message.data))
+        await carry(self, message, pending)
+
+    @functools.wraps(notify)
+    async def heard_notify(self: Session, method: str, params: Any = UNSET, *, about: Any = None) -> None:
+        if self.connection.closed is None:
+            note(Sent(_side(self), _spoken(self, about), jsonrpc.encode_notification(method, params)))
+        await notify(self, method, params, about=about)
+
+    @functools.wraps(say)
+    async def heard_say(self: Session, telling: Any, data: bytes, method: str) -> None:
+        note(Sent(_side(self), _spoken(self, None), data))
+        await say(self, telling, data, method)
+
+    Session._carry = heard_carry  # type: ignore[method-assign]  # the same, overheard
+    Session.notify = heard_notify  # type: ignore[method-assign]  # the same, overheard
+    Session._say = heard_say  # type: ignore[method-assign]  # the same, overheard
+
+
+def _side(session: Any) -> str:
+    return "client" if session.connection.offer is None else "server"
+
+
+def _spoken(session: Any, about: Any) -> str:
+    """The revision of what isn't an answer: that of the call it belongs to, else the conversation's."""
+    from hinge.protocol import era_2026
+
+    if about is not None:
+        return str(about.revision)
+    return era_2026.LATEST if session.connection.stateless else str(session.connection.handshake.revision)
