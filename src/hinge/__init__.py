@@ -10,11 +10,18 @@ if TYPE_CHECKING:
     from hinge.bridge.proxy import proxy as proxy
     from hinge.client.answers import Refused as Refused
     from hinge.client.client import Client as Client
+    from hinge.client.contents import save_content as save_content
+    from hinge.client.contents import save_contents as save_contents
+    from hinge.client.extensions import ClientExtension as ClientExtension
+    from hinge.client.extensions import ClientMethod as ClientMethod
+    from hinge.client.extensions import SentMethod as SentMethod
     from hinge.client.features import is_not_found as is_not_found
     from hinge.client.hosts import Hosts as Hosts
     from hinge.client.listening import Listening as Listening
+    from hinge.client.middleware import ClientContext as ClientContext
     from hinge.client.negotiate import Discovery as Discovery
     from hinge.client.pool import Pool as Pool
+    from hinge.client.terminal import Terminal as Terminal
     from hinge.errors import CallError as CallError
     from hinge.errors import CallTimeout as CallTimeout
     from hinge.errors import ChannelClosed as ChannelClosed
@@ -117,6 +124,9 @@ _HOME = {
     "Changed": "hinge.protocol.changes",
     "ChannelClosed": "hinge.errors",
     "Client": "hinge.client.client",
+    "ClientContext": "hinge.client.middleware",
+    "ClientExtension": "hinge.client.extensions",
+    "ClientMethod": "hinge.client.extensions",
     "Completion": "hinge.schema.completion",
     "ConnectFailed": "hinge.errors",
     "ConnectionLost": "hinge.errors",
@@ -182,9 +192,11 @@ _HOME = {
     "Root": "hinge.schema.roots",
     "Router": "hinge.server.router",
     "SamplingMessage": "hinge.schema.sampling",
+    "SentMethod": "hinge.client.extensions",
     "Server": "hinge.server.server",
     "SessionEnded": "hinge.errors",
     "StartError": "hinge.errors",
+    "Terminal": "hinge.client.terminal",
     "TextContent": "hinge.schema.content",
     "Titled": "hinge.server.forms",
     "Tool": "hinge.schema.tools",
@@ -197,6 +209,8 @@ _HOME = {
     "is_not_found": "hinge.client.features",
     "proxy": "hinge.bridge.proxy",
     "require_client_extension": "hinge.server.extensions",
+    "save_content": "hinge.client.contents",
+    "save_contents": "hinge.client.contents",
 }
 
 __all__ = tuple(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]  # the table is the list; the imports above say it to checkers

@@ -11,18 +11,16 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar, overload
-
-from msgspec import UNSET
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from hinge.client.cache import CacheMode
 from hinge.client.client import Client as AsyncClient
-from hinge.client.features import Limit
 from hinge.client.listening import Listening
 from hinge.client.negotiate import Discovery
-from hinge.client.requests import OnProgress
+from hinge.client.requests import CallOptions, RequestOptions
 from hinge.errors import ConnectFailed, NotSent
 from hinge.protocol.changes import Changed, Lost
+from hinge.protocol.events import EraName
 from hinge.schema.base import Implementation
 from hinge.schema.completion import Completion
 from hinge.schema.lifecycle import ServerCapabilities
@@ -190,6 +188,11 @@ class Client:
         return self._client.discovery
 
     @property
+    def era(self) -> EraName:
+        """The era in use."""
+        return self._client.era
+
+    @property
     def protocol_version(self) -> str:
         """The revision in use."""
         return self._client.protocol_version
@@ -209,9 +212,13 @@ class Client:
         """How the server wants to be used."""
         return self._client.instructions
 
-    def list_tools(self, *, cache: CacheMode = "use") -> list[Tool]:
+    def server_extension(self, extension_id: str) -> dict[str, Any] | None:
+        """The server's settings of an extension, None if it doesn't offer it."""
+        return self._client.server_extension(extension_id)
+
+    def list_tools(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Tool]:
         """All tools."""
-        return _run(self._client.list_tools(cache=cache))
+        return _run(self._client.list_tools(cache=cache, **options))
 
     @overload
     def call_tool(
@@ -220,9 +227,7 @@ class Client:
         arguments: Mapping[str, Any] | None = None,
         *,
         returns: type[ReturnT],
-        on_progress: OnProgress | None = None,
-        idle: Limit = UNSET,
-        total: Limit = UNSET,
+        **options: Unpack[CallOptions],
     ) -> ReturnT: ...
 
     @overload
@@ -231,47 +236,87 @@ class Client:
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
-        on_progress: OnProgress | None = None,
-        idle: Limit = UNSET,
-        total: Limit = UNSET,
         raise_on_error: bool = True,
+        **options: Unpack[CallOptions],
     ) -> CallToolResult: ...
 
     def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Any:
         """Call a tool; see `hinge.Client.call_tool`. `on_progress` is called in the background thread: be brief."""
         return _run(self._client.call_tool(name, arguments, **options))
 
-    def list_resources(self, *, cache: CacheMode = "use") -> list[Resource]:
+    def list_resources(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Resource]:
         """All resources."""
-        return _run(self._client.list_resources(cache=cache))
+        return _run(self._client.list_resources(cache=cache, **options))
 
-    def list_resource_templates(self, *, cache: CacheMode = "use") -> list[ResourceTemplate]:
+    def list_resource_templates(
+        self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]
+    ) -> list[ResourceTemplate]:
         """All resource templates."""
-        return _run(self._client.list_resource_templates(cache=cache))
+        return _run(self._client.list_resource_templates(cache=cache, **options))
 
-    def read_resource(self, uri: str, *, cache: CacheMode = "use") -> ReadResourceResult:
+    def read_resource(
+        self, uri: str, *, cache: CacheMode = "use", **options: Unpack[CallOptions]
+    ) -> ReadResourceResult:
         """What a resource holds."""
-        return _run(self._client.read_resource(uri, cache=cache))
+        return _run(self._client.read_resource(uri, cache=cache, **options))
 
-    def list_prompts(self, *, cache: CacheMode = "use") -> list[Prompt]:
+    def list_prompts(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Prompt]:
         """All prompts."""
-        return _run(self._client.list_prompts(cache=cache))
+        return _run(self._client.list_prompts(cache=cache, **options))
 
-    def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
+    def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
+    ) -> GetPromptResult:
         """The messages of a prompt."""
-        return _run(self._client.get_prompt(name, arguments))
+        return _run(self._client.get_prompt(name, arguments, **options))
 
-    def complete(self, **options: Any) -> Completion:
+    def complete(
+        self,
+        *,
+        argument: str,
+        value: str = "",
+        prompt: str | None = None,
+        resource: str | None = None,
+        given: Mapping[str, str] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Completion:
         """Suggestions for an argument; see `hinge.Client.complete`."""
-        return _run(self._client.complete(**options))
+        asking = self._client.complete(
+            argument=argument, value=value, prompt=prompt, resource=resource, given=given, **options
+        )
+        return _run(asking)
 
-    def request(self, method: str, params: Mapping[str, Any] | None = None, **options: Any) -> Any:
+    @overload
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        result: type[ResultT],
+        **options: Unpack[RequestOptions],
+    ) -> ResultT: ...
+
+    @overload
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        result: None = None,
+        **options: Unpack[RequestOptions],
+    ) -> dict[str, Any]: ...
+
+    def request(
+        self, method: str, params: Mapping[str, Any] | None = None, *, result: Any = None, **options: Any
+    ) -> Any:
         """Any request; see `hinge.Client.request`."""
-        return _run(self._client.request(method, params, **options))
+        return _run(self._client.request(method, params, result=result, **options))
 
-    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+    def notify(
+        self, method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
+    ) -> None:
         """Send a notification of your own."""
-        _run(self._client.notify(method, params))
+        _run(self._client.notify(method, params, meta=meta))
 
     def ping(self) -> None:
         """Ask for a sign of life."""
@@ -280,6 +325,10 @@ class Client:
     def set_log_level(self, level: LoggingLevel) -> None:
         """From which level on log messages are wanted."""
         _run(self._client.set_log_level(level))
+
+    def roots_changed(self) -> None:
+        """Tell a handshake server that the roots changed."""
+        _run(self._client.roots_changed())
 
     def listen(
         self,

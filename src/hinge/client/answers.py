@@ -72,6 +72,8 @@ class Answers:
         self._sampling_tools = sampling_tools
         #: Says who asks; the client sets it.
         self.asker: Callable[[], str | None] = lambda: None
+        #: The way of a question within a result, if it isn't straight to `answer`; the client sets it.
+        self.around: Callable[[str, bytes], Awaitable[Any]] | None = None
 
     @property
     def capabilities(self) -> ClientCapabilities:
@@ -113,8 +115,9 @@ class Answers:
     async def _input(self, method: str, params: Any) -> Any:
         if method not in ("elicitation/create", "sampling/createMessage", "roots/list"):  # C-084
             raise InvalidResponse(f"The server asked for {shorten(method)!r}, which no call may ask for")
+        text = msgspec.json.encode({} if params is UNSET else params)
         try:
-            return await self.answer(method, msgspec.json.encode({} if params is UNSET else params))
+            return await (self.answer(method, text) if self.around is None else self.around(method, text))
         except MethodNotFound as exc:
             raise InvalidResponse(f"The server asked for {method}, which this client did not declare") from exc
 

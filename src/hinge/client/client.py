@@ -2,51 +2,53 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, Raw
 
+from hinge.client import telemetry
+from hinge.client.agreed import Agreed
 from hinge.client.answers import Answers, OnElicit, OnElicitUrl, OnRoots, OnSample
 from hinge.client.cache import METHODS as CACHEABLE
 from hinge.client.cache import Cache, CacheMode, MemoryStore, Store
 from hinge.client.connecting import Introduction
-from hinge.client.features import Features, Limit
+from hinge.client.extensions import ClientExtension, ClientExtensions
+from hinge.client.features import Features
+from hinge.client.hearing import Hearing, OnChange, OnLog, OnNotification
 from hinge.client.link import Link
 from hinge.client.listening import Listeners, Listening, filter_of
+from hinge.client.middleware import ClientContext, ClientMiddleware
 from hinge.client.negotiate import Discovery
-from hinge.client.requests import SAFE_METHODS, Ask, OnProgress, Requests
-from hinge.client.target import transport_for, words_of
+from hinge.client.requests import SAFE_METHODS, Ask, CallOptions, Limit, OnProgress, RequestOptions, Requests
+from hinge.client.target import transport_for
 from hinge.client.tool_index import ToolIndex
-from hinge.errors import CallError, DefinitionError, InvalidResponse, NotSent, shorten
-from hinge.protocol.changes import Changed, Lost
-from hinge.protocol.events import Call, EraName
+from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, InvalidResponse, NotSent
+from hinge.protocol.chain import compose
+from hinge.protocol.changes import Lost
+from hinge.protocol.events import EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.protocol.shape import shape
+from hinge.protocol.meta_keys import check_meta
 from hinge.schema.base import Implementation, Page
-from hinge.schema.lifecycle import ServerCapabilities
-from hinge.schema.notifications import LoggingLevel, LogParams
+from hinge.schema.notifications import LoggingLevel
 from hinge.session import Session
 
 if TYPE_CHECKING:
     from hinge.client.config import Source
 
-logger = logging.getLogger("hinge")
-
 PageT = TypeVar("PageT", bound=Page)
-OnLog = Callable[[LogParams], Any]
-OnChange = Callable[[Changed | Lost], Any]
-OnNotification = Callable[[str, dict[str, Any]], Any]
-
+ResultT = TypeVar("ResultT")
+ExtensionT = TypeVar("ExtensionT", bound=ClientExtension)
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
-class Client(Features):
+class Client(Agreed, Features, Hearing):
     """A conversation with one MCP server: `async with Client(target) as client`.
 
     `target` is a URL, a command line (string or words), a Python file, a `Server` object, or a transport. `era` is found
@@ -54,8 +56,9 @@ class Client(Features):
 
     Questions of the server go to `on_elicit`, `on_elicit_url`, `on_sample` and `on_roots`; what is registered is what the
     client declares. `on_log`, `on_change` and `on_notification` hear what the server says unasked, `log_level` says from
-    which level on. `reconnect=False` leaves a lost connection lost; `check_results=False` doesn't check structured
-    content. Further options go to the transport (`headers`, `auth`, `env`, …).
+    which level on. `middleware` stands around all that is asked and said, in both directions; `extensions` are of the
+    protocol. `reconnect=False` leaves a lost connection lost; `check_results=False` doesn't check structured content.
+    Further options go to the transport (`headers`, `auth`, `env`, …).
     """
 
     def __init__(
@@ -75,6 +78,8 @@ class Client(Features):
         log_level: LoggingLevel | None = None,
         on_change: OnChange | None = None,
         on_notification: OnNotification | None = None,
+        middleware: Sequence[ClientMiddleware] = (),
+        extensions: Sequence[ClientExtension] = (),
         cache: Store | None = None,
         reconnect: bool = True,
         check_results: bool = True,
@@ -90,6 +95,7 @@ class Client(Features):
             on_roots=on_roots,
             sampling_tools=sampling_tools,
         )
+        self._extensions = ClientExtensions(self)
         self._link = Link(
             target,
             transport_for(target, limits=limits, **options),
@@ -99,7 +105,9 @@ class Client(Features):
                 capabilities=self._answers.capabilities,
                 era=era,
                 saved=discovery,
+                extensions=self._extensions.settings,
             ),
+            extensions=self._extensions,
             limits=limits,
             reconnect=reconnect,
         )
@@ -115,6 +123,37 @@ class Client(Features):
         self._on_log = on_log
         self._on_change = on_change
         self._on_notification = on_notification
+        self._middleware: list[ClientMiddleware] = list(middleware)
+        self._build()
+        for extension in extensions:
+            self.add_extension(extension)
+
+    def add_middleware(self, middleware: ClientMiddleware) -> ClientMiddleware:
+        """Put `async def middleware(ctx, call_next) -> result` around all that is asked and said, inside the earlier ones.
+
+        `ctx.inbound` tells the directions apart. A request comes here once, as its caller made it: the cache, repeats and
+        rounds of questions are inside. What opens a connection and keeps up subscriptions goes past it.
+        """
+        self._middleware.append(middleware)
+        self._build()
+        return middleware
+
+    def _build(self) -> None:
+        chain = self._middleware
+        self._chain = compose(chain, self._sent) if chain else None
+        self._heard_chain = compose(chain, self._served) if chain else None
+
+    def add_extension(self, extension: ExtensionT) -> ExtensionT:
+        """Take an extension of the protocol into use: it is declared to the server from now on (EXT-01, EXT-05).
+
+        To be done before connecting. Gives the extension back. Raises DefinitionError for an id that can't be or is there
+        already, for names that are taken, and when the client is connected.
+        """
+        if self._link.wanted:
+            raise DefinitionError(f"The extension {extension.id!r} comes too late: add it before the client connects")
+        self._extensions.add(extension)
+        extension.attach(self)
+        return extension
 
     @classmethod
     def from_config(cls, source: Source, name: str | None = None, **options: Any) -> Self:
@@ -138,8 +177,21 @@ class Client(Features):
 
     async def connect(self) -> None:
         """Open the conversation. Raises ConnectFailed or another CallError, never a group. Works again after `close`."""
+        self._answers.around = self._question
         await self._link.open()
-        await self._greet(await self._link.session())
+        tries = 0
+        while True:
+            try:
+                return await self._greet(await self._link.session())
+            except (NotSent, ConnectionLost) as exc:  # it agreed, and was gone
+                tries += 1
+                if tries > self.limits.retries or not self._link.reconnects:
+                    await self._link.close()
+                    raise ConnectFailed(f"The server ended as soon as it had agreed: {exc}") from exc
+                await asyncio.sleep(0.1 * 2**tries * random.uniform(0.5, 1.5))
+            except BaseException:
+                await self._link.close()
+                raise
 
     async def _greet(self, session: Session) -> None:
         """A handshake server is told the log level; the stateless era says it with every request."""
@@ -156,55 +208,29 @@ class Client(Features):
             await self._greet(session)
         self._heard(Lost("the connection was opened again"))
 
-    # ---------------------------------------------------------------- what was agreed
-
-    @property
-    def discovery(self) -> Discovery:
-        """What the server turned out to be; save it to connect later without a round trip. Raises NotSent before that."""
-        if self._link.found is None:
-            raise NotSent("The client is not connected: use `async with Client(…)` or await `connect()`")
-        return self._link.found
-
-    @property
-    def era(self) -> EraName:
-        """The era in use."""
-        return self.discovery.era
-
-    @property
-    def protocol_version(self) -> str:
-        """The revision in use."""
-        return self.discovery.revision
-
-    @property
-    def server_info(self) -> Implementation | None:
-        """Who the server says it is; display data."""
-        return self.discovery.server_info
-
-    @property
-    def server_capabilities(self) -> ServerCapabilities:
-        """What the server offers."""
-        return self.discovery.capabilities
-
-    def _described(self, target: Any) -> str:
-        """The server in words: what it calls itself, which anybody may, and where it was found."""
-        found = self._link.found
-        name = found.server_info.name if found is not None and found.server_info is not None else "a server"
-        return f"{shorten(name)} ({words_of(target)})"
-
-    @property
-    def instructions(self) -> str | None:
-        """How the server wants to be used, in its own words."""
-        return self.discovery.instructions
-
-    @property
-    def mirrors(self) -> bool:
-        """Whether tool arguments go into headers: the stateless era over HTTP (HDR-13)."""
-        found = self._link.found
-        return found is not None and found.era == "2026" and self._link.on_http
-
     # ---------------------------------------------------------------- asking
 
-    async def request(  # type: ignore[override]  # the options of the base, by name
+    @overload  # type: ignore[override]  # the options of the base, by name
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        result: type[ResultT],
+        **options: Unpack[RequestOptions],
+    ) -> ResultT: ...
+
+    @overload
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        result: None = None,
+        **options: Unpack[RequestOptions],
+    ) -> dict[str, Any]: ...
+
+    async def request(
         self,
         method: str,
         params: Mapping[str, Any] | None = None,
@@ -215,58 +241,70 @@ class Client(Features):
         on_progress: OnProgress | None = None,
         safe: bool | None = None,
         cache: CacheMode = "use",
+        meta: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         mirror: tuple[str, Mapping[str, Any]] | None = None,
     ) -> Any:
         """Any request; its result read into `result`, a type, or into a dict.
 
         `idle` and `total` are seconds without a word from the server, and at all; None for no limit. `safe` says that
-        running it twice does no harm. Raises a CallError, whose `outcome` says whether the request may have run.
+        running it twice does no harm. `meta` goes into `_meta`, under keys of your own; `headers` go with it over HTTP, in
+        place of the client's. Raises a CallError, whose `outcome` says whether the request may have run, and
+        DefinitionError for keys and headers that can't be.
         """
-        asked = dict(params or {})
-        key = self._cache.key(method, asked, self.protocol_version) if self._caches(method, cache) else None
+        if meta is not None:
+            check_meta(meta)
+        ask = Ask(
+            method=method,
+            params=dict(params or {}),
+            idle=self.limits.call_idle if idle is UNSET else idle,
+            total=self.limits.call_total if total is UNSET else total,
+            on_progress=on_progress,
+            safe=safe if safe is not None else method in SAFE_METHODS or self._extensions.is_safe(method),
+            result=result,
+            cache=cache,
+            meta=meta,
+            headers=headers,
+            mirror=mirror,
+        )
+        if self._chain is not None:
+            return await self._chain(ClientContext.of(self, ask))
+        return await self._ask(ask)
+
+    async def _sent(self, ctx: ClientContext) -> Any:
+        """The inner end of the chain."""
+        if ctx.notification:
+            return await self._notify(ctx.method, ctx.params, ctx.meta)
+        if ctx.meta is not None:
+            check_meta(ctx.meta)
+        return await self._ask(ctx.asked())
+
+    async def _ask(self, ask: Ask) -> Any:
+        method, cache = ask.method, ask.cache
+        key = self._cache.key(method, ask.params, self.protocol_version) if self._caches(method, cache) else None
         kept = self._cache.get(key) if key is not None and cache == "use" else None
         if kept is None:
-            ask = Ask(
-                method=method,
-                params=asked,
-                idle=self.limits.call_idle if idle is UNSET else idle,
-                total=self.limits.call_total if total is UNSET else total,
-                on_progress=on_progress,
-                safe=method in SAFE_METHODS if safe is None else safe,
-                headers=self._headers(headers, mirror),
-                mismatch=self._relist if mirror is not None else None,
-            )
+            if method == "tools/call" and self.mirrors:
+                name, arguments = ask.mirror or (ask.params.get("name", ""), ask.params.get("arguments") or {})
+                ask.mirrored, ask.mismatch = partial(self._tools.headers, name, arguments), self._relist
             kept = await self._requests.ask(ask)
             if key is not None:
                 self._cache.put(key, kept)
-        return _read(kept, method, result)
+        return _read(kept, method, ask.result)
 
     def _caches(self, method: str, mode: CacheMode) -> bool:
         return mode != "bypass" and method in CACHEABLE and self._link.found is not None and self.era == "2026"
 
-    def _headers(
-        self, given: Mapping[str, str] | None, mirror: tuple[str, Mapping[str, Any]] | None
-    ) -> Callable[[], dict[str, str]] | None:
-        if given is None and mirror is None:
-            return None
-
-        def headers() -> dict[str, str]:
-            mirrored = self._tools.headers(*mirror) if mirror is not None else {}
-            return {**(given or {}), **mirrored}
-
-        return headers
-
     async def _relist(self) -> None:
         await self.list_tools(cache="refresh")
 
-    async def _pages(self, method: str, kind: type[PageT], cache: CacheMode) -> list[PageT]:
+    async def _pages(self, method: str, kind: type[PageT], cache: CacheMode, options: CallOptions) -> list[PageT]:
         """All pages of a list, bounded (PAGE-02…PAGE-04)."""
         pages: list[PageT] = []
         params: dict[str, Any] = {}
         seen: set[str] = set()
         while True:
-            page: PageT = await self.request(method, params, result=kind, cache=cache)
+            page = await self.request(method, params, result=kind, cache=cache, **options)
             pages.append(page)
             cursor = page.next_cursor
             if cursor is None:
@@ -276,13 +314,29 @@ class Client(Features):
             seen.add(cursor)
             params = {"cursor": cursor}
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification of your own. Raises NotSent or ChannelClosed when it can't leave."""
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
+    ) -> None:
+        """Send a notification of your own. Raises NotSent or ChannelClosed when it can't leave, DefinitionError for `meta`."""
+        if meta is not None:
+            check_meta(meta)
+        if self._chain is None:
+            await self._notify(method, params, meta)
+            return
+        given = dict(params or {})
+        await self._chain(ClientContext(client=self, method=method, params=given, notification=True, meta=meta))
+
+    async def _notify(self, method: str, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> None:
         session = await self._link.session()
-        if self.era == "2026":  # without the claim a server of both eras takes it for the other one's (VER-05)
-            given = dict(params or {})
-            params = {**given, "_meta": {**msgspec.json.decode(self._link.meta), **given.get("_meta", {})}}
-        await session.notify(method, UNSET if params is None else params)
+        tracer = telemetry.tracer()
+        if tracer is None:
+            await session.notify(method, self._link.dressed(params, meta))
+            return
+        with telemetry.span(tracer, method, params or {}, revision=self.protocol_version, place=self._link.place) as (
+            _,
+            trace,
+        ):
+            await session.notify(method, self._link.dressed(params, {**trace, **(meta or {})}))
 
     async def ping(self) -> None:
         """Ask for a sign of life: `ping`, or `server/discover` in the stateless era, which has no ping."""
@@ -314,37 +368,6 @@ class Client(Features):
         wanted = filter_of(tools=tools, prompts=prompts, resource_list=resource_list, resources=resources)
         return Listening(self._link, self._listeners, wanted, self.limits)
 
-    # ---------------------------------------------------------------- being asked and told
-
-    async def _handle(self, session: Session, call: Call) -> Any:
-        if call.id is None:
-            await self._hear(call)
-            return None
-        if call.method == "ping":
-            return {}
-        return shape(await self._answers.answer(call.method, bytes(call.params)), call.revision)
-
-    async def _hear(self, call: Call) -> None:
-        text = bytes(call.params)
-        try:
-            params: Any = msgspec.json.decode(text) if text else {}
-            if call.method == "notifications/message" and self._on_log is not None:
-                await _maybe(self._on_log(msgspec.convert(params, LogParams)))
-                return
-        except msgspec.MsgspecError as exc:
-            logger.warning("%s is dropped: %s", call.method, exc)
-            return
-        change = self._listeners.heard(call.method, params)
-        if change is not None:
-            self._heard(change)
-        if self._on_notification is not None:
-            await _maybe(self._on_notification(call.method, params))
-
-    def _heard(self, change: Changed | Lost) -> None:
-        self._cache.heard(change)
-        if self._on_change is not None:
-            self._on_change(change)
-
 
 def _read(raw: Raw, method: str, kind: Any) -> Any:
     """A complete result as its type."""
@@ -356,8 +379,3 @@ def _read(raw: Raw, method: str, kind: Any) -> Any:
         return decoder.decode(raw)
     except (msgspec.MsgspecError, RecursionError) as exc:
         raise InvalidResponse(f"{method}: the result can't be read: {exc}") from exc
-
-
-async def _maybe(value: Any) -> None:
-    if isinstance(value, Awaitable):
-        await value

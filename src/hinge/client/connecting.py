@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import msgspec
 
+from hinge.client import telemetry
 from hinge.client.negotiate import MODERN_ERRORS, Answer, Discovery, Handshake, Probe, negotiate
 from hinge.errors import CallError, CallTimeout
 from hinge.protocol import era_2026, http
@@ -18,12 +21,25 @@ from hinge.session import Session
 
 
 class Introduction(msgspec.Struct, frozen=True, kw_only=True):
-    """Who the client is, what it can do, which era it wants, and what it knows of the server from before."""
+    """Who the client is, what it can do, which era it wants, and what it knows of the server from before.
+
+    `extensions` gives the settings of the extensions that it declares in an era.
+    """
 
     info: Implementation
     capabilities: ClientCapabilities
     era: EraName | Literal["auto"] = "auto"
     saved: Discovery | None = None
+    extensions: Callable[[EraName], dict[str, dict[str, Any]]] = lambda era: {}
+
+    def capabilities_in(self, era: EraName) -> ClientCapabilities:
+        """What is declared in an era (EXT-01, EXT-03)."""
+        extensions = self.extensions(era)
+        if not extensions:
+            return self.capabilities
+        return msgspec.structs.replace(
+            self.capabilities, extensions={**(self.capabilities.extensions or {}), **extensions}
+        )
 
 
 class Opening:
@@ -31,8 +47,8 @@ class Opening:
 
     def __init__(self, session: Session, introduction: Introduction) -> None:
         self._session = session
+        self._introduction = introduction
         self._info = introduction.info
-        self._capabilities = introduction.capabilities
         #: A probe that got no answer yet: on a pipe it may still come (a slow server).
         self._probe: asyncio.Task[Answer] | None = None
 
@@ -59,7 +75,7 @@ class Opening:
     async def _discover(self, revision: str) -> Answer:
         if self._probe is not None:
             self._probe.cancel()  # the new one will do
-        meta = era_2026.request_meta(revision, self._info, self._capabilities)
+        meta = era_2026.request_meta(revision, self._info, self._introduction.capabilities_in("2026"))
         on_http = self._session.channel.kind == "post"
         headers = http.request_headers("server/discover", None, revision) if on_http else None
         asking = asyncio.create_task(self._ask("server/discover", {"_meta": meta}, headers, "discover"))
@@ -72,7 +88,8 @@ class Opening:
         return Answer("discover")
 
     async def _initialize(self, revision: str) -> Answer:
-        mine = InitializeParams(protocol_version=revision, capabilities=self._capabilities, client_info=self._info)
+        capabilities = self._introduction.capabilities_in("2025")
+        mine = InitializeParams(protocol_version=revision, capabilities=capabilities, client_info=self._info)
         params = shape(mine, revision)
         asking = asyncio.create_task(self._ask("initialize", params, None, "initialize"))
         if self._probe is None:
@@ -91,8 +108,13 @@ class Opening:
         return probe.result()
 
     async def _ask(self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"]) -> Answer:
+        tracer = telemetry.tracer()
         try:
-            return Answer(to, result=await self._session.request(method, params, headers=headers))
+            with nullcontext() if tracer is None else telemetry.span(tracer, method, {}) as traced:
+                if traced is not None:
+                    params = msgspec.to_builtins(params)
+                    params["_meta"] = {**params.get("_meta", {}), **traced[1]}
+                return Answer(to, result=await self._session.request(method, params, headers=headers))
         except CallTimeout:
             return Answer(to)
         except CallError as exc:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, overload
+from collections.abc import Mapping
+from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from hinge.client.cache import CacheMode
-from hinge.client.requests import OnProgress
+from hinge.client.requests import CallOptions
 from hinge.client.tool_index import ToolIndex
 from hinge.errors import InvalidResponse, ToolFailed, shorten
 from hinge.schema.base import Page
 from hinge.schema.completion import CompleteResult, Completion
+from hinge.schema.content import ResourceLink
 from hinge.schema.prompts import GetPromptResult, ListPromptsResult, Prompt
 from hinge.schema.resources import (
     ListResourcesResult,
@@ -27,11 +28,13 @@ from hinge.schema.tools import CallToolResult, ListToolsResult, Tool
 
 ReturnT = TypeVar("ReturnT")
 PageT = TypeVar("PageT", bound=Page)
-Limit = float | None | UnsetType
 
 
 class Features(ABC):
-    """Tools, resources, prompts and completion of one server; the client says how to ask."""
+    """Tools, resources, prompts and completion of one server; the client says how to ask.
+
+    Every method takes CallOptions: `idle`, `total`, `on_progress`, `meta`, `headers`. A list counts them page by page.
+    """
 
     _tools: ToolIndex
     _check_results: bool
@@ -46,11 +49,11 @@ class Features(ABC):
         """One request, typed."""
 
     @abstractmethod
-    async def _pages(self, method: str, kind: type[PageT], cache: CacheMode) -> list[PageT]: ...
+    async def _pages(self, method: str, kind: type[PageT], cache: CacheMode, options: CallOptions) -> list[PageT]: ...
 
-    async def list_tools(self, *, cache: CacheMode = "use") -> list[Tool]:
+    async def list_tools(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Tool]:
         """All tools, over all pages. Over HTTP, a tool whose header annotations are invalid is left out, with a log line."""
-        pages = await self._pages("tools/list", ListToolsResult, cache)
+        pages = await self._pages("tools/list", ListToolsResult, cache, options)
         return self._tools.take([tool for page in pages for tool in page.tools], mirrored=self.mirrors)
 
     @overload
@@ -60,10 +63,7 @@ class Features(ABC):
         arguments: Mapping[str, Any] | None = None,
         *,
         returns: type[ReturnT],
-        on_progress: OnProgress | None = None,
-        idle: Limit = UNSET,
-        total: Limit = UNSET,
-        headers: Mapping[str, str] | None = None,
+        **options: Unpack[CallOptions],
     ) -> ReturnT: ...
 
     @overload
@@ -72,11 +72,8 @@ class Features(ABC):
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
-        on_progress: OnProgress | None = None,
-        idle: Limit = UNSET,
-        total: Limit = UNSET,
-        headers: Mapping[str, str] | None = None,
         raise_on_error: bool = True,
+        **options: Unpack[CallOptions],
     ) -> CallToolResult: ...
 
     async def call_tool(
@@ -86,8 +83,7 @@ class Features(ABC):
         *,
         returns: Any = None,
         raise_on_error: bool = True,
-        headers: Mapping[str, str] | None = None,
-        **limits: Any,
+        **options: Unpack[CallOptions],
     ) -> Any:
         """Call a tool.
 
@@ -103,9 +99,7 @@ class Features(ABC):
             {"name": name, "arguments": given},
             result=CallToolResult,
             safe=known is not None and known.safe,
-            mirror=(name, given),
-            headers=headers,
-            **limits,
+            **options,
         )
         if result.is_error and (raise_on_error or returns is not None):
             raise ToolFailed(result.text or f"Tool {name!r} failed without a word", result)
@@ -113,46 +107,45 @@ class Features(ABC):
             known.check(result)
         return result if returns is None else _as(returns, result, name)
 
-    async def list_resources(self, *, cache: CacheMode = "use") -> list[Resource]:
+    async def list_resources(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Resource]:
         """All resources, over all pages."""
-        pages = await self._pages("resources/list", ListResourcesResult, cache)
+        pages = await self._pages("resources/list", ListResourcesResult, cache, options)
         return [item for page in pages for item in page.resources]
 
-    async def list_resource_templates(self, *, cache: CacheMode = "use") -> list[ResourceTemplate]:
+    async def list_resource_templates(
+        self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]
+    ) -> list[ResourceTemplate]:
         """All resource templates, over all pages."""
-        pages = await self._pages("resources/templates/list", ListResourceTemplatesResult, cache)
+        pages = await self._pages("resources/templates/list", ListResourceTemplatesResult, cache, options)
         return [item for page in pages for item in page.resource_templates]
 
     async def read_resource(
-        self, uri: str, *, cache: CacheMode = "use", idle: Limit = UNSET, total: Limit = UNSET
+        self, uri: str | Resource | ResourceLink, *, cache: CacheMode = "use", **options: Unpack[CallOptions]
     ) -> ReadResourceResult:
-        """What a resource holds. Raises PeerError when there is none; see `is_not_found`."""
-        params = {"uri": uri}
+        """What a resource holds: by its URI, as it was listed, or as a result links to it. Raises PeerError when there is
+        none; see `is_not_found`."""
+        params = {"uri": uri if isinstance(uri, str) else uri.uri}
         found: ReadResourceResult = await self.request(
-            "resources/read", params, result=ReadResourceResult, cache=cache, idle=idle, total=total
+            "resources/read", params, result=ReadResourceResult, cache=cache, **options
         )
         return found
 
-    async def list_prompts(self, *, cache: CacheMode = "use") -> list[Prompt]:
+    async def list_prompts(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Prompt]:
         """All prompts, over all pages."""
-        pages = await self._pages("prompts/list", ListPromptsResult, cache)
+        pages = await self._pages("prompts/list", ListPromptsResult, cache, options)
         return [item for page in pages for item in page.prompts]
 
     async def get_prompt(
         self,
         name: str,
         arguments: Mapping[str, str] | None = None,
-        *,
-        idle: Limit = UNSET,
-        total: Limit = UNSET,
+        **options: Unpack[CallOptions],
     ) -> GetPromptResult:
         """The messages of a prompt; argument values are strings (PRM-03)."""
         params: dict[str, Any] = {"name": name}
         if arguments is not None:
             params["arguments"] = dict(arguments)
-        found: GetPromptResult = await self.request(
-            "prompts/get", params, result=GetPromptResult, idle=idle, total=total
-        )
+        found: GetPromptResult = await self.request("prompts/get", params, result=GetPromptResult, **options)
         return found
 
     async def complete(
@@ -163,6 +156,7 @@ class Features(ABC):
         prompt: str | None = None,
         resource: str | None = None,
         given: Mapping[str, str] | None = None,
+        **options: Unpack[CallOptions],
     ) -> Completion:
         """Suggestions for an argument of a prompt, or a variable of a resource template; `given` are the others' values."""
         if (prompt is None) == (resource is None):
@@ -171,7 +165,7 @@ class Features(ABC):
         params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
         if given is not None:
             params["context"] = {"arguments": dict(given)}
-        found: CompleteResult = await self.request("completion/complete", params, result=CompleteResult)
+        found: CompleteResult = await self.request("completion/complete", params, result=CompleteResult, **options)
         return found.completion
 
 
@@ -195,8 +189,3 @@ def is_not_found(error: Exception) -> bool:
     """Whether a PeerError says that a resource doesn't exist, by the code of any revision (RES-07)."""
     code, data = getattr(error, "code", None), getattr(error, "data", None)
     return code == -32002 or (code == -32602 and isinstance(data, dict) and "uri" in data)
-
-
-def texts(contents: Sequence[Any]) -> str:
-    """All texts of a resource's contents, joined."""
-    return "".join(item.text for item in contents if item.text is not None)

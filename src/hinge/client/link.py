@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
+from msgspec import UNSET
 
+from hinge.client import telemetry
 from hinge.client.connecting import Introduction, Opening
 from hinge.client.negotiate import Discovery, may_be_older
 from hinge.errors import CallError, ChannelClosed, ConnectFailed, HingeError, HttpStatus, NotSent
@@ -20,6 +22,9 @@ from hinge.protocol.events import EraName
 from hinge.protocol.limits import Limits
 from hinge.session import Handle, Session
 from hinge.transports.channel import Channel, Transport
+
+if TYPE_CHECKING:
+    from hinge.client.extensions import ClientExtensions
 
 logger = logging.getLogger("hinge")
 
@@ -34,6 +39,7 @@ class Link:
         handle: Handle,
         *,
         introduction: Introduction,
+        extensions: ClientExtensions,
         limits: Limits,
         reconnect: bool,
     ) -> None:
@@ -41,6 +47,8 @@ class Link:
         self._transport = transport
         self._handle = handle
         self._introduction = introduction
+        #: What is declared besides, and what that knows of messages.
+        self.extensions = extensions
         self._limits = limits
         self._reconnect = reconnect
         self._session: Session | None = None
@@ -74,6 +82,16 @@ class Link:
     def wanted(self) -> bool:
         """Whether the connection is to be kept: from the first opening until it is closed from here."""
         return self._wanted
+
+    @property
+    def reconnects(self) -> bool:
+        """Whether a lost connection is opened again."""
+        return self._reconnect
+
+    @property
+    def place(self) -> dict[str, str | int]:
+        """Where the server is, for traces."""
+        return telemetry.place_of(self._transport)
 
     @property
     def on_http(self) -> bool:
@@ -190,8 +208,20 @@ class Link:
             await _shaken(session, channel, found.revision)
 
     def _write_meta(self, revision: str) -> None:
-        meta = era_2026.request_meta(revision, self._introduction.info, self._introduction.capabilities, self.log_level)
+        mine = self._introduction
+        meta = era_2026.request_meta(revision, mine.info, mine.capabilities_in("2026"), self.log_level)
         self.meta = msgspec.json.encode(meta)
+
+    def dressed(self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> Any:
+        """The params of a notification as they leave.
+
+        In the stateless era with the claim: without it a server of both eras takes it for the other one's (VER-05).
+        """
+        claim = msgspec.json.decode(self.meta) if self.found is not None and self.found.era == "2026" else {}
+        if not claim and not meta:
+            return UNSET if params is None else params
+        given = dict(params or {})
+        return {**given, "_meta": {**claim, **(meta or {}), **given.get("_meta", {})}}
 
     def set_log_level(self, level: str) -> None:
         """Later stateless requests ask for this level."""

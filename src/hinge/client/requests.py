@@ -8,12 +8,14 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from hinge.client import telemetry
 from hinge.client.answers import Answers
+from hinge.client.cache import CacheMode
 from hinge.client.link import Link
 from hinge.errors import (
     CallError,
@@ -24,6 +26,7 @@ from hinge.errors import (
     Outcome,
     PeerError,
     SessionEnded,
+    shorten,
 )
 from hinge.protocol import http
 from hinge.protocol.events import Pending
@@ -32,6 +35,9 @@ from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import ProgressParams
 from hinge.session import Session
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 logger = logging.getLogger("hinge")
 
@@ -53,6 +59,32 @@ SAFE_METHODS = frozenset(
 )
 
 OnProgress = Callable[[ProgressParams], None]
+Limit = float | None | UnsetType
+
+
+class CallOptions(TypedDict, total=False):
+    """What every request takes.
+
+    `idle` and `total` are seconds without a word from the server, and at all; None for no limit. `on_progress` is called
+    with the server's progress. `meta` goes into the `_meta` of the request, under keys of your own; `headers` go with it
+    over HTTP, before those of the client.
+    """
+
+    idle: Limit
+    total: Limit
+    on_progress: OnProgress | None
+    meta: Mapping[str, Any] | None
+    headers: Mapping[str, str] | None
+
+
+class RequestOptions(CallOptions, total=False):
+    """What `client.request` takes on top: `safe` says that running it twice does no harm."""
+
+    safe: bool | None
+    cache: CacheMode
+    mirror: tuple[str, Mapping[str, Any]] | None
+
+
 _progress = msgspec.json.Decoder(ProgressParams)
 
 
@@ -67,7 +99,8 @@ _input_required = msgspec.json.Decoder(InputRequiredResult)
 class Ask(msgspec.Struct, kw_only=True):
     """One request as its caller wants it. Times in seconds, None for no limit; `safe` says that it may be repeated.
 
-    `headers` are computed for each attempt; `mismatch` is called once when the server found them wrong.
+    `meta` and `headers` are the caller's. `mirrored` gives the headers that repeat arguments, computed for each attempt;
+    `mismatch` is called once when the server found them wrong.
     """
 
     method: str
@@ -76,7 +109,12 @@ class Ask(msgspec.Struct, kw_only=True):
     total: float | None
     on_progress: OnProgress | None = None
     safe: bool = False
-    headers: Callable[[], dict[str, str]] | None = None
+    result: Any = None
+    cache: CacheMode = "use"
+    meta: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] | None = None
+    mirror: tuple[str, Mapping[str, Any]] | None = None
+    mirrored: Callable[[], dict[str, str]] | None = None
     mismatch: Callable[[], Any] | None = None
 
 
@@ -94,7 +132,7 @@ class Requests:
         The time in which questions are being answered here doesn't count against the limits.
         """
         self._answers.refuse_while_answering(ask.method)
-        row = METHODS.get(ask.method)
+        row = METHODS.get(ask.method) or self._link.extensions.sent.get(ask.method)
         params, left = ask.params, ask.total
         for rounds in range(self._limits.rounds + 1):
             start = time.monotonic()
@@ -109,9 +147,16 @@ class Requests:
             if kind == "complete":
                 return raw
             if kind != "input_required" or row is None or not row.may_ask:
-                raise InvalidResponse(f"{ask.method}: the result is of type {kind!r}, which is unknown here")
+                return await self._resolved(ask, raw, kind, left)
             params = await self._next_round(ask, raw, rounds)
         raise InvalidResponse(f"{ask.method}: still asking after {self._limits.rounds} rounds of questions")  # C-082
+
+    async def _resolved(self, ask: Ask, raw: Raw, kind: str, left: float | None) -> Raw:
+        """A result of a type that an extension knows, made into what the caller asked for (A-121)."""
+        found = await self._link.extensions.resolve(ask, raw, kind, left)
+        if found is None:
+            raise InvalidResponse(f"{ask.method}: the result is of type {shorten(kind)!r}, which is unknown here")
+        return found
 
     async def _next_round(self, ask: Ask, raw: Raw, rounds: int) -> dict[str, Any]:
         try:
@@ -174,17 +219,10 @@ class Requests:
             raise NotSent(f"{method} was not sent: the server did not come back within {left:g} seconds") from exc
 
     async def _once(self, session: Session, ask: Ask, params: dict[str, Any], left: float | None) -> Raw:
-        pending = session.ask(ask.method)
-        found = self._link.found
-        headers: dict[str, str] | None = None
-        if found is not None and found.era == "2026":
-            sent = {**params, "_meta": stateless_meta(self._link.meta, params.get("_meta"), pending)}
-            if session.channel.kind == "post":
-                headers = http.request_headers(ask.method, _name(ask.method, params), found.revision)
-                if ask.headers is not None:
-                    headers.update(ask.headers())
-        else:
-            sent = {**params, "_meta": {"progressToken": pending.id, **params.get("_meta", {})}}
+        tracer = telemetry.tracer()
+        if tracer is not None:
+            return await self._traced(tracer, session, ask, params, left)
+        pending, sent, headers = self._write(session, ask, params, ask.meta)
         return await session.exchange(
             pending,
             sent,
@@ -194,22 +232,69 @@ class Requests:
             on_progress=None if ask.on_progress is None else _reporter(ask.on_progress),
         )
 
+    async def _traced(
+        self, tracer: Tracer, session: Session, ask: Ask, params: dict[str, Any], left: float | None
+    ) -> Raw:
+        link = self._link
+        revision = link.found.revision if link.found is not None else None
+        with telemetry.span(tracer, ask.method, params, revision=revision, place=link.place) as (span, trace):
+            pending, sent, headers = self._write(session, ask, params, {**trace, **(ask.meta or {})})
+            span.set_attribute("jsonrpc.request.id", str(pending.id))
+            report = None if ask.on_progress is None else _reporter(ask.on_progress)
+            raw = await session.exchange(pending, sent, headers=headers, idle=ask.idle, total=left, on_progress=report)
+            telemetry.ended(span, ask.method, raw)
+            return raw
+
+    def _write(
+        self, session: Session, ask: Ask, params: dict[str, Any], meta: Mapping[str, Any] | None
+    ) -> tuple[Pending, dict[str, Any], dict[str, str] | None]:
+        """Enter one attempt: the debt, the params as they leave, and the headers."""
+        found = self._link.found
+        modern = found is not None and found.era == "2026"
+        headers: dict[str, str] | None = None
+        if session.channel.kind == "post" and (modern or ask.headers is not None):
+            headers = self._headers(ask, params, found.revision if modern and found is not None else None)
+        pending = session.ask(ask.method)
+        given = params.get("_meta")
+        if modern:
+            written: Any = stateless_meta(self._link.meta, given, pending, meta)
+        else:
+            written = {"progressToken": pending.id, **(meta or {}), **(given or {})}
+        return pending, {**params, "_meta": written}, headers
+
+    def _headers(self, ask: Ask, params: dict[str, Any], revision: str | None) -> dict[str, str]:
+        """The caller's headers, and in the stateless era those that mirror the request; they can't be replaced."""
+        headers: dict[str, str] = {}
+        if ask.headers is not None:
+            from hinge.transports.http_client_endpoint import call_headers
+
+            headers.update(call_headers(ask.headers))
+        if revision is not None:
+            headers.update(http.request_headers(ask.method, self._name(ask.method, params), revision))
+            if ask.mirrored is not None:
+                headers.update(ask.mirrored())
+        return headers
+
+    def _name(self, method: str, params: Mapping[str, Any]) -> str | None:
+        row = METHODS.get(method) or self._link.extensions.sent.get(method)
+        return params.get(row.name_field) if row is not None and row.name_field is not None else None
+
 
 def _graver(before: CallError | None, now: CallError) -> CallError:
     """What to report after several attempts: if one of them may have run, that it may."""
     return before if before is not None and before.outcome is Outcome.UNKNOWN else now
 
 
-def _name(method: str, params: Mapping[str, Any]) -> str | None:
-    row = METHODS.get(method)
-    return params.get(row.name_field) if row is not None and row.name_field is not None else None
-
-
-def stateless_meta(meta: bytes, given: Mapping[str, Any] | None, pending: Pending) -> Any:
+def stateless_meta(
+    meta: bytes, given: Mapping[str, Any] | None, pending: Pending, more: Mapping[str, Any] | None = None
+) -> Any:
     """The prepared `_meta` with this request's progress token: progress renews the limit, so it is always wanted."""
     if given is None:
-        return Raw(b'{"progressToken":' + msgspec.json.encode(pending.id) + b"," + meta[1:])
-    return {"progressToken": pending.id, **msgspec.json.decode(meta), **given}
+        token = b'{"progressToken":' + msgspec.json.encode(pending.id) + b","
+        if more:
+            token += msgspec.json.encode(more)[1:-1] + b","
+        return Raw(token + meta[1:])
+    return {"progressToken": pending.id, **msgspec.json.decode(meta), **(more or {}), **given}
 
 
 def _result_type(raw: Raw, method: str) -> str:

@@ -77,16 +77,18 @@ class Endpoint:
         refusal that the credentials had their say about.
         """
         if self._plain:
-            response = await self._wire.open(method, self.url, [*headers, *self._fixed], body)
+            fixed = self._fixed if len(self._fixed) == 1 else _unless_given(headers, self._fixed)
+            response = await self._wire.open(method, self.url, [*headers, *fixed], body)
             if response.status not in _REDIRECTS:
                 return response
-            return await self._elsewhere(method, headers, body, response, None)
+            return await self._elsewhere(method, [*headers, *fixed], body, response)
         refusals = 0
         while True:
             asked, sent = await self._ask()
-            response = await self._wire.open(method, self.url, [*headers, *asked], body)
+            pairs = [*headers, *_unless_given(headers, asked)]
+            response = await self._wire.open(method, self.url, pairs, body)
             if response.status in _REDIRECTS:
-                response = await self._elsewhere(method, [*headers, *asked], body, response, asked)
+                response = await self._elsewhere(method, pairs, body, response)
             if response.status not in (401, 403) or not isinstance(self._auth, Credentials):
                 return response
             refusals += 1
@@ -117,21 +119,15 @@ class Endpoint:
         return [*(pair for pair in headers if pair[0].lower() != "authorization"), ("Authorization", value)], value
 
     async def _elsewhere(
-        self,
-        method: str,
-        headers: HeaderPairs,
-        body: bytes | None,
-        response: WireResponse,
-        asked: HeaderPairs | None,
+        self, method: str, headers: HeaderPairs, body: bytes | None, response: WireResponse
     ) -> WireResponse:
         """Follow redirects within the origin with the same method; a permanent one is remembered."""
-        pairs = [*headers, *self._fixed] if asked is None else headers
         url, permanent = self.url, True
         for _ in range(MAX_REDIRECTS):
             url = self._location(url, response)
             permanent = permanent and response.status in (301, 308)
             response.release(finish=True)
-            response = await self._wire.open(method, url, pairs, body)
+            response = await self._wire.open(method, url, headers, body)
             if response.status not in _REDIRECTS:
                 if permanent:
                     self.url = url
@@ -158,7 +154,24 @@ class Endpoint:
 
 
 def user_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What a user wants sent, without what the protocol sets itself."""
+    """What a user wants sent with every request, without what the protocol sets itself."""
+    pairs = _checked(headers)
+    if all(name.lower() != "user-agent" for name, _ in pairs):
+        pairs.append(("User-Agent", "hinge"))
+    return pairs
+
+
+def call_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What a user wants sent with one request only. Raises DefinitionError for what can't be sent."""
+    pairs = _checked(headers)
+    if any(name.lower() == "user-agent" for name, _ in pairs):
+        raise DefinitionError(
+            "`headers` of one request: the User-Agent is a header of the client, Client(…, headers=…)"
+        )
+    return pairs
+
+
+def _checked(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     try:
         pairs = [(name, value) for name, value in headers.items() if name.lower() not in _OURS]
         for name, value in pairs:
@@ -167,9 +180,13 @@ def user_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
                 raise NotSent(f"The value of the header {name} holds a line end or NUL")
     except (NotSent, AttributeError, TypeError) as exc:
         raise DefinitionError(f"`headers` must map header names to text: {exc}") from None
-    if all(name.lower() != "user-agent" for name, _ in pairs):
-        pairs.append(("User-Agent", "hinge"))
     return pairs
+
+
+def _unless_given(headers: HeaderPairs, fixed: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The headers of the client, without those that a request has of its own."""
+    given = {name.lower() for name, _ in headers}
+    return [pair for pair in fixed if pair[0].lower() not in given]
 
 
 async def read_start(response: WireResponse, limit: int) -> bytes:
