@@ -188,9 +188,10 @@ async def test_the_outer_server_signs_the_results(outer: Server[Any]) -> None:
 
 
 async def test_a_resource_of_a_tools_user_interface_is_found_under_the_outer_uri() -> None:
+    """APP-03, APP-04: whatever the prefix, the URI of a page begins with ui://."""
     inner: Server[Any] = Server("ui")
 
-    @inner.tool(meta={"ui": {"resourceUri": "ui://page", "x": 1}, "y": 2})
+    @inner.tool(meta={"ui": {"resourceUri": "ui://page", "x": 1}, "ui/resourceUri": "ui://page", "y": 2})
     async def show() -> str:
         return ""
 
@@ -198,7 +199,11 @@ async def test_a_resource_of_a_tools_user_interface_is_found_under_the_outer_uri
     outer.mount(inner, "a_b")
     async with talking_to(outer, "2026") as peer:
         (tool,) = (await peer.ask("tools/list"))["tools"]
-        assert tool["_meta"] == {"ui": {"resourceUri": "a-b+ui://page", "x": 1}, "y": 2}
+        assert tool["_meta"] == {
+            "ui": {"resourceUri": "ui://a-b+page", "x": 1},
+            "ui/resourceUri": "ui://a-b+page",
+            "y": 2,
+        }
 
 
 # ---------------------------------------------------------------- live
@@ -556,6 +561,15 @@ def test_a_prefix_on_a_uri_can_be_undone(uri: str) -> None:
     assert prefix.inner_uri(outer) == uri
     assert prefix.inner_uri(outer.upper()) == uri.upper()
     assert prefix.inner_uri(uri) is None
+
+
+def test_the_prefix_of_a_page_stands_behind_its_scheme() -> None:
+    prefix, outermost = Prefix("weather"), Prefix("town")
+    assert prefix.uri("ui://card/1") == "ui://weather+card/1"
+    assert outermost.uri(prefix.uri("ui://card/1")) == "ui://town+weather+card/1"
+    assert outermost.inner_uri("ui://town+weather+card/1") == "ui://weather+card/1"
+    assert prefix.inner_uri("ui://weather+card/1") == "ui://card/1"
+    assert prefix.inner_uri("ui://card/1") is None
 
 
 # ---------------------------------------------------------------- cancelling, progress

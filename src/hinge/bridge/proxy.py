@@ -24,12 +24,14 @@ from hinge.errors import CallError, DefinitionError, InternalError, MethodNotFou
 from hinge.jsonrpc import ABSENT
 from hinge.protocol import era_2026
 from hinge.protocol.changes import Changed
+from hinge.protocol.events import EraName
 from hinge.protocol.shape import TooNew
 from hinge.schema.base import CLIENT_CAPABILITIES, LOG_LEVEL, SERVER_INFO
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, ServerCapabilities
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import SetLevelParams
+from hinge.server.apps import Apps
 from hinge.server.context import Context
 from hinge.server.made_from import ServerOptions
 from hinge.server.mounting import Forwarded, Kind
@@ -78,8 +80,8 @@ def proxy(
     is kept running at a handshake server while the caller is away, `parked` of them at most.
 
     `name` is how it calls itself; as the other server does, by default. With a `prefix` its tools and resources have
-    that in front, as by `Server.mount`. `headers` are names of the caller's HTTP headers that are passed on to a stateless
-    server over HTTP, none by default. `methods` are further methods that are passed on as they are. `declare` is what
+    that in front, as by `Server.mount`. `headers` are names of the caller's HTTP headers that are passed on to a server
+    over HTTP, none by default. `methods` are further methods that are passed on as they are. `declare` is what
     a handshake server is told that callers can be asked; everything, by default. `options` are those of Server.
 
     On a pipe a handshake server's question doesn't say which call it belongs to: while several callers are being served
@@ -177,7 +179,7 @@ class Proxy(Server[Any]):
         return upstream.client.server_capabilities if upstream.connected else ServerCapabilities()
 
     def _capabilities(self) -> ServerCapabilities:
-        """What the next server offers, as far as it can be passed on: no tasks, no extensions, nothing experimental."""
+        """What the next server offers, as far as it can be passed on: no tasks, nothing experimental."""
         found = self._offered()
         return ServerCapabilities(
             tools=found.tools,
@@ -186,6 +188,11 @@ class Proxy(Server[Any]):
             completions=found.completions,
             logging=found.logging,
         )
+
+    def _announced(self, era: EraName) -> dict[str, dict[str, Any]]:
+        """Extensions that are all in tools and resources pass; others have methods and results that nobody here knows."""
+        found = self._offered().extensions or {}
+        return {name: found[name] for name in (Apps.id,) if name in found}
 
     def _features(self) -> frozenset[str]:
         found = self._offered()

@@ -100,6 +100,22 @@ def check_async(method: str, handler: Any) -> None:
         )
 
 
+class Elsewhere:
+    """Where methods of extensions are found that this server hasn't: nowhere, as long as nothing is mounted."""
+
+    def request(self, method: str) -> Served | None:
+        """Who serves a request."""
+        return None
+
+    def notification(self, method: str) -> Served | None:
+        """Who hears a notification."""
+        return None
+
+    def result_type(self, said: str) -> str | None:
+        """The id of the extension that has results of this type."""
+        return None
+
+
 class Dispatch:
     """The methods that a server serves, and how a call finds its handler. At most `limit` requests run at once."""
 
@@ -111,11 +127,13 @@ class Dispatch:
         self.notifications: dict[str, Served] = {}
         #: Results that extensions add to the protocol: the `resultType`, and the id of the extension.
         self.result_types: dict[str, str] = {}
+        #: What isn't here may be in a mounted server, if one is mounted.
+        self.elsewhere = Elsewhere()
 
     async def request(self, ctx: Context[Any]) -> Any:
         """Serve one request. What it returns goes on the wire as it is; what it raises goes through the one ladder."""
         call = ctx.call
-        served = self.requests.get(ctx.method)
+        served = self.requests.get(ctx.method) or self.elsewhere.request(ctx.method)
         if served is None or not served.first <= call.revision <= served.last:
             raise _unserved(ctx)
         if call.era == "2025":
@@ -153,7 +171,7 @@ class Dispatch:
 
     async def within(self, ctx: Context[Any]) -> Any:
         """Serve a request for a server that this one is mounted in, which has checked it and dresses the result."""
-        served = self.requests.get(ctx.method)
+        served = self.requests.get(ctx.method) or self.elsewhere.request(ctx.method)
         if served is None:
             raise MethodNotFound(ctx.method)
         ctx.read = params = served.read(ctx.params)
@@ -180,7 +198,7 @@ class Dispatch:
 
     def _extended(self, ctx: Context[Any], result: dict[str, Any], said: Any) -> dict[str, Any]:
         """A result of an extension's own type: only for a client that declared it on this request (A-121, TEX-04)."""
-        extension = self.result_types.get(said)
+        extension = self.result_types.get(said) or self.elsewhere.result_type(said)
         if extension is None:
             logger.error("%s: no extension of this server has results of type %r", ctx.method, said)
             raise ProtocolError("Handler returned an invalid result")
@@ -198,7 +216,7 @@ class Dispatch:
         if early and method != "notifications/cancelled":
             logger.debug("%s is dropped: the handshake isn't over", shorten(method))
             return
-        served = self.notifications.get(method)
+        served = self.notifications.get(method) or self.elsewhere.notification(method)
         if served is None:
             logger.debug("%s is dropped: nobody handles it", shorten(method))
             return

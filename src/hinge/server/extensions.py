@@ -122,6 +122,9 @@ class Extensions:
         self._call: RequestHandler | None = None
         #: By the key of the filter: the extension's id, and the topic.
         self.topics: dict[str, tuple[str, Topic]] = {}
+        #: What extensions serve, by method.
+        self.requests: dict[str, Served] = {}
+        self.notifications: dict[str, Served] = {}
 
     def add(self, extension: Extension) -> None:
         """Take in what an extension declares. Raises DefinitionError, and changes nothing then."""
@@ -139,10 +142,11 @@ class Extensions:
         self._added[name] = extension
         for method in requests:
             guarded = _Guarded(name, method)
-            self._dispatch.requests[method.name] = Served(method.name, guarded.serve, Raw, eras=extension.eras)
+            self.requests[method.name] = Served(method.name, guarded.serve, Raw, eras=extension.eras)
         for method in notifications:
-            served = Served(method.name, method.serve, method.params, eras=extension.eras)
-            self._dispatch.notifications[method.name] = served
+            self.notifications[method.name] = Served(method.name, method.serve, method.params, eras=extension.eras)
+        self._dispatch.requests.update(self.requests)
+        self._dispatch.notifications.update(self.notifications)
         self._dispatch.result_types.update(dict.fromkeys(extension.result_types, name))
         self.topics.update({topic.key: (name, topic) for topic in topics})
         if self._call is not None:
@@ -162,6 +166,13 @@ class Extensions:
     def settings(self, era: EraName) -> dict[str, dict[str, Any]]:
         """What is announced in an era."""
         return {name: dict(one.settings) for name, one in self._added.items() if era in one.eras}
+
+    @property
+    def with_methods(self) -> set[str]:
+        """The ids of those that have more than tools, prompts and resources: their names carry no prefix."""
+        return {
+            name for name, one in self._added.items() if any((*one.requests(), *one.notifications(), *one.topics()))
+        }
 
     def applied(self, method: str, handler: RequestHandler) -> RequestHandler:
         """The handler of `tools/call` with all interceptions around it; every other one as it is."""

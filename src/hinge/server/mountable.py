@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from hinge.errors import InvalidParams
 from hinge.protocol.changes import Changed
+from hinge.protocol.events import EraName
 from hinge.protocol.limits import Limits
 from hinge.schema.lifecycle import ServerCapabilities
 from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, RequestHandler
+from hinge.server.extensions import Extensions
 from hinge.server.lifespan import Lifespan
 from hinge.server.middleware import CallNext
+from hinge.server.mounted_extensions import MountedExtensions
 from hinge.server.mounting import Forwarded, Kind, Mounts
 from hinge.server.router import Router
 from hinge.server.subscriptions import Authorize, Subscriptions
@@ -40,6 +43,8 @@ class Mountable(Router):
     limits: Limits
     _authorize: Authorize | None
     _dispatch: Dispatch
+    _elsewhere: MountedExtensions
+    _extensions: Extensions
     _inner_chain: CallNext
     _lifespan: Lifespan
     _mounted_in: list[Callable[[Server[Any], Changed], None]]
@@ -56,11 +61,13 @@ class Mountable(Router):
         Its tool `forecast` is `weather_forecast` here under the prefix "weather", prompts likewise; its resource
         `city://oslo` is `weather+city://oslo`. Without a prefix names stay, and this server's own go first. Calls run
         through its middleware and see its lifespan's state and its visibility; changes and subscriptions are passed on.
-        What it serves besides tools, prompts, resources and completion stays with it.
+        Its extensions are announced and served here, unless this server has them itself; methods of its own stay with it.
 
-        Raises DefinitionError for a prefix that can't be, or that can't be told from another one.
+        Raises DefinitionError for a prefix that can't be, or that can't be told from another one, and for an extension
+        with requests that another mounted server has, too.
         """
         self._mounts.check(server, prefix)
+        self._dispatch.elsewhere = self._elsewhere
         handlers = self._mounts.handlers()
         handlers["resources/subscribe"] = self._subscriptions.subscribe
         handlers["resources/unsubscribe"] = self._subscriptions.unsubscribe
@@ -142,6 +149,10 @@ class Mountable(Router):
             return self._resources.has(ctx, key)
         except InvalidParams:
             return False
+
+    def _announced(self, era: EraName) -> dict[str, dict[str, Any]]:
+        """The settings of the extensions that are on offer in an era, here and in what is mounted."""
+        return {**self._elsewhere.settings(era), **self._extensions.settings(era)}
 
     # ---------------------------------------------------------------- watching
 

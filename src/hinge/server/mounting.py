@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -96,6 +96,9 @@ class Mounts:
     def __len__(self) -> int:
         return len(self._all)
 
+    def __iter__(self) -> Iterator[Mount]:
+        return iter(self._all)
+
     def check(self, server: Server[Any], prefix: str | None) -> Mount:
         """Whether a server can be mounted. Raises DefinitionError for a prefix that is taken, and for a circle."""
         made = Mount(server, Prefix(prefix))
@@ -106,6 +109,12 @@ class Mounts:
                 raise DefinitionError(
                     f"{server.name!r} can't be mounted as {prefix!r}: {other.server.name!r} is mounted as "
                     f"{other.prefix.text!r}, and it couldn't be told whose a name is"
+                )
+            both = server._elsewhere.with_methods() & other.server._elsewhere.with_methods()
+            if both - self._host._extensions.with_methods:
+                raise DefinitionError(
+                    f"{server.name!r} and {other.server.name!r} both have the extension {min(both)!r}, whose requests carry "
+                    f"no prefix: add it to {self._host.name!r}, or mount one of them"
                 )
         return made
 

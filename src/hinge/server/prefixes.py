@@ -2,7 +2,7 @@
 
 A tool or prompt `forecast` under the prefix `weather` is `weather_forecast`. A URI gets the prefix in front of its
 scheme, `weather+city://oslo`, which works for every URI, keeps what is below what, and can be undone. In a scheme `_`
-becomes `-` and letters are small. Must not know who serves what.
+becomes `-` and letters are small. A page stays a page: `ui://card` is `ui://weather+card`. Must not know who serves what.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from hinge.schema.tools import CallToolResult
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]{0,63}")
 #: Links that clients follow by themselves stay as they are.
 _FOR_CLIENTS = ("http:", "https:")
+#: What the URI of a page begins with, wherever it is served (APP-03).
+_PAGE = "ui://"
 
 
 class Prefix:
@@ -58,12 +60,15 @@ class Prefix:
 
     def uri(self, inner: str) -> str:
         """A URI or template as it is seen from outside."""
+        if inner.startswith(_PAGE):
+            return _PAGE + self._scheme + inner[len(_PAGE) :]
         return self._scheme + inner
 
     def inner_uri(self, outer: str) -> str | None:
         """The URI or template inside; None for one of somebody else."""
-        head = outer[: len(self._scheme)]
-        return outer[len(self._scheme) :] if head.lower() == self._scheme else None
+        page = _PAGE if outer.startswith(_PAGE) else ""
+        rest = outer[len(page) :]
+        return page + rest[len(self._scheme) :] if rest[: len(self._scheme)].lower() == self._scheme else None
 
     # ---------------------------------------------------------------- what lists show
 
@@ -87,9 +92,13 @@ class Prefix:
         return self._with(item, "name", "name", self.name)
 
     def _meta(self, meta: Any) -> Any:
-        page = meta.get("ui") if isinstance(meta, dict) else None
+        if not isinstance(meta, dict):
+            return meta
+        page, old = meta.get("ui"), meta.get("ui/resourceUri")
         if isinstance(page, dict) and isinstance(page.get("resourceUri"), str):
-            return {**meta, "ui": {**page, "resourceUri": self.uri(page["resourceUri"])}}
+            meta = {**meta, "ui": {**page, "resourceUri": self.uri(page["resourceUri"])}}
+        if isinstance(old, str):  # the deprecated way to say it (APP-04)
+            meta = {**meta, "ui/resourceUri": self.uri(old)}
         return meta
 
     # ---------------------------------------------------------------- what results point to

@@ -33,6 +33,7 @@ from hinge.server.extensions import Extension, Extensions
 from hinge.server.lifespan import Lifespan
 from hinge.server.middleware import CallNext, Middleware, compose
 from hinge.server.mountable import Mountable
+from hinge.server.mounted_extensions import MountedExtensions
 from hinge.server.mounting import Mounts
 from hinge.server.options import check_text
 from hinge.server.sealing import Seal
@@ -110,13 +111,14 @@ class Server(Mountable, Generic[StateT]):
         self._offer = Offer(info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level)
         self._dispatch = Dispatch(self._offer, limits.all_calls)
         self._extensions = Extensions(self._dispatch)
-        self._offer.extensions = self._extensions.settings
+        self._offer.extensions = self._announced
         self._cache = CacheHints(cache)
         self._middleware: list[Middleware] = list(middleware)
         self._conversations = [Conversations(connection_lifespan)] if connection_lifespan is not None else []
         self._seal = Seal(state_keys, ttl=limits.state_ttl, once=state_once)
         self._lifespan = Lifespan(cast(Any, lifespan), self)
         self._mounts = Mounts(self, page_size)
+        self._elsewhere = MountedExtensions(self)
         self._mounted_in: list[Callable[[Server[Any], Changed], None]] = []
         self._taken: set[str] = set()
         self._authorize = authorize_subscription
@@ -127,7 +129,7 @@ class Server(Mountable, Generic[StateT]):
             uris=limits.watched,
             authorize=self._may_watch,
             unwatched=self._unwatched,
-            topics=self._extensions.topics,
+            topics=self._elsewhere,
         )
         self._own_methods()
         self._build()
