@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import io
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from enum import Enum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
 
-from hinge import Annotations, Changed, Context, Icon, ResourceContents, Server
+from hinge import Annotations, Changed, Context, Depends, Icon, ResourceContents, Server
 from hinge.errors import DefinitionError, InternalError, InvalidParams, ResourceNotFound
 from hinge.schema.resources import ReadResourceResult
 from hinge.server.resources import MAX_URI
@@ -438,6 +439,57 @@ async def test_chunks_are_collected_up_to_a_limit_and_their_source_is_closed() -
     assert endless.closed
     assert kept.closed
     assert left == ["forever"]
+
+
+@both_eras
+async def test_a_resource_may_be_a_generator_of_chunks(era: str) -> None:
+    """Sync ones run in a worker thread, chunk by chunk; dependencies stay until the last one."""
+    server = Server("s", resource_bytes=1000)
+    threads: list[str] = []
+    order: list[str] = []
+
+    async def book() -> AsyncIterator[list[str]]:
+        yield ["one ", "two"]
+        order.append("closed")
+
+    @server.resource("x://lines")
+    def lines(ctx: Context) -> Iterator[str]:
+        """Line by line."""
+        threads.append(threading.current_thread().name)
+        ctx.sync.info("reading")
+        yield "one\n"
+        yield "two\n"
+
+    @server.resource("x://bytes/{count}")
+    async def some(count: int) -> AsyncGenerator[bytes, None]:
+        for _ in range(count):
+            yield b"x"
+
+    @server.resource("x://pages")
+    async def pages(book: Annotated[list[str], Depends(book)]):  # type: ignore[no-untyped-def]  # as users write it
+        for page in book:
+            yield page
+        order.append("read")
+
+    @server.resource("x://none/{name}")
+    def none(name: str) -> Generator[str, None, None]:
+        if name != "one":
+            raise ResourceNotFound(f"x://none/{name}")
+        yield from ()
+
+    async with talking_to(server, era) as peer:
+        assert (await read(peer, "x://lines"))[0]["text"] == "one\ntwo\n"
+        assert threads != ["MainThread"]
+        assert base64.b64decode((await read(peer, "x://bytes/3"))[0]["blob"]) == b"xxx"
+        assert (await read(peer, "x://pages"))[0]["text"] == "one two"
+        assert (await read(peer, "x://none/one"))[0]["text"] == ""
+        assert (await refusal(peer, "x://none/two")).code == (-32002 if era == "2025" else -32602)
+        found = await refusal(peer, "x://bytes/1001")
+        assert (found.code, found.message) == (
+            -32603,
+            "The resource is larger than 1000 bytes, the limit of this server",
+        )
+    assert order == ["read", "closed"]
 
 
 @pytest.mark.parametrize(

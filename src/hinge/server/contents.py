@@ -15,6 +15,7 @@ from hinge.schema.base import Result
 from hinge.schema.content import ResourceContents
 from hinge.schema.resources import ReadResourceResult
 from hinge.server import mime
+from hinge.server.context import Context
 from hinge.server.signature import Signature
 from hinge.server.threads import Threads
 
@@ -51,7 +52,7 @@ class Contents:
         self._threads = threads
         self._limit = limit
 
-    async def result(self, value: Any, uri: str) -> ReadResourceResult:
+    async def result(self, ctx: Context[Any], value: Any, uri: str) -> ReadResourceResult:
         """A result with at least one item, also for an empty value (T-37).
 
         None says that there is no such resource: ResourceNotFound. Raises DefinitionError for what can't be sent.
@@ -67,7 +68,7 @@ class Contents:
         if isinstance(value, AsyncIterable):
             value = await _collect(value, self._limit)
         elif hasattr(value, "read") or isinstance(value, Iterator):
-            value = await self._threads.run(_drain, {"source": value, "limit": self._limit})
+            value = await ctx.in_thread(self._threads, _drain, {"source": value, "limit": self._limit})
         several = isinstance(value, list | tuple) and any(isinstance(item, ResourceContents | bytes) for item in value)
         return ReadResourceResult(contents=[self._one(item, uri) for item in (value if several else [value])])
 

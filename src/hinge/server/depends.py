@@ -66,7 +66,9 @@ def is_injected(annotation: Any) -> bool:
     return is_context(annotation) or marker_of(annotation) is not None
 
 
-def inspect_handler(function: Any, content: Predicate, name: str | None = None) -> Signature:
+def inspect_handler(
+    function: Any, content: Predicate, name: str | None = None, *, generators: bool = False
+) -> Signature:
     """The signature of a function whose Context, dependencies and questions the server fills in; see inspect_function."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -80,7 +82,7 @@ def inspect_handler(function: Any, content: Predicate, name: str | None = None) 
                 f"{kind}(…) is no default; write `{item.name}: Annotated[{shown(item.annotation)}, {kind}(…)]`",
                 item.name,
             )
-    return inspect_function(function, injected=is_injected, content=content, name=name)
+    return inspect_function(function, injected=is_injected, content=content, name=name, generators=generators)
 
 
 def _place(function: Any, name: str) -> Place:

@@ -119,7 +119,8 @@ class RegisteredResource:
         self._match = template.matcher.match if template is not None else None
         self._function = function
         self._contents = contents
-        self._inline = signature.is_async or not options.get("blocking", True)
+        # Calling a generator function runs nothing of it yet.
+        self._inline = signature.is_async or signature.yields or not options.get("blocking", True)
         self._screened = options.get("screen", True)
         self._hint = _hint(options)
         listed = {variable.name for variable in template.variables if variable.explode} if template is not None else ()
@@ -161,7 +162,7 @@ class RegisteredResource:
                 value = await ctx.in_thread(threads, self._function, arguments)
             if isinstance(value, Awaitable):
                 value = await value
-            return await self._contents.result(value, params.uri)
+            return await self._contents.result(ctx, value, params.uri)
 
         filled = run if self._needs is None else self._needs.around(run)
         result = await filled(ctx, self.arguments(values))
@@ -183,7 +184,7 @@ def define_resource(
     """A resource from a URI or template, a function and its options. Raises DefinitionError, in one line."""
     _check_options(options)
     template = _template(uri)
-    signature = inspect_handler(function, is_content, options.get("name"))
+    signature = inspect_handler(function, is_content, options.get("name"), generators=True)
     if signature.name == "<lambda>":
         raise DefinitionError(f'The resource {uri!r} needs a name: add name="…"')
     _check_parameters(uri, function, signature, template)

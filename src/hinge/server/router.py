@@ -182,7 +182,8 @@ class Router:
         parameter of the function, read by its annotation; `@function.complete("city")` completes one.
 
         The function returns text, bytes, a `ResourceContents`, a list of these, any JSON value, or an async iterator,
-        iterator or open file of chunks. None says that there is no such resource, as raising ResourceNotFound does.
+        iterator or open file of chunks; or it is a generator of chunks itself. None says that there is no such resource,
+        as raising ResourceNotFound does.
         Raises DefinitionError, at once, for what can't work.
         """
         check_text(uri, 'A resource needs a URI: write @server.resource("scheme://path")')

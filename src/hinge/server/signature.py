@@ -40,6 +40,7 @@ class Signature:
         "name",
         "output_schema",
         "parameters",
+        "yields",
     )
 
     def __init__(
@@ -52,6 +53,7 @@ class Signature:
         *,
         injected: Mapping[str, Any],
         is_async: bool,
+        yields: bool = False,
     ) -> None:
         self.name = name
         #: The docstring without its sections on arguments, results and errors; None if there is none.
@@ -64,6 +66,8 @@ class Signature:
         self.output_schema = output.schema
         #: Whether calling gives an awaitable.
         self.is_async = is_async
+        #: Whether it is a generator function, sync or async: calling it runs nothing yet.
+        self.yields = yields
         #: The parameters that the server fills: name to annotation.
         self.injected = dict(injected)
         #: A returned value as structured content and text. Raises DefinitionError, meant for the log, when it doesn't fit
@@ -103,6 +107,7 @@ def inspect_function(
     injected: Predicate = lambda annotation: False,
     content: Predicate = is_content,
     name: str | None = None,
+    generators: bool = False,
 ) -> Signature:
     """Works out a function's signature. Takes functions, bound methods, partials and objects with `__call__`.
 
@@ -112,9 +117,12 @@ def inspect_function(
     Raises DefinitionError: one line with function, file, line, parameter and what to do.
     """
     function = _callable(function, name)
+    yields = _yields(function)
     code = _code_of(function)
     called = name or _name_of(function)
     place = place_of(code, called)
+    if yields and not generators:
+        raise place.mistake("is a generator, but a call has one result; return a list, report progress by the context")
     signature = _signature(function, place)
     fixed = _fixed_keywords(function)
     parameters = [item for item in signature.parameters.values() if item.name not in fixed]
@@ -132,9 +140,10 @@ def inspect_function(
         docs.description,
         found,
         object_schema(properties, required, definitions),
-        inspect_output(returned, place, content, docs.returns),
+        inspect_output(UNSET if yields else returned, place, content, docs.returns),
         injected=hidden,
         is_async=_is_async(function),
+        yields=yields,
     )
 
 
@@ -164,12 +173,13 @@ def _callable(function: Any, name: str | None) -> Callable[..., Any]:
         )
     if not callable(function):
         raise DefinitionError(f"{shown(function)} is not callable; register a function")
-    called = inspect.unwrap(_inner(function))
-    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
-        place = place_of(_code_of(function), name or _name_of(function))
-        raise place.mistake("is a generator, but a call has one result; return a list, report progress by the context")
     found: Callable[..., Any] = function
     return found
+
+
+def _yields(function: Any) -> bool:
+    called = inspect.unwrap(_inner(function))
+    return inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called)
 
 
 def _inner(function: Any) -> Any:
