@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from hinge.errors import UnsupportedVersion as UnsupportedVersion
     from hinge.protocol.changes import Changed as Changed
     from hinge.protocol.changes import Lost as Lost
+    from hinge.protocol.http import Principal as Principal
+    from hinge.protocol.http import Refusal as Refusal
     from hinge.protocol.limits import Limits as Limits
     from hinge.schema.base import Annotations as Annotations
     from hinge.schema.base import Icon as Icon
@@ -177,11 +179,13 @@ _HOME = {
     "ParseError": "hinge.errors",
     "PeerError": "hinge.errors",
     "Pool": "hinge.client.pool",
+    "Principal": "hinge.protocol.http",
     "ProgressParams": "hinge.schema.notifications",
     "Prompt": "hinge.schema.prompts",
     "PromptMessage": "hinge.schema.prompts",
     "ProtocolError": "hinge.errors",
     "ReadResourceResult": "hinge.schema.resources",
+    "Refusal": "hinge.protocol.http",
     "Refused": "hinge.client.answers",
     "Resource": "hinge.schema.resources",
     "ResourceContents": "hinge.schema.content",

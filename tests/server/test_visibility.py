@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError, Server
+from hinge import Client, Context, DefinitionError, PeerError, Principal, Refusal, Server
 from hinge.protocol.events import Origin
+from hinge.protocol.http import Headers
 from hinge.server.visibility import Caller, Item
 from tests.server.bare_end import BareEnd, Era
+from tests.transports.http_rig import serving
 
 ANNA, BEN = Origin(principal="anna"), Origin(principal="ben")
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -183,22 +185,48 @@ def test_a_caller_has_nothing_that_belongs_to_the_conversation() -> None:
     }
 
 
-async def test_scopes_come_with_the_authorization_of_the_request() -> None:
-    class Authorized:
-        headers = transport = None
-        principal = "anna"
-        scopes = ("read", "write")
-
-    authorized: Any = Authorized()
+@both_eras
+async def test_scopes_come_with_the_authorization_of_the_request(era: Era) -> None:
+    """STATE-05, T-32: over HTTP from `authenticate`, and each request has its own."""
     server: Server[Any] = Server("scoped")
+    granted = {"anna": {"read", "write"}, "ben": {"read"}}
 
     @server.tool(visible=lambda caller: "write" in caller.scopes)
-    async def write() -> str:
-        return "written"
+    async def write(ctx: Context) -> str:
+        return f"{ctx.principal} {sorted(ctx.scopes)}"
 
-    async with BareEnd(server, origin=authorized) as end, BareEnd(server, origin=ANNA) as other:
+    async def authenticate(scope: Any, headers: Headers) -> str | Principal | Refusal | None:
+        name = headers.get("authorization", "").removeprefix("Bearer ")
+        if name == "plain":
+            return name
+        return Principal(name, frozenset(granted[name])) if name in granted else Refusal(401, "Who are you?")
+
+    async with serving(server, authenticate=authenticate) as site:
+        url = f"http://127.0.0.1:{site.port}/mcp"
+
+        def client(name: str) -> Client:
+            return Client(url, era=era, auth=lambda: f"Bearer {name}")
+
+        async with client("anna") as anna:
+            assert [tool.name for tool in await anna.list_tools()] == ["write"]
+            assert (await anna.call_tool("write")).text == "anna ['read', 'write']"
+            granted["anna"] = {"read"}
+            assert await anna.list_tools(cache="refresh") == []
+            with pytest.raises(PeerError, match="Unknown tool"):
+                await anna.call_tool("write")
+        for name in ("ben", "plain"):
+            async with client(name) as other:
+                assert await other.list_tools() == []
+
+
+async def test_without_authorization_there_are_no_scopes() -> None:
+    server: Server[Any] = Server("scoped")
+    server.tool("write", visible=lambda caller: "write" in caller.scopes)(lambda: "written")
+    server.tool("all", visible=lambda caller: caller.scopes == frozenset())(lambda: "all")
+    async with BareEnd(server, origin=ANNA) as end:
+        assert await end.names() == ["all"]
+    async with BareEnd(server, origin=Origin(principal="anna", scopes=frozenset({"write"}))) as end:
         assert await end.names() == ["write"]
-        assert await other.names() == []
 
 
 @both_eras

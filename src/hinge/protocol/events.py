@@ -24,12 +24,14 @@ class Origin(msgspec.Struct, frozen=True, eq=False):
     """What a transport knows about where a message came from.
 
     `headers` maps lower-case names to values on HTTP and is None elsewhere. `principal` is who was authenticated, or
-    None. `transport` is the transport's own (an ASGI scope, a peer address), handed to users as it is.
+    None; `scopes` is what the request was authorized for. `transport` is the transport's own (an ASGI scope, a peer
+    address), handed to users as it is.
     """
 
     headers: Headers | None = None
     principal: str | None = None
     transport: Any = None
+    scopes: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         """Not what it holds, which may be secret."""

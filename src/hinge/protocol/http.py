@@ -34,6 +34,13 @@ class Refusal(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
+class Principal(NamedTuple):
+    """Who is calling, and what this request was authorized for."""
+
+    name: str
+    scopes: frozenset[str] = frozenset()
+
+
 class Headers(Mapping[str, str]):
     """The headers of one request. As a mapping: names in any case to values as text (latin-1, without outer blanks).
 

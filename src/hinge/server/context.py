@@ -152,6 +152,11 @@ class Context(Generic[StateT]):
         return self.call.origin.principal
 
     @property
+    def scopes(self) -> frozenset[str]:
+        """What this request was authorized for; empty without authorization."""
+        return self.call.origin.scopes
+
+    @property
     def meta(self) -> dict[str, Any]:
         """The request's whole `_meta`, decoded when asked for."""
         if self.call.params is ABSENT:

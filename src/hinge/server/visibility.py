@@ -41,7 +41,7 @@ class Caller:
     @property
     def scopes(self) -> frozenset[str]:
         """What this request was authorized for; empty without authorization."""
-        return frozenset(getattr(self._ctx.call.origin, "scopes", None) or ())
+        return self._ctx.scopes
 
     @property
     def capabilities(self) -> ClientCapabilities:

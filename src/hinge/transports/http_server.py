@@ -14,7 +14,7 @@ from hinge.errors import DefinitionError, wire_error
 from hinge.jsonrpc import encode_failure
 from hinge.protocol import http
 from hinge.protocol.events import Origin
-from hinge.protocol.http import Headers, Refusal
+from hinge.protocol.http import Headers, Principal, Refusal
 from hinge.protocol.http_guard import Guard
 from hinge.transports.asgi import RETRY_LATER, Receive, Scope, Send
 from hinge.transports.channel import Serve
@@ -128,8 +128,9 @@ class HttpApp:
         known = await ask(scope, headers)
         if isinstance(known, Refusal):
             await exchange.refuse(known)
-        else:
-            await self._routed(exchange, Origin(headers, known, scope), headers, old)
+            return
+        name, scopes = known if isinstance(known, Principal) else (known, frozenset[str]())
+        await self._routed(exchange, Origin(headers, name, scope, frozenset(scopes)), headers, old)
 
     def _routed(self, exchange: Exchange, origin: Origin, headers: Headers, old: SseRoutes | None) -> Awaitable[None]:
         scope = origin.transport

@@ -8,13 +8,13 @@ from typing import TypeAlias
 import msgspec
 
 from hinge.protocol.events import EraName
-from hinge.protocol.http import Headers, Refusal
+from hinge.protocol.http import Headers, Principal, Refusal
 from hinge.protocol.http_guard import Guard
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.transports.asgi import Scope
 
-#: Who is calling: the principal, None for nobody in particular, or a Refusal (401, 403) that is sent as it is.
-Authenticate: TypeAlias = Callable[[Scope, Headers], Awaitable[str | Refusal | None]]
+#: Who is calling: a name, a Principal with scopes, None for nobody in particular, or a Refusal (401, 403), sent as it is.
+Authenticate: TypeAlias = Callable[[Scope, Headers], Awaitable[str | Principal | Refusal | None]]
 Hook: TypeAlias = Callable[[], Awaitable[None]]
 
 
