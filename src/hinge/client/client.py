@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 import msgspec
 from msgspec import UNSET, Raw
 
-from hinge.client import telemetry
 from hinge.client.agreed import Agreed
 from hinge.client.answers import Answers, OnElicit, OnElicitUrl, OnRoots, OnSample
 from hinge.client.cache import METHODS as CACHEABLE
@@ -197,7 +196,7 @@ class Client(Agreed, Features, Hearing):
         """A handshake server is told the log level; the stateless era says it with every request."""
         wants = self._link.log_level
         if wants is not None and self.era == "2025" and self.server_capabilities.logging is not None:
-            await session.request("logging/setLevel", {"level": wants}, total=self.limits.call_idle)
+            await self._link.request(session, "logging/setLevel", {"level": wants}, total=self.limits.call_idle)
 
     async def close(self) -> None:
         """End the conversation, from any task, twice or during a call: waiting calls fail with ConnectionLost."""
@@ -298,13 +297,15 @@ class Client(Agreed, Features, Hearing):
     async def _relist(self) -> None:
         await self.list_tools(cache="refresh")
 
-    async def _pages(self, method: str, kind: type[PageT], cache: CacheMode, options: CallOptions) -> list[PageT]:
+    async def _pages(
+        self, method: str, kind: type[PageT], cache: CacheMode, options: CallOptions | None = None
+    ) -> list[PageT]:
         """All pages of a list, bounded (PAGE-02…PAGE-04)."""
         pages: list[PageT] = []
         params: dict[str, Any] = {}
         seen: set[str] = set()
         while True:
-            page = await self.request(method, params, result=kind, cache=cache, **options)
+            page = await self.request(method, params, result=kind, cache=cache, **(options or CallOptions()))
             pages.append(page)
             cursor = page.next_cursor
             if cursor is None:
@@ -328,14 +329,7 @@ class Client(Agreed, Features, Hearing):
 
     async def _notify(self, method: str, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> None:
         session = await self._link.session()
-        tracer = telemetry.tracer()
-        if tracer is None:
-            await session.notify(method, self._link.dressed(params, meta))
-            return
-        with telemetry.span(tracer, method, params or {}, revision=self.protocol_version, place=self._link.place) as (
-            _,
-            trace,
-        ):
+        with self._link.span(method, params or {}) as trace:
             await session.notify(method, self._link.dressed(params, {**trace, **(meta or {})}))
 
     async def ping(self) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 import msgspec
 
-from hinge.client import telemetry
 from hinge.client.negotiate import MODERN_ERRORS, Answer, Discovery, Handshake, Probe, negotiate
 from hinge.errors import CallError, CallTimeout
 from hinge.protocol import era_2026, http
@@ -18,6 +17,8 @@ from hinge.protocol.shape import shape
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams
 from hinge.session import Session
+
+MakeSpan = Callable[[str, Mapping[str, Any], object], AbstractContextManager[dict[str, str]]]
 
 
 class Introduction(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,8 +46,9 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True):
 class Opening:
     """One attempt to agree with a server over a session that is open already."""
 
-    def __init__(self, session: Session, introduction: Introduction) -> None:
+    def __init__(self, session: Session, introduction: Introduction, span: MakeSpan) -> None:
         self._session = session
+        self._span = span
         self._introduction = introduction
         self._info = introduction.info
         #: A probe that got no answer yet: on a pipe it may still come (a slow server).
@@ -108,13 +110,13 @@ class Opening:
         return probe.result()
 
     async def _ask(self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"]) -> Answer:
-        tracer = telemetry.tracer()
         try:
-            with nullcontext() if tracer is None else telemetry.span(tracer, method, {}) as traced:
-                if traced is not None:
+            pending = self._session.ask(method)
+            with self._span(method, {}, pending.id) as trace:
+                if trace:
                     params = msgspec.to_builtins(params)
-                    params["_meta"] = {**params.get("_meta", {}), **traced[1]}
-                return Answer(to, result=await self._session.request(method, params, headers=headers))
+                    params["_meta"] = {**params.get("_meta", {}), **trace}
+                return Answer(to, result=await self._session.exchange(pending, params, headers=headers))
         except CallTimeout:
             return Answer(to)
         except CallError as exc:

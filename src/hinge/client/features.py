@@ -49,7 +49,9 @@ class Features(ABC):
         """One request, typed."""
 
     @abstractmethod
-    async def _pages(self, method: str, kind: type[PageT], cache: CacheMode, options: CallOptions) -> list[PageT]: ...
+    async def _pages(
+        self, method: str, kind: type[PageT], cache: CacheMode, options: CallOptions | None = None
+    ) -> list[PageT]: ...
 
     async def list_tools(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Tool]:
         """All tools, over all pages. Over HTTP, a tool whose header annotations are invalid is left out, with a log line."""

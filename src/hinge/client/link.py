@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from hinge.client import telemetry
 from hinge.client.connecting import Introduction, Opening
@@ -87,6 +87,26 @@ class Link:
     def reconnects(self) -> bool:
         """Whether a lost connection is opened again."""
         return self._reconnect
+
+    async def request(self, session: Session, method: str, params: dict[str, Any], *, total: float) -> Raw:
+        """A request that is no user's, for at most `total` seconds: once, without repeats and rounds. Raises a CallError."""
+        pending = session.ask(method)
+        with self.span(method, params, pending.id) as trace:
+            return await session.exchange(pending, {**params, "_meta": trace} if trace else params, total=total)
+
+    @contextmanager
+    def span(self, method: str, params: Mapping[str, Any], request_id: object = None) -> Iterator[dict[str, str]]:
+        """The span of one message that leaves, if somebody traces; comes with what its `_meta` must say then."""
+        tracer = telemetry.tracer()
+        if tracer is None:
+            yield {}
+            return
+        revision = self.found.revision if self.found is not None else None
+        traced = telemetry.span(
+            tracer, method, params, request_id=request_id, revision=revision, place=telemetry.place_of(self._transport)
+        )
+        with traced as (_, trace):
+            yield trace
 
     @property
     def place(self) -> dict[str, str | int]:
@@ -199,7 +219,7 @@ class Link:
             era: EraName | Literal["auto"] = found.era if found is not None else self._introduction.era
             if era == "auto":
                 era = cast("EraName", getattr(self._transport, "era", era))
-            found = await Opening(session, self._introduction).agree(era)
+            found = await Opening(session, self._introduction, self.span).agree(era)
         self.found = found
         session.connection.stateless = found.era == "2026"
         if found.era == "2026":

@@ -168,9 +168,11 @@ class Listening:
         headers = None
         if session.channel.kind == "post":
             headers = http.request_headers("subscriptions/listen", None, revision)
-        params = {"notifications": self._wanted, "_meta": stateless_meta(self._link.meta, None, pending)}
         try:
-            await session.exchange(pending, params, headers=headers)
+            with self._link.span("subscriptions/listen", {}, pending.id) as trace:
+                meta = stateless_meta(self._link.meta, None, pending, trace)
+                params = {"notifications": self._wanted, "_meta": meta}
+                await session.exchange(pending, params, headers=headers)
         finally:
             self.id = None
         return "the server ended the subscription"
@@ -178,7 +180,7 @@ class Listening:
     async def _by_session(self, session: Session) -> str:
         """A handshake server says changes of lists unasked; single resources are subscribed to (SUB-14, SUB-15)."""
         for uri in self._wanted.resource_subscriptions or ():
-            await session.request("resources/subscribe", {"uri": uri}, total=self._limits.call_idle)
+            await self._link.request(session, "resources/subscribe", {"uri": uri}, total=self._limits.call_idle)
         self.honoured = self._wanted
         self._set_ready()
         try:
@@ -187,7 +189,8 @@ class Listening:
             if session.connection.closed is None:
                 for uri in self._wanted.resource_subscriptions or ():
                     if not self._listeners.watched(uri, but=self):
-                        await session.request("resources/unsubscribe", {"uri": uri}, total=self._limits.teardown)
+                        leaving, limit = {"uri": uri}, self._limits.teardown
+                        await self._link.request(session, "resources/unsubscribe", leaving, total=limit)
             raise
 
 
