@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Client, Lost
+from hinge import Changed, Client, Lost, SessionEnded
 from hinge.transports.http_client_stream import Backoff
 from tests.transports.scripted_http import (
     SESSION,
@@ -18,6 +18,7 @@ from tests.transports.scripted_http import (
     Talking,
     legacy,
     notification,
+    request,
     until,
 )
 
@@ -103,6 +104,36 @@ async def test_404_for_a_stream_that_never_was_open_means_that_there_is_none() -
             assert talk.closed == []
             assert client.channel.session_id == SESSION["mcp-session-id"]
             assert len(server.by("GET")) == 1
+
+
+@pytest.mark.parametrize("how", ["a notification", "an answer"])
+async def test_404_for_what_waits_for_no_answer_ends_the_conversation(how: str) -> None:
+    """LHTTP-25: there is nobody whose error could tell it, and calls that wait would wait for ever."""
+    ended = False
+
+    async def asks(asked: Asked, answer: Answer) -> None:
+        await answer.stream()
+        await until(lambda: ended)
+        await answer.event(request("q", "ping"))
+        await answer.gone()
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        if ended and asked.method == "POST":
+            await answer.body(status=404)
+        else:
+            await Speaker(asks if how == "an answer" else fails)(asked, answer)
+
+    async with ScriptedServer(script) as server:
+        client, talk = talking(server)
+        async with client:
+            await client.handshake()
+            ended = True
+            if how == "a notification":
+                with pytest.raises(SessionEnded):
+                    await client.notify("notifications/roots/list_changed")
+            await until(lambda: bool(talk.closed))
+            assert talk.closed == ["the server ended the session"]
+            assert client.channel.session_id is None
 
 
 async def test_404_without_a_session_ends_nothing() -> None:

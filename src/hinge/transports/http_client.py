@@ -187,9 +187,11 @@ class HttpChannel:
         """See http_client_exchange.Line."""
         return None if message.method == "initialize" else self.session_id
 
-    def session_ended(self, session: str, /) -> None:
+    def session_ended(self, session: str, message: Outgoing, /) -> None:
         """See http_client_exchange.Line. A new session may have begun meanwhile; that one stays."""
-        if session == self.session_id:
+        if message.pending is None:
+            self._end_session(session, "the server ended the session")
+        elif session == self.session_id:
             self._forget()
 
     # ---------------------------------------------------------------- messages without an answer

@@ -44,8 +44,11 @@ class Line(Protocol):
         """The id of the session that the message will be posted in, if any."""
         ...
 
-    def session_ended(self, session: str, /) -> None:
-        """The server no longer knows this session."""
+    def session_ended(self, session: str, message: Outgoing, /) -> None:
+        """The server no longer knows this session, as it said to the message.
+
+        Who waits for the answer learns it by the error; where nobody waits, by the end of the conversation.
+        """
         ...
 
     def is_legacy(self, message: Outgoing, /) -> bool:
@@ -115,7 +118,7 @@ async def refusal(line: Line, message: Outgoing, response: WireResponse, session
     error = failure.error if failure is not None else None
     known = error is not None and error.code == _UNKNOWN_METHOD
     if status == 404 and session is not None and not known:
-        line.session_ended(session)
+        line.session_ended(session, message)
         return session_ended(what, status, response.headers, body, error)
     if failure is not None and status not in _ABOUT_ACCESS and failure.id in (None, message.id):
         return PeerError(failure.error)
