@@ -812,6 +812,14 @@ async def test_what_can_not_work_is_told_at_once() -> None:
         with pytest.raises(DefinitionError, match="isn't connected yet"):
             proxy(client)
     server = proxy(client)
+    for wrong, words in (
+        ("X-Tenant", r"headers='X-Tenant' is one text: write headers=\['X-Tenant'\]"),
+        (["Mcp-Session-Id"], "can't be passed on: the protocol sets it, or the connection does"),
+        (["User-Agent"], "is a header of the client"),
+        (["X Tenant"], "must map header names"),
+    ):
+        with pytest.raises(DefinitionError, match=words):
+            proxy(Behind().server, headers=wrong)
     with pytest.raises(DefinitionError, match="mount it in a Server"):
         server.tool("own")(lambda: "")
     with pytest.raises(DefinitionError, match="mount it and the other"):

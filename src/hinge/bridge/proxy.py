@@ -36,6 +36,7 @@ from hinge.server.context import Context
 from hinge.server.made_from import ServerOptions
 from hinge.server.mounting import Forwarded, Kind
 from hinge.server.server import Server
+from hinge.transports.http_client_endpoint import call_headers
 
 logger = logging.getLogger("hinge")
 
@@ -119,7 +120,7 @@ class Proxy(Server[Any]):
         self._upstream = upstream
         self._watching: Watching | None = None
         self._rounds = Rounds(self._upstream, ttl=self.limits.state_ttl, most=parked)
-        self._headers = tuple(one.lower() for one in headers)
+        self._headers = _passable(headers)
         self._known: dict[Kind, tuple[float, set[str]]] = {}
         for method in (*_FORWARDED, *methods):
             self._taken.add(method)
@@ -314,6 +315,16 @@ class Proxy(Server[Any]):
     def _unwatched(self, uri: str) -> None:
         if self._watching is not None:
             self._watching.unwatch(uri)
+
+
+def _passable(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of headers, in small letters. Raises DefinitionError for those that belong to one hop, or to the protocol."""
+    if isinstance(names, str):
+        raise DefinitionError(f"headers={names!r} is one text: write headers=[{names!r}]")
+    for name in names:
+        if not call_headers({name: ""}):
+            raise DefinitionError(f"headers={name!r} can't be passed on: the protocol sets it, or the connection does")
+    return tuple(name.lower() for name in names)
 
 
 async def _items(client: Client, method: str, member: str) -> AsyncIterator[Json]:
