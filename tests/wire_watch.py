@@ -33,12 +33,12 @@ class Watch:
 
     def __init__(self) -> None:
         self.overheard: list[Sent] = []
-        #: The messages that were checked, by revision; "errors" for those that came before there was one.
+        #: The messages that fitted, by revision, and "errors", which are written in all of them alike.
         self.counts: Counter[str] = Counter()
         #: Where the processes that tests start write, a file each.
         self.folder: Path | None = None
         self._read: dict[str, int] = {}
-        self._fitting: set[int] = set()
+        self._fitting: dict[int, str] = {}
 
     def misfits(self) -> list[str]:
         """Check what was overheard, and forget it. One text for each message that its revision doesn't allow."""
@@ -46,15 +46,13 @@ class Watch:
         return list(dict.fromkeys(text for sent in heard if (text := self._problem(sent)) is not None))
 
     def _problem(self, sent: Sent) -> str | None:
-        self.counts[sent.revision or "errors"] += 1
         alike = likeness(sent)
-        if alike in self._fitting:
-            return None
-        try:
-            judge(sent)
-        except Misfit as misfit:
-            return str(misfit)
-        self._fitting.add(alike)
+        if alike not in self._fitting:
+            try:
+                self._fitting[alike] = judge(sent)
+            except Misfit as misfit:
+                return str(misfit)
+        self.counts[self._fitting[alike] or "errors"] += 1
         return None
 
     def _elsewhere(self) -> Iterator[Sent]:
@@ -72,12 +70,13 @@ class Watch:
                 yield Sent(side, revision, data.encode(), answers)
 
 
-def judge(sent: Sent) -> None:
-    """Check one message in the revision in which it was meant. Raises Misfit."""
+def judge(sent: Sent) -> str:
+    """Check one message in the revision in which it was meant, and name that; "" for an error of no revision. Raises Misfit."""
     message: dict[str, Any] = json.loads(sent.data)
     answers = sent.answers if sent.answers in METHODS and "result" in message else None
-    revision = _claimed(message) or sent.revision or LATEST_HANDSHAKE
-    check_message(cast(Side, sent.side), sent.data, revision, answers=answers)
+    revision = _claimed(message) or sent.revision
+    check_message(cast(Side, sent.side), sent.data, revision or LATEST_HANDSHAKE, answers=answers)
+    return revision
 
 
 def _claimed(message: dict[str, Any]) -> str | None:
