@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, UnsetType
 
 from hinge.schema.base import Icon, Model, Page, Result
-from hinge.schema.content import ContentBlock, Role
+from hinge.schema.content import ContentBlock, Role, text_of
 
 
 class PromptArgument(Model, kw_only=True):
@@ -51,6 +51,11 @@ class PromptMessage(Model, kw_only=True):
 
     role: Role
     content: ContentBlock
+
+    @property
+    def text(self) -> str:
+        """The text; empty for a picture and the like."""
+        return text_of(self.content)
 
 
 class GetPromptResult(Result, kw_only=True):

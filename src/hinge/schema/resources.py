@@ -63,6 +63,11 @@ class ReadResourceResult(CacheableResult, kw_only=True):
 
     contents: list[ResourceContents]
 
+    @property
+    def text(self) -> str:
+        """All texts, joined; binary contents have none."""
+        return "".join(item.text for item in self.contents if item.text is not None)
+
 
 class SubscribeParams(Model, kw_only=True):
     """Which resource to watch, or to watch no longer (handshake revisions)."""

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from hinge.schema.base import Model, Result
-from hinge.schema.content import AudioContent, ContentBlock, ImageContent, Role, TextContent
+from hinge.schema.content import AudioContent, ContentBlock, ImageContent, Role, TextContent, text_of
 from hinge.schema.tools import Tool
 
 
@@ -40,6 +40,11 @@ class SamplingMessage(Model, kw_only=True):
     role: Role
     content: SamplingBlock | list[SamplingBlock]
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+    @property
+    def text(self) -> str:
+        """All text blocks, a line break between them."""
+        return text_of(self.content)
 
 
 class ModelHint(Model, kw_only=True):
@@ -85,3 +90,8 @@ class CreateMessageResult(Result, kw_only=True):
     content: SamplingBlock | list[SamplingBlock]
     model: str
     stop_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """All text blocks, a line break between them."""
+        return text_of(self.content)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hinge.schema.base import Icon, Model, Page, Result
-from hinge.schema.content import ContentBlock, TextContent
+from hinge.schema.content import ContentBlock, text_of
 
 
 class ToolAnnotations(Model, kw_only=True):
@@ -63,7 +63,7 @@ class CallToolResult(Result, kw_only=True):
     @property
     def text(self) -> str:
         """All text blocks, one after the other, a line break between them."""
-        return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
+        return text_of(self.content)
 
     @property
     def data(self) -> Any:

@@ -1,0 +1,182 @@
+"""What a server sends, for people: content in words, and binary content as files where the user wants them.
+
+A server's names never decide about a place: of a URI only the last part is used, without anything that leads elsewhere.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import UNSET
+
+from hinge.schema.content import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceContents,
+    ResourceLink,
+    TextContent,
+)
+from hinge.schema.prompts import GetPromptResult
+from hinge.schema.resources import ReadResourceResult
+from hinge.schema.sampling import ToolResultContent, ToolUseContent
+from hinge.schema.tools import CallToolResult
+
+#: What has bytes that can be saved.
+Saveable: TypeAlias = TextContent | ImageContent | AudioContent | EmbeddedResource | ResourceContents
+Result: TypeAlias = CallToolResult | ReadResourceResult | GetPromptResult
+
+#: Where systems differ, or know nothing.
+_SUFFIXES = {
+    "application/json": ".json",
+    "application/octet-stream": ".bin",
+    "application/pdf": ".pdf",
+    "audio/mpeg": ".mp3",
+    "audio/wav": ".wav",
+    "audio/x-wav": ".wav",
+    "audio/ogg": ".ogg",
+    "audio/flac": ".flac",
+    "image/jpeg": ".jpg",
+    "image/png": ".png",
+    "image/svg+xml": ".svg",
+    "image/webp": ".webp",
+    "text/html": ".html",
+    "text/markdown": ".md",
+    "text/plain": ".txt",
+}
+_UNFIT = re.compile(r"[^\w.-]+", re.ASCII)
+#: Names that mean a device to Windows, whatever their suffix.
+_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+#: Names are tried with numbers up to this one before a directory is called full.
+_MOST_NAMES = 10_000
+
+
+def save_content(content: Saveable, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Write a picture, sound, text or resource to a file, and say where it is now.
+
+    A `path` without a suffix gets that of the MIME type. In a directory (one that exists, or a path with a slash at its
+    end, which is made) the file is named after the resource or the kind of content, with a number if that name is taken.
+    A file that is there is kept unless `overwrite` is set. Raises FileExistsError and other OSError, InvalidResponse for
+    data that is no base64.
+    """
+    data, kind, uri = _parts(content)
+    suffix = suffix_of(kind)
+    target = Path(path)
+    if target.is_dir() or os.fspath(path).endswith(("/", os.sep)):
+        target.mkdir(parents=True, exist_ok=True)
+        return _write_new(target, _name(uri, kind, suffix), data)
+    if not target.suffix:
+        target = target.with_name(target.name + suffix)
+    with open(target, "wb" if overwrite else "xb") as file:
+        file.write(data)
+    return target
+
+
+def save_contents(result: Result | Iterable[Any], directory: str | os.PathLike[str]) -> list[Path]:
+    """Write all that is no plain text (pictures, sounds, resources) of a result into a directory, which is made.
+
+    Links to resources are left out: read them first. Nothing is overwritten. Raises OSError, InvalidResponse.
+    """
+    folder = os.path.join(os.fspath(directory), "")
+    kinds = (ImageContent, AudioContent, EmbeddedResource, ResourceContents)
+    return [save_content(block, folder) for block in blocks_of(result) if isinstance(block, kinds)]
+
+
+def blocks_of(result: Result | Iterable[Any]) -> list[Any]:
+    """The blocks of a result, whichever it is."""
+    if isinstance(result, CallToolResult):
+        return list(result.content)
+    if isinstance(result, ReadResourceResult):
+        return list(result.contents)
+    if isinstance(result, GetPromptResult):
+        return [message.content for message in result.messages]
+    return list(result)
+
+
+def suffix_of(mime_type: str | None) -> str:
+    """The suffix of files of a MIME type, with its dot."""
+    kind = (mime_type or "").partition(";")[0].strip().lower()
+    found = _SUFFIXES.get(kind) or mimetypes.guess_extension(kind)
+    return found or (".txt" if kind.startswith("text/") else ".bin")
+
+
+def words_of_content(block: ContentBlock | ResourceContents | ToolUseContent | ToolResultContent) -> str:
+    """A block as somebody would read it: text as it is, all else in brackets, as kind, size and name."""
+    if isinstance(block, TextContent):
+        return block.text
+    if isinstance(block, ImageContent | AudioContent):
+        return f"[{block.mime_type}, {_size(block.data)}]"
+    if isinstance(block, EmbeddedResource):
+        return words_of_content(block.resource)
+    if isinstance(block, ResourceContents):
+        return (
+            block.text if block.text is not None else f"[{block.mime_type or 'data'}, {_size(block.blob)}, {block.uri}]"
+        )
+    if isinstance(block, ResourceLink):
+        return f"[link to {block.uri}{f', {block.title}' if block.title else ''}]"
+    if isinstance(block, ToolUseContent):
+        return f"[calls {block.name} with {msgspec.json.encode(block.input).decode()}]"
+    return f"[{block.tool_use_id} answered: {' '.join(map(words_of_content, block.content))}]"
+
+
+def words_of_result(result: Result) -> str:
+    """A result as somebody would read it; structured content as JSON where there is nothing else."""
+    if isinstance(result, GetPromptResult):
+        return "\n".join(f"{message.role}: {words_of_content(message.content)}" for message in result.messages)
+    lines = [words_of_content(block) for block in blocks_of(result)]
+    if not lines and isinstance(result, CallToolResult) and result.structured_content is not UNSET:
+        lines = [msgspec.json.encode(result.structured_content).decode()]
+    return "\n".join(lines)
+
+
+def _size(data: str | None) -> str:
+    size = len(data or "") * 3 // 4 - (data or "")[-2:].count("=")
+    return f"{size} bytes" if size < 10_000 else f"{size / 1000:,.0f} kB"
+
+
+def _parts(content: Saveable) -> tuple[bytes, str | None, str]:
+    """The bytes, their MIME type, and the URI if it has one."""
+    if isinstance(content, TextContent):
+        return content.text.encode(), "text/plain", ""
+    if isinstance(content, ImageContent | AudioContent):
+        return content.decoded, content.mime_type, ""
+    if not isinstance(content, EmbeddedResource | ResourceContents):
+        raise TypeError(f"{type(content).__name__} has no data to save; a link is read with client.read_resource(link)")
+    held = content.resource if isinstance(content, EmbeddedResource) else content
+    return held.decoded, held.mime_type or ("text/plain" if held.blob is None else None), held.uri
+
+
+def _name(uri: str, kind: str | None, suffix: str) -> str:
+    """A name for a file, harmless whatever the URI is."""
+    last = unquote(re.split(r"[?#]", uri)[0].rstrip("/").rpartition("/")[2])
+    stem, _, end = _UNFIT.sub("_", last).strip("._").rpartition(".")
+    named, stem = bool(stem), stem or end
+    if not stem or _DEVICES.fullmatch(stem):
+        stem = (
+            (kind or "").partition("/")[0].strip() if re.match(r"(image|audio|video|text)/", kind or "") else "content"
+        )
+    if named and suffix == ".bin" and len(end) <= 10:
+        suffix = f".{end}"
+    return stem[:100] + suffix
+
+
+def _write_new(folder: Path, name: str, data: bytes) -> Path:
+    """A new file in a folder; no other is touched, and no link followed."""
+    stem, _, suffix = name.rpartition(".")
+    for number in range(1, _MOST_NAMES):
+        path = folder / (name if number == 1 else f"{stem}-{number}.{suffix}")
+        try:
+            with open(path, "xb") as file:
+                file.write(data)
+        except FileExistsError:
+            continue
+        return path
+    raise FileExistsError(f"{folder} has {_MOST_NAMES} files called {name} already")

@@ -1,0 +1,117 @@
+"""Somebody at a terminal, for tests: types lines and sees the screen. The terminal is a real one (a pty).
+
+`Typist` sits before a terminal of this process, `at_the_terminal` before one in which a command runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import struct
+import subprocess
+import termios
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Self, TextIO
+
+#: Seconds: what isn't on the screen by then won't come.
+LIMIT = 30.0
+
+
+class Typist:
+    """Use it with `async with`. `keyboard` and `screen` are the terminal's end for whoever asks."""
+
+    def __init__(self, columns: int = 80, lines: int = 24) -> None:
+        self._master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.keyboard: TextIO = open(slave, encoding="utf-8", closefd=True)  # noqa: SIM115 (closed with the typist)
+        self.screen: TextIO = open(os.dup(slave), "w", encoding="utf-8")  # noqa: SIM115 (closed with the typist)
+        #: All that was ever shown, and how much of it was looked at.
+        self.seen = ""
+        self._read = 0
+        self._more = asyncio.Event()
+        self.gone = False
+
+    async def __aenter__(self) -> Self:
+        asyncio.get_running_loop().add_reader(self._master, self._look)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self.hang_up()
+        for end in (self.keyboard, self.screen):
+            with suppress(OSError):  # a screen that is gone while something was still to be shown
+                end.close()
+
+    def hang_up(self) -> None:
+        """The terminal's window is closed."""
+        if self._master >= 0:
+            asyncio.get_running_loop().remove_reader(self._master)
+            os.close(self._master)
+            self._master = -1
+
+    def _look(self) -> None:
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # nobody holds the other end any more
+            data = b""
+        if not data:
+            self.gone = True
+            asyncio.get_running_loop().remove_reader(self._master)
+        self.seen += data.decode(errors="replace").replace("\r\n", "\n")
+        self._more.set()
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._master, text.encode())
+
+    async def sees(self, text: str) -> str:
+        """Wait until a text stands on the screen, behind what was seen before; gives all that came with it."""
+        try:
+            async with asyncio.timeout(LIMIT):
+                while text not in self.seen[self._read :] and not self.gone:
+                    self._more.clear()
+                    await self._more.wait()
+        except TimeoutError:
+            pass
+        found = self.seen[self._read :]
+        assert text in found, f"{text!r} never came; on the screen is\n{found}"
+        end = found.index(text) + len(text)
+        self._read += end
+        return found[:end]
+
+    async def answers(self, question: str, text: str) -> str:
+        """Wait for a question and type a line."""
+        found = await self.sees(question)
+        self.type(f"{text}\n")
+        return found
+
+    @property
+    def modes(self) -> list[object]:
+        """How the terminal is set."""
+        return termios.tcgetattr(self.keyboard)
+
+
+@asynccontextmanager
+async def at_the_terminal(
+    command: Sequence[str | Path], environment: Mapping[str, str] | None = None, **options: int
+) -> AsyncIterator[tuple[Typist, subprocess.Popen[bytes]]]:
+    """A command in a terminal of its own, and who sits there; it must have ended when the block ends."""
+    async with Typist(**options) as typist:
+        process = subprocess.Popen(  # noqa: ASYNC220 (it starts at once)
+            [*map(str, command)],
+            stdin=typist.keyboard,
+            stdout=typist.screen,
+            stderr=typist.screen,
+            env={**os.environ, "TERM": "dumb", "PAGER": "", **(environment or {})},
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        try:
+            yield typist, process
+            assert await asyncio.to_thread(process.wait, LIMIT) is not None
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
