@@ -4,6 +4,7 @@ Knows processes and reports; judges through judge.py, prints nothing.
 """
 
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.interop.excuses import Excuse, excused
 from tests.interop.judge import Cell, Evidence, complaints
-from tests.interop.matrix import Client, Server, clients, servers
-from tests.interop.peers import ROOT, Peers
+from tests.interop.matrix import ERAS, Client, Server, clients, servers
+from tests.interop.peers import IMPORTS, ROOT, Peers
+from tests.interop.plans import Plan
 from tests.interop.processes import environment, free_port, http_server, tail
 
 CELL_LIMIT = 180
@@ -23,11 +26,12 @@ CELL_LIMIT = 180
 
 @dataclass
 class Outcome:
-    """How one cell ended: the steps that went wrong, each with what was wrong, and all steps."""
+    """How one cell ended: the steps that went wrong, each with what was wrong, those that a peer spoiled, and all."""
 
     cell: Cell
     seconds: float
     wrong: dict[str, str]
+    excused: dict[str, Excuse]
     steps: dict[str, Any]
 
 
@@ -42,17 +46,23 @@ class Matrix:
     def cells(self) -> list[Cell]:
         """Every pairing that exists."""
         return [
-            Cell(client, server.name, transport, era)
+            Cell(client.name, server.name, transport, era)
             for server in self.servers.values()
-            for client in self.clients
+            for client in self.clients.values()
             for transport in server.commands
-            for era in server.eras
+            for era in ERAS[transport]
+            if era in server.plans and transport in client.transports
         ]
 
+    def plan(self, cell: Cell) -> Plan:
+        """What is to be done in a cell."""
+        return self.servers[cell.server].plans[cell.era]
+
     def place(self, cell: Cell, purpose: str = "") -> Path:
-        """A directory for what the cell leaves behind."""
+        """A directory for what the cell leaves behind, empty."""
         place = self.keep / (purpose + str(cell).replace(" -> ", "-").replace(" ", "-"))
-        place.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
         return place
 
     def run(self, cell: Cell) -> Outcome:
@@ -60,20 +70,21 @@ class Matrix:
         begin = time.monotonic()
         place = self.place(cell)
         journal = place / "journal"
-        server = self.servers[cell.server]
         steps: dict[str, Any] = {}
         try:
-            with target(server, cell.transport, place, journal) as where:
-                steps = self._walk(cell, server, where, place)
-                wrong = complaints(Evidence(cell, server.plan, steps, journal))
+            with target(self.servers[cell.server], cell.transport, place, journal) as where:
+                steps = self._walk(cell, where, place)
+                wrong = complaints(Evidence(cell, self.plan(cell), steps, journal))
         except RuntimeError as error:
             wrong = {"start": str(error)}
         (place / "report.json").write_text(json.dumps(steps, indent=1))
-        return Outcome(cell, time.monotonic() - begin, wrong, steps)
+        known = {step: excuse for step in wrong if (excuse := excused(cell, step)) is not None}
+        left = {step: problem for step, problem in wrong.items() if step not in known}
+        return Outcome(cell, time.monotonic() - begin, left, known, steps)
 
-    def _walk(self, cell: Cell, server: Server, where: str, place: Path) -> dict[str, Any]:
+    def _walk(self, cell: Cell, where: str, place: Path) -> dict[str, Any]:
         """Run the client to its end and return the steps of its report."""
-        command = self.clients[cell.client].argv(cell.transport, cell.era, server.plan, where)
+        command = self.clients[cell.client].argv(cell.transport, cell.era, self.plan(cell), where)
         log = place / "client.log"
         with log.open("wb") as file:
             try:
@@ -92,16 +103,17 @@ class Matrix:
 
 
 @contextmanager
-def target(server: Server, transport: str, place: Path, journal: Path) -> Iterator[str]:
+def target(server: Server, transport: str, place: Path, journal: Path, port: int = 0) -> Iterator[str]:
     """What a client is to connect to: the URL of a server that runs meanwhile, or a command line as JSON."""
-    extra = {"INTEROP_JOURNAL": str(journal), "PYTHONPATH": str(ROOT)}
+    extra = {"INTEROP_JOURNAL": str(journal), "PYTHONPATH": IMPORTS}
     if transport == "stdio":
-        pairs = [f"{name}={value}" for name, value in extra.items()]
-        yield json.dumps(["/usr/bin/env", *pairs, *server.command("stdio", 0)])
+        pairs = [f"{name}={value}" for name, value in {**extra, **server.variables(0, place)}.items()]
+        yield json.dumps(["/usr/bin/env", *pairs, *server.command("stdio", 0, place)])
         return
-    port = free_port()
-    with http_server(server.command("http", port), port, place / "server.log", {**extra, "PORT": str(port)}):
-        yield f"http://127.0.0.1:{port}/mcp"
+    port = port or free_port()
+    command = server.command(transport, port, place)
+    with http_server(command, port, place / "server.log", {**extra, **server.variables(port, place)}):
+        yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
 
 
 def last_report(output: str, log: Path) -> dict[str, Any]:

@@ -1,33 +1,84 @@
 """Hinge's client walks the plan: the same command line and report as the foreign clients."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 import hinge
-from hinge import Client
-from hinge.schema.notifications import LogParams, ProgressParams
-from hinge.schema.tools import CallToolResult
-from tests.interop.report import OnProgress, Settings, settings, shape, walk
+from hinge import (
+    CallToolResult,
+    Changed,
+    Client,
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitFormParams,
+    ElicitResult,
+    ElicitUrlParams,
+    LogParams,
+    Lost,
+    ProgressParams,
+    Root,
+    TextContent,
+)
+from tests.interop.answers import MODEL, Asked
+from tests.interop.report import Heard, OnProgress, Settings, settings, shape, walk
 
 LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
+METHODS = {
+    "tools": "tools/list",
+    "prompts": "prompts/list",
+    "resources": "resources/list",
+    "templates": "resources/templates/list",
+}
 
 
 class Ours:
-    skips: frozenset[str] = frozenset()
+    skips: Mapping[str, str] = {}
 
     def __init__(self, chosen: Settings) -> None:
         self.logs: list[dict[str, Any]] = []
+        self.heard: Heard = []
+        self.asked = Asked(chosen.answers)
         self.era = chosen.era
-        self.level: str | None = None
-        target: Any = chosen.target if chosen.transport == "http" else chosen.command
+        target: Any = chosen.command if chosen.transport == "stdio" else chosen.target
         # Modern servers are to be recognised without being told; the handshake has to be asked for.
-        self.client = Client(target, era="2025" if chosen.era == "2025" else "auto", on_log=self.on_log)
+        self.client = Client(
+            target,
+            era="2025" if chosen.era == "2025" else "auto",
+            on_log=self.on_log,
+            on_change=self.on_change,
+            on_elicit=self.on_elicit,
+            on_elicit_url=self.on_elicit_url,
+            on_sample=self.on_sample,
+            on_roots=self.on_roots,
+        )
 
     def on_log(self, params: LogParams) -> None:
         self.logs.append({"level": params.level, "data": params.data, "logger": params.logger})
+
+    def on_change(self, change: Changed | Lost) -> None:
+        if isinstance(change, Changed):
+            self.heard.append([change.kind, change.uri])
+
+    async def on_elicit(self, params: ElicitFormParams) -> Any:
+        action, content = await self.asked.form(params.message, params.requested_schema)
+        return content if action == "accept" else ElicitResult(action=action)  # type: ignore[arg-type]  # one of three
+
+    def on_elicit_url(self, params: ElicitUrlParams) -> bool:
+        return self.asked.url(params.message, params.url) == "accept"
+
+    def on_sample(self, params: CreateMessageParams) -> CreateMessageResult:
+        blocks = [one.content for one in params.messages]
+        texts = [block.text for block in blocks if isinstance(block, TextContent)]
+        said = TextContent(text=self.asked.sample(texts, params.max_tokens))
+        return CreateMessageResult(role="assistant", content=said, model=MODEL)
+
+    def on_roots(self) -> list[Root]:
+        return [Root(uri=uri) for uri in self.asked.roots()]
 
     async def connect(self) -> dict[str, Any]:
         await self.client.connect()
@@ -40,14 +91,24 @@ class Ours:
             "capabilities": msgspec.to_builtins(self.client.server_capabilities),
         }
 
-    async def list_tools(self) -> list[dict[str, Any]]:
-        tools: list[dict[str, Any]] = msgspec.to_builtins(await self.client.list_tools())
-        return tools
+    async def listed(self, kind: str) -> dict[str, Any]:
+        lists: dict[str, Any] = {
+            "tools": self.client.list_tools,
+            "prompts": self.client.list_prompts,
+            "resources": self.client.list_resources,
+            "templates": self.client.list_resource_templates,
+        }
+        return {"items": msgspec.to_builtins(await lists[kind](cache="bypass")), "pages": None}
 
-    async def call(self, name: str, arguments: dict[str, Any], progress: OnProgress | None = None) -> dict[str, Any]:
+    async def page(self, kind: str, cursor: str) -> Any:
+        return await self.client.request(METHODS[kind], {"cursor": cursor})
+
+    async def call(
+        self, name: str, arguments: dict[str, Any], progress: OnProgress | None = None, level: str | None = None
+    ) -> dict[str, Any]:
         seen: list[ProgressParams] = []
-        if self.level is not None and self.era == "2026":
-            params = {"name": name, "arguments": arguments, "_meta": {LOG_LEVEL_KEY: self.level}}
+        if level is not None and self.era == "2026":
+            params = {"name": name, "arguments": arguments, "_meta": {LOG_LEVEL_KEY: level}}
             result = await self.client.request("tools/call", params, result=CallToolResult)
         else:
             result = await self.client.call_tool(name, arguments, on_progress=seen.append, raise_on_error=False)
@@ -60,13 +121,50 @@ class Ours:
         return _shaped(await self.client.call_tool(name, arguments, total=seconds, raise_on_error=False))
 
     async def set_log_level(self, level: str) -> None:
-        """The next calls ask for this level; in the 2025 era the session does."""
-        if self.era == "2025":
-            await self.client.request("logging/setLevel", {"level": level})
-        self.level = level
+        await self.client.request("logging/setLevel", {"level": level})
+
+    async def read(self, uri: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = msgspec.to_builtins((await self.client.read_resource(uri)).contents)
+        return found
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.to_builtins(await self.client.get_prompt(name, arguments))
+        return found
+
+    async def complete(
+        self, reference: dict[str, str], argument: str, value: str, given: dict[str, str] | None
+    ) -> dict[str, Any]:
+        found = await self.client.complete(argument=argument, value=value, given=given, **reference)
+        as_data: dict[str, Any] = msgspec.to_builtins(found)
+        return as_data
+
+    @asynccontextmanager
+    async def watch(self, uri: str) -> AsyncIterator[Any]:
+        async with self.client.listen(tools=True, prompts=True, resource_list=True, resources=[uri]) as listening:
+            yield msgspec.to_builtins(listening.honoured)
+
+    async def watch_to_end(self, uri: str, ready: Callable[[], None]) -> Any:
+        async with self.client.listen(resources=[uri]) as listening:
+            ready()
+            return _ending(await anext(listening))
+
+    async def watch_on(self, uri: str, ready: Callable[[], None]) -> Any:
+        async with self.client.listen(resources=[uri]) as listening:
+            ready()
+            heard = [_ending(await anext(listening))]
+            while not heard[-1].startswith("changed"):  # several losses, if it is tried in vain
+                heard.append(_ending(await anext(listening)))
+            return [heard[0], heard[-1]]
 
     async def close(self) -> None:
         await self.client.close()
+
+
+def _ending(change: Changed | Lost) -> str:
+    """Of a loss by the server's own will it says so."""
+    if isinstance(change, Changed):
+        return f"changed {change.uri}"
+    return "graceful" if "server ended the subscription" in change.reason else "lost"
 
 
 def _shaped(result: CallToolResult) -> dict[str, Any]:

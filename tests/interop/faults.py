@@ -1,6 +1,7 @@
-"""Deaths of real processes: a client killed in the middle of its call, a server killed under a call.
+"""Deaths of real processes while a call runs, a subscription is open and a question waits for its answer.
 
-What must hold: nobody hangs, a server outlives its clients, and a stateless call dies with its connection.
+What must hold: nobody hangs, a server outlives its clients and lets go of what was theirs, and what needs no memory of
+the dead goes on with who takes their place.
 """
 
 import json
@@ -9,127 +10,230 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.interop.cells import Matrix, last_report, target
 from tests.interop.judge import Cell
 from tests.interop.peers import ROOT
-from tests.interop.processes import environment, is_alive, stop, tail, wait_for_entry
+from tests.interop.plans import Plan, step
+from tests.interop.processes import await_silence, environment, free_port, is_alive, stop, tail, wait_for_entry
 
 STARTED_LIMIT = 30.0
-"""Seconds until the slow call must have reached the handler."""
+"""Seconds until everything that is held must be under way."""
 
 NOTICED_LIMIT = 8.0
 """Seconds until the other side must have noticed a death."""
 
-WITHOUT_HOLD = ("inspector",)
-"""Clients that cannot hold a call."""
+AGAIN_LIMIT = 25.0
+"""Seconds until a client that takes a subscription up again has done so: it waits longer and longer between attempts."""
 
-WITHOUT_JOURNAL = ("time", "everything")
-"""Servers that write no journal and have no `pid` tool."""
-
+UNDER_WAY = 0.3
+"""Seconds between a death and the answer to the question."""
 
 HUNG = "the client still waited"
 
 KNOWN: dict[tuple[str, str, str, str], str] = {
-    (
-        "typescript",
-        "http",
-        "2025",
-        "server killed",
-    ): "it only reconnects; its call waits for its own limit",
+    ("typescript", "http", "2025", "server killed"): "it only reconnects; its call waits for its own limit",
+    ("typescript", "sse", "2025", "server killed"): "it only reconnects; its call waits for its own limit",
 }
 """Where a foreign client hangs with every server: (client, transport, era, fault) -> what."""
+
+DEAF = ("python", "http", "2026")
+"""The client, transport and era whose subscription is never told that the connection was lost, whatever the server."""
 
 
 @dataclass
 class Held:
-    """A client that has announced the server's pid and waits in the slow call."""
+    """A client in the middle of things, and the server that it talks to."""
 
+    matrix: Matrix
+    cell: Cell
+    place: Path
+    where: str
+    port: int
+    hold: list[str]
     process: subprocess.Popen[bytes]
     server_pid: int
-    log: Path
+
+    @property
+    def journal(self) -> Path:
+        return self.place / "journal"
+
+    def answer(self) -> None:
+        """Let the client answer the question."""
+        (self.place / "go").touch()
+
+    def report(self, how: str) -> dict[str, Any]:
+        """The client's report: it must end by itself. Raises Fault, with `how` it came that it should."""
+        try:
+            output, _ = self.process.communicate(timeout=NOTICED_LIMIT)
+        except subprocess.TimeoutExpired:
+            raise Fault(f"{HUNG} {NOTICED_LIMIT} s after {how}") from None
+        steps = last_report(output.decode("utf-8", "replace"), self.place / "client.log")
+        (self.place / "report.json").write_text(json.dumps(steps, indent=1))
+        hung = [name for name, entry in steps.items() if entry.get("error", {}).get("type") == "Hang"]
+        if hung:
+            raise Fault(f"{HUNG} for {hung} after {how}")
+        return steps
+
+    def noticed(self, entry: str, otherwise: str) -> None:
+        """The journal must have this entry in time."""
+        if wait_for_entry(self.journal, entry, NOTICED_LIMIT) is None:
+            raise Fault(f"{otherwise} within {NOTICED_LIMIT} s")
 
 
 class Fault(Exception):
     """What did not hold."""
 
 
-def run_all(matrix: Matrix, cells: list[Cell]) -> int:
-    """Both deaths for every cell that can show them; prints a line each and returns how many went wrong."""
+# ---------------------------------------------------------------- the deaths
+
+
+def client_killed(held: Held) -> None:
+    """SIGKILL to the client in the middle.
+
+    A server that only it talked to ends by itself. Any other lives, has let go of what ended with the connection, and
+    answers the next client.
+    """
+    cell = held.cell
+    held.process.kill()
+    held.process.wait()
+    if cell.transport == "stdio":
+        _await_end(held.server_pid, "the server did not end after its client's death")
+        return
+    if cell.era == "2026" or (cell.transport == "sse" and cell.server == "hinge"):
+        held.noticed("cancelled cancel", "the handler was not cancelled")
+    if cell.era == "2026" and cell.server == "hinge":
+        held.noticed("ended subscriptions/listen", "the subscription was not ended")
+    if not is_alive(held.server_pid):
+        raise Fault("the server died with its client")
+    _another(held, {"text": held.matrix.plan(cell)["text"]})
+
+
+def server_killed(held: Held) -> None:
+    """SIGKILL to the server: whatever was held ends, with an error or as lost, in time."""
+    os.kill(held.server_pid, signal.SIGKILL)
+    time.sleep(UNDER_WAY)
+    held.answer()
+    steps = held.report("the server's death")
+    if "error" not in steps["call"]:
+        raise Fault(f"the call of a dead server ended without an error: {steps['call']}")
+    # A stateless question goes on with the next process, where the client starts one.
+    if "value" in steps.get("ask", {}) and not (held.cell.client == "hinge" and held.cell.transport == "stdio"):
+        raise Fault(f"the question of a dead server ended without an error: {steps['ask']}")
+    if "listen" in steps and steps["listen"].get("value", "lost") not in ("lost", "remote"):
+        raise Fault(f"the subscription ended as if the server had wished so: {steps['listen']}")
+
+
+def server_stopped(held: Held) -> None:
+    """SIGTERM to the server: it ends its subscriptions with their result, and itself in time (SUB-09)."""
+    os.kill(held.server_pid, signal.SIGTERM)
+    _await_end(held.server_pid, "the server did not stop")
+    steps = held.report("the server's end")
+    if steps["listen"].get("value") != "graceful":
+        raise Fault(f"the subscription was not ended by the server's own will: {steps['listen']}")
+
+
+def server_replaced(held: Held) -> None:
+    """SIGKILL to the server, and another process in its place.
+
+    A stateless question goes on there, one of a session ends with an error; a client that keeps listening hears again.
+    """
+    os.kill(held.server_pid, signal.SIGKILL)
+    _await_end(held.server_pid, "the server did not die")
+    await_silence(held.port, NOTICED_LIMIT)
+    server = held.matrix.servers[held.cell.server]
+    with target(server, held.cell.transport, held.place, held.journal, held.port):
+        held.answer()
+        if "relisten" in held.hold:
+            method = "subscriptions/listen" if held.cell.era == "2026" else "resources/subscribe"
+            if wait_for_entry(held.journal, f"began {method}", AGAIN_LIMIT, 2) is None:
+                raise Fault("the client did not listen again")
+            _another(held, {"touch": step("call", "touch", {"uri": held.matrix.plan(held.cell)["watch"].arguments[0]})})
+        steps = held.report("the server was replaced")
+    if ("2 seats" in str(steps["ask"].get("value"))) != (held.cell.era == "2026"):
+        raise Fault(f"the question did not end as it should: {steps['ask']}")
+    if "relisten" in held.hold and steps["relisten"].get("value") != ["lost", "changed interop://watched"]:
+        raise Fault(f"listening did not go on: {steps['relisten']}")
+
+
+# ---------------------------------------------------------------- which deaths for which cell
+
+
+Death = Callable[[Held], None]
+
+
+def deaths(matrix: Matrix, cell: Cell) -> Iterator[tuple[str, Death, list[str]]]:
+    """The deaths that a cell can show, and what is held meanwhile."""
+    plan = matrix.plan(cell)
+    listens = "watch" in plan
+    is_ours = cell.client == "hinge"
+    # Ours waits a minute for a session to come back, before it gives up what hangs on it.
+    waits = is_ours and cell.transport == "http" and cell.era == "2025"
+    is_deaf = (cell.client, cell.transport, cell.era) == DEAF
+    tells = listens and (cell.era == "2026" or is_ours) and not waits and not is_deaf
+    yield "client killed", client_killed, ["call", *(["listen"] if listens else []), "ask"]
+    yield "server killed", server_killed, ["call", *(["listen"] if tells else []), *([] if waits else ["ask"])]
+    if cell.server == "hinge" and cell.era == "2026":
+        yield "server stopped", server_stopped, ["listen"]
+    if cell.server == "hinge" and cell.transport == "http" and (is_ours or cell.era == "2026"):
+        yield "server replaced", server_replaced, [*(["relisten"] if is_ours else []), "ask"]
+
+
+def run_all(matrix: Matrix, cells: list[Cell], pool: Executor) -> int:
+    """All deaths of all cells; prints a line each and returns how many went wrong."""
+    able = [cell for cell in cells if cell.client != "inspector" and matrix.servers[cell.server].has_journal]
+    wanted = [(cell, *death) for cell in able for death in deaths(matrix, cell)]
     bad = 0
-    able = [cell for cell in cells if cell.client not in WITHOUT_HOLD and cell.server not in WITHOUT_JOURNAL]
-    for cell in able:
-        for name, fault in (("client killed", client_killed), ("server killed", server_killed)):
-            problem = _attempt(fault, matrix, cell)
-            known = KNOWN.get((cell.client, cell.transport, cell.era, name)) if problem and HUNG in problem else None
-            bad += problem is not None and known is None
-            verdict = f"known: {known}" if problem and known else problem or "ok"
-            print(f"{cell.client:<11}{cell.server:<12}{cell.transport:<6}{cell.era:<6}{name}: {verdict}", flush=True)
-    print(f"faults: {2 * len(able) - bad} of {2 * len(able)} held")
+    for (cell, name, _, _), problem in zip(wanted, pool.map(lambda one: _attempt(matrix, *one), wanted), strict=True):
+        known = KNOWN.get((cell.client, cell.transport, cell.era, name)) if problem and HUNG in problem else None
+        bad += problem is not None and known is None
+        verdict = f"known: {known}" if problem and known else problem or "ok"
+        print(f"{cell.client:<11}{cell.server:<12}{cell.transport:<6}{cell.era:<6}{name}: {verdict}", flush=True)
+    print(f"faults: {len(wanted) - bad} of {len(wanted)} held")
     return bad
 
 
-def _attempt(fault: Callable[[Matrix, Cell], None], matrix: Matrix, cell: Cell) -> str | None:
+def _attempt(matrix: Matrix, cell: Cell, name: str, death: Death, hold: list[str]) -> str | None:
     try:
-        fault(matrix, cell)
-    except (Fault, RuntimeError) as error:
+        with _held(matrix, cell, matrix.place(cell, name.replace(" ", "-") + "-"), hold) as held:
+            death(held)
+    except (Fault, RuntimeError, TimeoutError) as error:
         return f"WRONG: {error}"
     return None
 
 
-def client_killed(matrix: Matrix, cell: Cell) -> None:
-    """SIGKILL to the client while its call runs.
-
-    Over HTTP the server lives and answers the next client; in the 2026 era the lost connection cancels the handler.
-    Over stdio the server ends by itself: its input has ended.
-    """
-    place = matrix.place(cell, "client-killed-")
-    server = matrix.servers[cell.server]
-    journal = place / "journal"
-    with target(server, cell.transport, place, journal) as where:
-        held = _hold(matrix, cell, where, place, journal)
-        held.process.kill()
-        held.process.wait()
-        if cell.transport == "stdio":
-            _await_end(held.server_pid, "the server did not end after its client's death")
-            return
-        if cell.era == "2026" and wait_for_entry(journal, "cancelled cancel", NOTICED_LIMIT) is None:
-            raise Fault(f"the handler was not cancelled within {NOTICED_LIMIT} s")
-        if not is_alive(held.server_pid):
-            raise Fault("the server died with its client")
-        _ask_again(matrix, cell, where, place)
+# ---------------------------------------------------------------- the client in the middle
 
 
-def server_killed(matrix: Matrix, cell: Cell) -> None:
-    """SIGKILL to the server while a call runs: the client's call must end, with an error, in time."""
-    place = matrix.place(cell, "server-killed-")
-    server = matrix.servers[cell.server]
-    journal = place / "journal"
-    with target(server, cell.transport, place, journal) as where:
-        held = _hold(matrix, cell, where, place, journal)
-        begin = time.monotonic()
-        os.kill(held.server_pid, signal.SIGKILL)
+@contextmanager
+def _held(matrix: Matrix, cell: Cell, place: Path, hold: list[str]) -> Iterator[Held]:
+    """Start a server and a client, and wait until all that is to be held is under way."""
+    port, journal = free_port(), place / "journal"
+    with target(matrix.servers[cell.server], cell.transport, place, journal, port) as where:
+        client = matrix.clients[cell.client]
+        command = client.holding(cell.transport, cell.era, matrix.plan(cell), where, hold, place / "go")
+        process = _start(command, place / "client.log")
         try:
-            output, _ = held.process.communicate(timeout=NOTICED_LIMIT)
-        except subprocess.TimeoutExpired:
-            stop(held.process, 0)
-            raise Fault(f"{HUNG} {NOTICED_LIMIT} s after the server's death") from None
-    steps = last_report(output.decode("utf-8", "replace"), held.log)
-    if "error" not in steps.get("held", {}):
-        raise Fault(f"the call of a dead server ended without an error: {json.dumps(steps)[:400]}")
-    (place / "report.json").write_text(json.dumps({"seconds": time.monotonic() - begin, **steps}, indent=1))
+            line = _first_line(process)
+            if not line.startswith(b'{"server_pid"'):
+                raise Fault(f"the client did not get as far: {line[:400]!r} {tail(place / 'client.log', 300)}")
+            if "call" in hold and wait_for_entry(journal, "started cancel", STARTED_LIMIT) is None:
+                raise Fault("the slow call did not reach the handler")
+            pid = json.loads(line)["server_pid"]
+            yield Held(matrix, cell, place, where, port, hold, process, pid)
+        finally:
+            stop(process, 0)
 
 
-def _hold(matrix: Matrix, cell: Cell, where: str, place: Path, journal: Path) -> Held:
-    """Start a client and wait until its slow call runs in the server's handler."""
-    plan = matrix.servers[cell.server].plan
-    command = matrix.clients[cell.client].argv(cell.transport, cell.era, plan, where, hold=True)
-    log = place / "client.log"
+def _start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as file:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command,
             cwd=ROOT,
             env=environment(),
@@ -138,14 +242,6 @@ def _hold(matrix: Matrix, cell: Cell, where: str, place: Path, journal: Path) ->
             stderr=file,
             start_new_session=True,
         )
-    line = _first_line(process)
-    if not line.startswith(b'{"server_pid"'):
-        stop(process)
-        raise Fault(f"the client did not get as far as the call: {line[:200]!r} {tail(log, 300)}")
-    if wait_for_entry(journal, "started cancel", STARTED_LIMIT) is None:
-        stop(process)
-        raise Fault("the slow call did not reach the handler")
-    return Held(process, json.loads(line)["server_pid"], log)
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> bytes:
@@ -164,15 +260,16 @@ def _await_end(pid: int, otherwise: str) -> None:
         time.sleep(0.05)
 
 
-def _ask_again(matrix: Matrix, cell: Cell, where: str, place: Path) -> None:
-    """A fresh client of the same kind must be served."""
-    plan = {"text": matrix.servers[cell.server].plan["text"]}
-    command = matrix.clients[cell.client].argv(cell.transport, cell.era, plan, where)
-    log = place / "again.log"
+def _another(held: Held, plan: Plan) -> None:
+    """Another client of the same kind must be served."""
+    cell = held.cell
+    command = held.matrix.clients[cell.client].argv(cell.transport, cell.era, plan, held.where)
+    log = held.place / "another.log"
     with log.open("wb") as file:
         done = subprocess.run(
             command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=file, timeout=60, check=False
         )
     steps = last_report(done.stdout.decode("utf-8", "replace"), log)
-    if steps.get("text", {}).get("value", {}).get("is_error") is not False:
-        raise Fault(f"the next client was not served: {json.dumps(steps)[:400]}")
+    for name in plan:
+        if steps.get(name, {}).get("value", {}).get("is_error") is not False:
+            raise Fault(f"the next client was not served: {json.dumps(steps)[:400]}")

@@ -1,18 +1,19 @@
 """Says what is wrong with a report: the step, what was expected, what came.
 
-Knows the plan's tools and each peer's known limits; starts nothing.
+Knows the wants of a plan; starts nothing, and knows no peers (their faults are in excuses.py).
 """
 
+import base64
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.interop.matrix import CONCURRENT, REVISIONS, Plan
-from tests.interop.processes import wait_for_entry
-
-Answer = dict[str, Any]
+from tests.interop.answers import ROOTS
+from tests.interop.peers import REVISIONS
+from tests.interop.plans import CONCURRENT, Plan, Step
+from tests.interop.processes import entries, wait_for_entry
 
 JOURNAL_LIMIT = 6.0
 """Seconds that the journal is watched for the end of a cancelled handler."""
@@ -20,15 +21,11 @@ JOURNAL_LIMIT = 6.0
 NOTICED_LIMIT = 0.5
 """Seconds between giving a call up and the handler's end; later ends may have other causes."""
 
-PEER_LIMITS: dict[tuple[str, str], str] = {
-    ("typescript", "progress"): "over stdio the client drops a notification that is directly followed by the result",
-    ("python", "huge"): "the client caps an SSE event at 1 MiB and fails the call",
-    ("fastmcp", "huge"): "the client caps an SSE event at 1 MiB and fails the call",
-}
-"""Steps that may fail because of the foreign client, whoever the server is: (client, step) -> why."""
+LIMIT_SECONDS = 5
+"""Seconds that a call with a limit of 0.7 s may take."""
 
-ALLOWED_UNKNOWN_AS_RESULT = ("python", "everything", "time")
-"""Foreign servers that answer an unknown tool with `isError` where the revisions want -32602."""
+WITHOUT_CODES = ("InspectorFailed",)
+"""Errors of clients that print the message only."""
 
 
 @dataclass(frozen=True)
@@ -54,196 +51,251 @@ class Evidence:
     journal: Path
 
 
+@dataclass(frozen=True)
+class One:
+    """One step of the evidence."""
+
+    step: Step
+    entry: dict[str, Any]
+    evidence: Evidence
+
+    @property
+    def value(self) -> Any:
+        """What came, where no error did."""
+        return self.entry["value"]
+
+
 def complaints(evidence: Evidence) -> dict[str, str]:
     """For each step that went wrong, what was wrong; empty when all is well."""
     wrong: dict[str, str] = {}
-    expected = ["connect", "list_tools", *evidence.plan, "afterwards", "close"]
-    for name in expected:
+    if problem := _connected(evidence):
+        return {"connect": problem}
+    for name, step in {**evidence.plan, "close": Step("close")}.items():
         entry = evidence.steps.get(name)
         if entry is None:
             wrong[name] = "the step is missing from the report"
-            continue
-        problem = _judge(name, entry, evidence)
-        if problem and (evidence.cell.client, name) not in PEER_LIMITS:
-            wrong[name] = f"{problem}; got {json.dumps(entry)[:240]}"
-        if "connect" in wrong:
-            break
+        elif not skipped(entry) and (problem := _judge(One(step, entry, evidence))):
+            wrong[name] = f"{problem}; got {json.dumps(entry, ensure_ascii=False)[:260]}"
     return wrong
 
 
-def _judge(name: str, entry: dict[str, Any], evidence: Evidence) -> str | None:
-    error = entry.get("error")
-    if error and error["type"] == "Hang":
-        return "the step hung"
-    rule = RULES.get(name)
-    if rule is not None:
-        return rule(entry, evidence)
-    return f"{error['type']} was raised" if error else None
+def skipped(entry: dict[str, Any]) -> bool:
+    """Whether the client had no way to make the step."""
+    value = entry.get("value")
+    return isinstance(value, dict) and "skipped" in value
 
 
-def _skipped(entry: dict[str, Any]) -> bool:
-    return entry.get("value") == {"skipped": True}
-
-
-def _connect(entry: dict[str, Any], evidence: Evidence) -> str | None:
-    if "error" in entry:
-        return "no connection"
-    value = entry["value"]
-    if value.get("revision") != REVISIONS[evidence.cell.era]:
-        return f"the revision is not {REVISIONS[evidence.cell.era]}"
+def _connected(evidence: Evidence) -> str | None:
+    entry = evidence.steps.get("connect", {})
+    if "value" not in entry:
+        return f"no connection; got {json.dumps(entry)[:400]}"
+    value, revision = entry["value"], REVISIONS[evidence.cell.era]
+    if value.get("revision") != revision:
+        return f"the revision is not {revision}; got {value.get('revision')}"
     if not value.get("name") or not value.get("version"):
         return "the server's name or version is not known"
     return None if "tools" in (value.get("capabilities") or {}) else "the capability tools is missing"
 
 
-def _list(entry: dict[str, Any], evidence: Evidence) -> str | None:
-    if "error" in entry:
-        return "the tools could not be listed"
-    names = [tool["name"] for tool in entry["value"]]
-    wanted = {item[0] for step, item in evidence.plan.items() if step not in ("unknown", "concurrent")}
-    if missing := wanted - set(names):
-        return f"tools are missing: {sorted(missing)}"
-    bare = [tool["name"] for tool in entry["value"] if tool.get("inputSchema", {}).get("type") != "object"]
-    return f"inputSchema is no object: {bare}" if bare else None
+def _judge(one: One) -> str | None:
+    error = one.entry.get("error")
+    if error and error["type"] == "Hang":
+        return "the step hung"
+    if any_of := one.step.wants.get("any"):
+        tried = [_judge(One(Step(one.step.verb, (), wants), one.entry, one.evidence)) for wants in any_of]
+        return None if None in tried else " or ".join(map(str, tried))
+    expected = one.step.wants.get("code")
+    if expected is not None:
+        expected = expected[one.evidence.cell.era] if isinstance(expected, dict) else expected
+        if error and error["type"] in WITHOUT_CODES:
+            return None
+        return None if error and error.get("code") == expected else f"error {expected} was expected"
+    if one.step.verb == "limit":
+        return _limit(one)
+    if error:
+        return "an answer was expected, an error came"
+    for want, expected in one.step.wants.items():
+        if problem := RULES[want](one, expected):
+            return problem
+    return _of_verb(one)
 
 
-def _answer(check: Callable[[Answer, Plan], str | None]) -> Callable[[dict[str, Any], Evidence], str | None]:
-    """A rule on a call that must have been answered with a result."""
+def _of_verb(one: One) -> str | None:
+    """What holds whatever is wanted."""
+    if one.step.verb == "items" and one.step.arguments == ("tools",):
+        bare = [tool["name"] for tool in one.value["items"] if tool.get("inputSchema", {}).get("type") != "object"]
+        return f"inputSchema is no object: {bare}" if bare else None
+    if one.step.verb == "cancel":
+        ended = one.value["ended"]
+        return "the cancelled call was answered" if isinstance(ended, dict) and "text" in ended else None
+    if "structured" in one.step.wants and "text" not in one.value["types"]:
+        return "a text block beside structuredContent is missing"
+    return None
 
-    def rule(entry: dict[str, Any], evidence: Evidence) -> str | None:
-        if "error" in entry:
-            return "an answer was expected, an error came"
-        return None if _skipped(entry) else check(entry["value"], evidence.plan)
+
+# ---------------------------------------------------------------- wants
+
+
+def _text(one: One, text: str) -> str | None:
+    return None if text in one.value["text"] else f"the text {text!r} was expected"
+
+
+def _same(member: str) -> Callable[[One, Any], str | None]:
+    def rule(one: One, expected: Any) -> str | None:
+        return None if one.value[member] == expected else f"{member} {expected!r} was expected"
 
     return rule
 
 
-def _text(answer: Answer, plan: Plan) -> str | None:
-    if answer["is_error"]:
-        return "isError"
-    sent = [value for value in plan["text"][1].values() if isinstance(value, str)]
-    is_echo = plan["text"][0] == "echo"
-    return "the text did not come back as sent" if is_echo and sent[0] not in answer["text"] else None
+def _structured(one: One, expected: Any) -> str | None:
+    came = one.value["structured"]
+    fits = isinstance(came, dict) if expected is True else came == expected
+    return None if fits else "structuredContent is missing or differs"
 
 
-def _structured(answer: Answer, plan: Plan) -> str | None:
-    if answer["is_error"] or not isinstance(answer["structured"], dict):
-        return "structuredContent is missing"
-    if plan["structured"][0] == "weather" and answer["structured"] != {"city": "Oslo", "celsius": 21.5}:
-        return "structuredContent differs"
-    return None if "text" in answer["types"] else "a text block beside structuredContent is missing"
+def _names(one: One, names: list[str]) -> str | None:
+    there = {item.get("uriTemplate") or item.get("uri") or item["name"] for item in one.value["items"]}
+    missing = set(names) - there
+    return f"items are missing: {sorted(missing)}" if missing else None
 
 
-def _error(answer: Answer, plan: Plan) -> str | None:
-    if not answer["is_error"]:
-        return "isError was expected"
-    reason = plan["error"][1].get("reason")
-    return "the reason is not in the text" if reason and reason not in answer["text"] else None
+def _pages(one: One, pages: int) -> str | None:
+    came = one.value["pages"]
+    return None if came in (None, pages) else f"{pages} pages were expected, {came} came"
 
 
-def _progress(answer: Answer, plan: Plan) -> str | None:
-    steps = plan["progress"][1]["steps"]
-    done = [one[0] for one in answer["progress"]]
+def _progress(one: One, steps: int) -> str | None:
+    done = [progress for progress, _, _ in one.value["progress"]]
     if len(done) != steps or done != sorted(set(done)):
         return f"{steps} increasing progress notifications were expected"
-    return None if all(one[1] == steps for one in answer["progress"]) else "the total is wrong"
+    return None if all(total == steps for _, total, _ in one.value["progress"]) else "the total is wrong"
 
 
-def _logging(entry: dict[str, Any], evidence: Evidence) -> str | None:
-    """The official Python server logs without offering the capability, so its `logging/setLevel` may fail."""
-    if "error" in entry:
-        return "an answer was expected, an error came"
-    if _skipped(entry):
+def _levels(one: One, levels: list[str]) -> str | None:
+    if bool(one.value.get("level_error")) != one.step.wants.get("level_refused", False):
+        return f"setting the level: {one.value.get('level_error')}"
+    came = [log["level"] for log in one.value["logs"]]
+    return None if came == levels else f"log messages of the levels {levels} were expected, {came} came"
+
+
+def _answered(one: One, _: bool) -> str | None:
+    bad = [answer for answer in one.value if "text" not in answer or answer["is_error"]]
+    if len(one.value) != CONCURRENT or bad:
+        return f"{len(bad)} of {len(one.value)} concurrent calls failed: {bad[:2]}"
+    return None
+
+
+def _in_order(one: One, _: bool) -> str | None:
+    """The sums of numbers and 1000, each at its own place."""
+    came = [answer["text"] for answer in one.value]
+    mixed = [text for number, text in enumerate(came) if str(number + 1000) not in text]
+    return f"answers went to other callers: {mixed[:3]}" if mixed else None
+
+
+def _first(one: One, values: list[str]) -> str | None:
+    return None if one.value["values"] == values else f"{len(values)} values were expected"
+
+
+def _more(one: One, more: bool) -> str | None:
+    return None if bool(one.value.get("hasMore")) is more else f"hasMore {more} was expected"
+
+
+def _members(found: dict[str, Any], expected: dict[str, Any]) -> bool:
+    for name, value in expected.items():
+        if name == "bytes":
+            came: Any = len(base64.b64decode(found.get("blob", "")))
+        elif name == "json":
+            came = json.loads(found.get("text", "null"))
+        else:
+            came = found.get(name)
+        if came != value and not (name == "text" and isinstance(came, str) and value in came):
+            return False
+    return True
+
+
+def _contents(one: One, expected: list[dict[str, Any]]) -> str | None:
+    return _listed(one.value["contents"], expected, "contents")
+
+
+def _messages(one: One, expected: list[dict[str, Any]]) -> str | None:
+    flat = [{"role": message["role"], **message["content"]} for message in one.value["messages"]]
+    return _listed(flat, expected, "messages")
+
+
+def _listed(came: list[dict[str, Any]], expected: list[dict[str, Any]], what: str) -> str | None:
+    fits = len(came) == len(expected) and all(map(_members, came, expected))
+    return None if fits else f"the {what} are not as expected: {expected}"
+
+
+def _asked(one: One, kinds: list[str]) -> str | None:
+    came = sorted(question["kind"] for question in one.value["asked"])
+    return None if came == kinds else f"the questions {kinds} were expected, {came} came"
+
+
+def _heard(one: One, changes: list[list[str | None]]) -> str | None:
+    value = one.value
+    if sorted(map(str, value["heard"])) != sorted(map(str, changes)):
+        return f"the changes {changes} were expected"
+    if value["after"]:
+        return "something was heard after the end of the subscription"
+    if one.evidence.cell.era == "2025":
         return None
-    answer = entry["value"]
-    if answer.get("level_error") and evidence.cell.server != "python":
-        return "the level could not be set"
-    levels = [one["level"] for one in answer["logs"]]
-    return None if levels == ["debug", "info", "error"] else "three log messages of three levels were expected"
+    honoured = value["honoured"] or {}
+    lists = {f"{kind}ListChanged": True for kind, uri in changes if uri is None}
+    wanted = {**lists, "resourceSubscriptions": [uri for _, uri in changes if uri is not None]}
+    return None if honoured == wanted else f"the server did not honour {wanted}"
 
 
-def _large(answer: Answer, plan: Plan, step: str = "large") -> str | None:
-    return None if answer["length"] == plan[step][1]["size"] else "the length is wrong"
+def _once(one: One, event: str) -> str | None:
+    times = len(entries(one.evidence.journal, event))
+    return None if times == 1 else f"{event!r} happened {times} times"
 
 
-def _bad_arguments(entry: dict[str, Any], evidence: Evidence) -> str | None:
-    """TOOL-21: a result with `isError`; older peers say -32602."""
-    if "error" in entry:
-        fine = entry["error"].get("code") == -32602 and evidence.cell.server != "hinge"
-        return None if fine else "isError was expected"
-    return None if entry["value"]["is_error"] else "isError was expected"
-
-
-def _unknown(entry: dict[str, Any], evidence: Evidence) -> str | None:
-    """TOOL-18: -32602, not a result."""
-    if _skipped(entry):
-        return None
-    if "error" in entry:
-        return None if entry["error"].get("code") == -32602 else "-32602 was expected"
-    as_result = evidence.cell.server in ALLOWED_UNKNOWN_AS_RESULT and entry["value"]["is_error"]
-    return None if as_result else "-32602 was expected"
-
-
-def _cancel(entry: dict[str, Any], evidence: Evidence) -> str | None:
-    if "error" in entry:
-        return "the cancelled call broke the step"
-    if _skipped(entry):
-        return None
-    if isinstance(entry["value"]["ended"], dict) and "text" in entry["value"]["ended"]:
-        return "the cancelled call was answered"
-    return _noticed("cancel", entry, evidence)
-
-
-def _limit(entry: dict[str, Any], evidence: Evidence) -> str | None:
-    if _skipped(entry):
-        return None
-    if "error" not in entry:
-        return "the call's time limit passed without an error"
-    if entry["seconds"] > 5:
-        return "the time limit of 0.7 s took more than 5 s"
-    return None if evidence.cell.era == "2025" else _noticed("limit", entry, evidence)
-
-
-def _noticed(key: str, entry: dict[str, Any], evidence: Evidence) -> str | None:
+def _journal(one: One, key: str) -> str | None:
     """The handler must have been cancelled because of the step, not because the client closed at the end."""
-    if evidence.plan[key][0] != "slow":
-        return None
-    when = wait_for_entry(evidence.journal, f"cancelled {key}", JOURNAL_LIMIT)
+    when = wait_for_entry(one.evidence.journal, f"cancelled {key}", JOURNAL_LIMIT)
     if when is None:
         return f"the handler was not cancelled within {JOURNAL_LIMIT} s"
-    late = when - entry["ended_at"]
+    late = when - one.entry["ended_at"]
     return f"the handler was cancelled {late:.2f} s after the call was given up" if late > NOTICED_LIMIT else None
 
 
-def _concurrent(entry: dict[str, Any], evidence: Evidence) -> str | None:
-    if "error" in entry:
-        return "the concurrent calls broke the step"
-    if _skipped(entry):
-        return None
-    answers = entry["value"]
-    bad = [one for one in answers if "text" not in one or one["is_error"]]
-    if len(answers) != CONCURRENT or bad:
-        return f"{len(bad)} of {len(answers)} concurrent calls failed"
-    items = evidence.plan["concurrent"]
-    sums = [str(item[1]["a"] + item[1]["b"]) for item in items if "a" in item[1]]
-    mixed = [(want, one["text"]) for want, one in zip(sums, answers, strict=False) if want not in one["text"]]
-    return f"answers went to the wrong callers: {mixed[:3]}" if mixed else None
+def _limit(one: One) -> str | None:
+    if "error" not in one.entry:
+        return "the call's time limit passed without an error"
+    if one.entry["seconds"] > LIMIT_SECONDS:
+        return f"the time limit of 0.7 s took more than {LIMIT_SECONDS} s"
+    key = one.step.wants.get("journal")
+    # In the handshake era a client that gives up may, but need not, say so.
+    return None if key is None or one.evidence.cell.era == "2025" else _journal(one, key)
 
 
-RULES: dict[str, Callable[[dict[str, Any], Evidence], str | None]] = {
-    "connect": _connect,
-    "list_tools": _list,
-    "afterwards": _list,
-    "text": _answer(_text),
-    "structured": _answer(_structured),
-    "error": _answer(_error),
-    "bad_arguments": _bad_arguments,
-    "unknown": _unknown,
-    "progress": _answer(_progress),
-    "logging": _logging,
-    "large": _answer(_large),
-    "huge": _answer(lambda answer, plan: _large(answer, plan, "huge")),
-    "cancel": _cancel,
-    "limit": _limit,
-    "concurrent": _concurrent,
+def _roots(one: One, _: bool) -> str | None:
+    missing = [uri for uri in ROOTS if uri not in one.value["text"]]
+    return f"the roots {missing} are missing" if missing else None
+
+
+RULES: dict[str, Callable[[One, Any], str | None]] = {
+    "text": _text,
+    "is_error": _same("is_error"),
+    "length": _same("length"),
+    "types": _same("types"),
+    "values": _same("values"),
+    "structured": _structured,
+    "names": _names,
+    "pages": _pages,
+    "steps": _progress,
+    "levels": _levels,
+    "level_refused": lambda one, refused: None,  # with the levels
+    "answered": _answered,
+    "sums": _in_order,
+    "first": _first,
+    "more": _more,
+    "contents": _contents,
+    "messages": _messages,
+    "asked": _asked,
+    "heard": _heard,
+    "once": _once,
+    "journal": _journal,
+    "roots": _roots,
 }

@@ -1,36 +1,47 @@
-"""The matrix as data: which clients and servers there are, how each is started, and the plan that is walked.
+"""The matrix as data: which clients and servers there are, how each is started, and which plan it is for.
 
-Knows command lines and tool names; judges nothing.
+Knows command lines; judges nothing.
 """
 
 import json
 import sys
-import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from tests.interop.peers import FOREIGN, VERSIONS, Peers, script
+from tests.interop import plans
+from tests.interop.peers import FOREIGN, REVISIONS, Peers, script
+from tests.interop.plans import Plan
 
 HERE = Path(__file__).resolve().parent
-REVISIONS: dict[str, str] = tomllib.loads(VERSIONS.read_text())["revisions"]
-HINGE = Path(sys.executable).with_name("hinge")
-
-Plan = dict[str, Any]
+HINGE = [sys.executable, "-m", "hinge"]
+ERAS = {"stdio": ("2025", "2026"), "http": ("2025", "2026"), "sse": ("2025",)}
+"""The eras that travel by a transport: HTTP+SSE was only ever the handshake era's."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server of the matrix: its command line per transport (`PORT` stands for the port) and what it can do."""
+    """A server of the matrix: its command line per transport, and what is to be done with it in each era.
+
+    In commands and the environment `PORT` stands for the port and `PLACE` for a directory of the cell's own.
+    """
 
     name: str
     commands: dict[str, list[str]]
-    plan: Plan
-    eras: tuple[str, ...] = ("2025", "2026")
+    plans: Mapping[str, Plan]
     environment: dict[str, str] = field(default_factory=dict)
+    has_journal: bool = False
+    """Whether it is a fixture: it keeps a journal and knows its pid."""
 
-    def command(self, transport: str, port: int) -> list[str]:
-        return [str(port) if part == "PORT" else part for part in self.commands[transport]]
+    def command(self, transport: str, port: int, place: Path) -> list[str]:
+        return [_filled(part, port, place) for part in self.commands[transport]]
+
+    def variables(self, port: int, place: Path) -> dict[str, str]:
+        return {name: _filled(value, port, place) for name, value in self.environment.items()}
+
+
+def _filled(text: str, port: int, place: Path) -> str:
+    return str(port) if text == "PORT" else text.replace("PLACE", str(place))
 
 
 @dataclass(frozen=True)
@@ -39,79 +50,79 @@ class Client:
 
     name: str
     command: list[str]
+    transports: tuple[str, ...] = ("stdio", "http", "sse")
 
-    def argv(self, transport: str, era: str, plan: Plan, target: str, hold: bool = False) -> list[str]:
-        holding = ["--hold"] if hold else []
-        options = ["--transport", transport, "--era", era, "--revision", REVISIONS[era], "--plan", json.dumps(plan)]
-        return [*self.command, *options, *holding, target]
+    def argv(self, transport: str, era: str, plan: Plan, target: str) -> list[str]:
+        items = {name: step.item for name, step in plan.items()}
+        options = ["--transport", transport, "--era", era, "--revision", REVISIONS[era], "--plan", json.dumps(items)]
+        return [*self.command, *options, "--answers", json.dumps(plans.FORMS), target]
 
-
-CONCURRENT = 20
-
-FIXTURE_PLAN: Plan = {
-    "text": ["echo", {"text": "hé ☃ \u2028 \U0001f600\n\"'\\"}],
-    "structured": ["weather", {"city": "Oslo"}],
-    "error": ["fail", {"reason": "because"}],
-    "bad_arguments": ["add", {"a": "x"}],
-    "unknown": ["no_such_tool", {}],
-    "progress": ["count", {"steps": 5}],
-    "logging": ["chatter", {}],
-    "large": ["large", {"size": 700_000}],
-    "huge": ["large", {"size": 3_000_000}],
-    "cancel": ["slow", {"seconds": 30, "key": "cancel"}],
-    "limit": ["slow", {"seconds": 30, "key": "limit"}],
-    "concurrent": [["add", {"a": number, "b": 1000}] for number in range(CONCURRENT)],
-}
-"""What the fixture servers offer. The second length is beyond 1 MiB, where some clients cap an SSE event."""
-
-TIME_PLAN: Plan = {
-    "text": ["get_current_time", {"timezone": "UTC"}],
-    "error": ["get_current_time", {"timezone": "Nowhere/Land"}],
-    "bad_arguments": ["convert_time", {"time": 5}],
-    "unknown": ["no_such_tool", {}],
-    "concurrent": [["get_current_time", {"timezone": "UTC"}] for _ in range(CONCURRENT)],
-}
-
-EVERYTHING_PLAN: Plan = {
-    "text": ["echo", {"message": "hé ☃"}],
-    "structured": ["get-structured-content", {"location": "New York"}],
-    "bad_arguments": ["get-sum", {"a": "x"}],
-    "unknown": ["no_such_tool", {}],
-    "progress": ["trigger-long-running-operation", {"duration": 1, "steps": 5}],
-    "cancel": ["trigger-long-running-operation", {"duration": 30, "steps": 2}],
-    "limit": ["trigger-long-running-operation", {"duration": 30, "steps": 2}],
-    "concurrent": [["get-sum", {"a": number, "b": 1000}] for number in range(CONCURRENT)],
-}
+    def holding(self, transport: str, era: str, plan: Plan, target: str, hold: Sequence[str], go: Path) -> list[str]:
+        """The command line that stays in the middle of things; the file `go` lets it answer questions."""
+        return [*self.argv(transport, era, plan, target), "--hold", ",".join(hold), "--go", str(go)]
 
 
 def servers(peers: Peers, fixture: Path) -> dict[str, Server]:
     """Every server by name; `hinge` is the one under test and serves the fixture file."""
     python = [str(peers.peers_python), str(FOREIGN / "server_python.py")]
+    fastmcp = [str(peers.fastmcp_server_python), str(FOREIGN / "server_fastmcp.py")]
     typescript = [str(peers.node), str(script("server_typescript.mjs"))]
-    ours = [str(HINGE), "run", str(fixture)]
+    ours = [*HINGE, "run", str(fixture)]
     everything = [peers.everything[0], "--import", str(script("loopback_only.mjs")), *peers.everything[1:]]
     found = [
-        Server("hinge", {"stdio": ours, "http": [*ours, "--http", "--port", "PORT"]}, FIXTURE_PLAN),
-        Server("python", {"stdio": [*python, "stdio"], "http": [*python, "http", "PORT"]}, FIXTURE_PLAN),
-        Server("typescript", {"stdio": [*typescript, "stdio"], "http": [*typescript, "http", "PORT"]}, FIXTURE_PLAN),
-        Server("time", {"stdio": peers.time_server}, TIME_PLAN),
+        Server(
+            "hinge",
+            {
+                "stdio": ours,
+                "http": [*ours, "--http", "--port", "PORT"],
+                "sse": [sys.executable, str(fixture), "PORT"],
+            },
+            plans.HINGE,
+            has_journal=True,
+        ),
+        Server(
+            "python",
+            {"stdio": [*python, "stdio"], "http": [*python, "http", "PORT"], "sse": [*python, "sse", "PORT"]},
+            plans.PYTHON,
+            has_journal=True,
+        ),
+        Server(
+            "typescript",
+            {"stdio": [*typescript, "stdio"], "http": [*typescript, "http", "PORT"]},
+            plans.TYPESCRIPT,
+            has_journal=True,
+        ),
+        Server(
+            "fastmcp",
+            {"stdio": [*fastmcp, "stdio"], "http": [*fastmcp, "http", "PORT"]},
+            plans.FASTMCP,
+            has_journal=True,
+        ),
         Server(
             "everything",
-            {"stdio": [*everything, "stdio"], "http": [*everything, "streamableHttp"]},
-            EVERYTHING_PLAN,
-            ("2025",),
+            {
+                "stdio": [*everything, "stdio"],
+                "http": [*everything, "streamableHttp"],
+                "sse": [*everything, "sse"],
+            },
+            plans.EVERYTHING,
+            {"PORT": "PORT"},
         ),
+        Server("filesystem", {"stdio": [*peers.filesystem, "PLACE"]}, plans.FILESYSTEM),
+        Server("memory", {"stdio": peers.memory}, plans.MEMORY, {"MEMORY_FILE_PATH": "PLACE/memory.jsonl"}),
+        Server("time", {"stdio": peers.time_server}, plans.TIME),
+        Server("fetch", {"stdio": peers.fetch_server}, plans.FETCH),
     ]
     return {server.name: server for server in found}
 
 
 def clients(peers: Peers) -> dict[str, Client]:
-    """Every client by name; `hinge` is the one under test."""
+    """Every client by name; `hinge` is the one under test. The slowest first, so that none is left to the end."""
     found = [
-        Client("hinge", [sys.executable, "-m", "tests.interop.client_hinge"]),
-        Client("python", [str(peers.peers_python), str(FOREIGN / "client_python.py")]),
+        Client("inspector", [sys.executable, "-m", "tests.interop.inspector"], ("stdio", "http")),
         Client("fastmcp", [str(peers.fastmcp_python), str(FOREIGN / "client_fastmcp.py")]),
+        Client("python", [str(peers.peers_python), str(FOREIGN / "client_python.py")]),
         Client("typescript", [str(peers.node), str(script("client_typescript.mjs"))]),
-        Client("inspector", [sys.executable, "-m", "tests.interop.inspector"]),
+        Client("hinge", [sys.executable, "-m", "tests.interop.client_hinge"]),
     ]
     return {client.name: client for client in found}

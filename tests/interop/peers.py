@@ -20,6 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 VERSIONS = Path(__file__).with_name("peers.toml")
 FOREIGN = Path(__file__).with_name("foreign")
+GROUPS = frozenset(("node", "peers", "fastmcp", "fastmcp-server"))
+REVISIONS: dict[str, str] = tomllib.loads(VERSIONS.read_text())["revisions"]
+IMPORTS = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
+"""Where a child finds this checkout, and no other one that may be installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,7 @@ class Peers:
     node_modules: Path
     peers_python: Path
     fastmcp_python: Path
+    fastmcp_server_python: Path
 
     @property
     def conformance(self) -> list[str]:
@@ -51,6 +56,21 @@ class Peers:
         """The command line of the packaged time server (stdio)."""
         return [str(self.peers_python.with_name("mcp-server-time")), "--local-timezone", "UTC"]
 
+    @property
+    def fetch_server(self) -> list[str]:
+        """The command line of the packaged fetch server (stdio)."""
+        return [str(self.peers_python.with_name("mcp-server-fetch"))]
+
+    @property
+    def filesystem(self) -> list[str]:
+        """The command line of the reference server for files (stdio); a directory follows."""
+        return [str(self.node), str(self.node_modules / ".bin/mcp-server-filesystem")]
+
+    @property
+    def memory(self) -> list[str]:
+        """The command line of the reference server for a graph of knowledge (stdio)."""
+        return [str(self.node), str(self.node_modules / ".bin/mcp-server-memory")]
+
 
 def locate() -> Peers:
     """Where the peers are once `install` has run."""
@@ -60,13 +80,14 @@ def locate() -> Peers:
         node_modules=modules,
         peers_python=CACHE / "peers-venv" / "bin" / "python",
         fastmcp_python=CACHE / "fastmcp-venv" / "bin" / "python",
+        fastmcp_server_python=CACHE / "fastmcp-server-venv" / "bin" / "python",
     )
 
 
-def install(only: frozenset[str] = frozenset(("node", "peers", "fastmcp"))) -> Peers:
+def install(only: frozenset[str] = GROUPS) -> Peers:
     """Install what is missing or has another version than peers.toml says; do nothing otherwise.
 
-    `only` names the groups: node, peers, fastmcp. Raises `SystemExit` with the installer's last words when it fails.
+    `only` names the groups. Raises `SystemExit` with the installer's last words when it fails.
     """
     versions = tomllib.loads(VERSIONS.read_text())
     CACHE.mkdir(exist_ok=True)
@@ -161,6 +182,6 @@ def _mark_current(directory: Path, packages: Mapping[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    chosen = frozenset(sys.argv[1:]) or frozenset(("node", "peers", "fastmcp"))
+    chosen = frozenset(sys.argv[1:]) or GROUPS
     found = install(chosen)
     print(json.dumps({"conformance": found.conformance, "inspector": found.inspector}, indent=1))

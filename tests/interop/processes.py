@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.interop.peers import CACHE, ROOT
+from tests.interop.peers import CACHE, IMPORTS, ROOT
 
 START_LIMIT = 20.0
 """Seconds that a server may take until its port answers."""
@@ -29,7 +29,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Our environment, the checkout importable, and a home of its own for tools that write into it."""
     home = CACHE / "home"
     home.mkdir(parents=True, exist_ok=True)
-    return {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(home), "NO_COLOR": "1", **(extra or {})}
+    return {**os.environ, "PYTHONPATH": IMPORTS, "HOME": str(home), "NO_COLOR": "1", **(extra or {})}
 
 
 def start(command: list[str], log: Path, extra: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
@@ -73,6 +73,19 @@ def await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     raise RuntimeError(f"the server's port {port} did not answer within {START_LIMIT} s:\n{tail(log, 600)}")
 
 
+def await_silence(port: int, limit: float) -> None:
+    """Wait until nobody accepts connections at the port. Raises `TimeoutError` when somebody still does (seconds).
+
+    A process is called dead when its first thread is; its sockets are closed by the last one.
+    """
+    deadline = time.monotonic() + limit
+    with suppress(ConnectionError):
+        while time.monotonic() < deadline:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            time.sleep(0.05)
+        raise TimeoutError(f"somebody still listens at port {port}")
+
+
 @contextmanager
 def http_server(
     command: list[str], port: int, log: Path, extra: Mapping[str, str]
@@ -91,13 +104,18 @@ def tail(log: Path, size: int = 2000) -> str:
     return log.read_bytes()[-size:].decode("utf-8", "replace") if log.exists() else ""
 
 
-def wait_for_entry(journal: Path, entry: str, limit: float) -> float | None:
-    """When the entry was written to the journal (epoch); None when it does not appear within the limit (seconds)."""
+def entries(journal: Path, entry: str) -> list[float]:
+    """The times (epoch) at which the entry was written to the journal."""
+    lines = journal.read_text().split("\n") if journal.exists() else ()
+    return [float(line.rpartition(" ")[2]) for line in lines if line.startswith(entry + " ")]
+
+
+def wait_for_entry(journal: Path, entry: str, limit: float, times: int = 1) -> float | None:
+    """When the entry was written to the journal (epoch) the given time; None when it isn't within the limit (seconds)."""
     deadline = time.monotonic() + limit
     while True:
-        for line in journal.read_text().split("\n") if journal.exists() else ():
-            if line.startswith(entry + " "):
-                return float(line.rpartition(" ")[2])
+        if len(found := entries(journal, entry)) >= times:
+            return found[times - 1]
         if time.monotonic() > deadline:
             return None
         time.sleep(0.05)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from tests.interop import faults
 from tests.interop.cells import Matrix, Outcome
-from tests.interop.judge import Cell
+from tests.interop.excuses import EXCUSES
+from tests.interop.judge import Cell, skipped
 from tests.interop.matrix import HERE
 from tests.interop.peers import install
 
@@ -29,18 +30,32 @@ def _wanted(cell: Cell, chosen: argparse.Namespace) -> bool:
 
 
 def _show(outcome: Outcome, verbose: bool) -> None:
-    verdict = "ok" if not outcome.wrong else "WRONG: " + ", ".join(outcome.wrong)
     cell = outcome.cell
+    left_out = sum(skipped(entry) for entry in outcome.steps.values())
+    parts = ["WRONG: " + ", ".join(outcome.wrong) if outcome.wrong else "ok"]
+    parts += [f"excused: {', '.join(outcome.excused)}"] if outcome.excused else []
+    parts += [f"{left_out} not possible"] if left_out else []
     print(
         f"{cell.client:<11}{cell.server:<12}{cell.transport:<6}{cell.era:<6}"
-        f"{len(outcome.steps):>3} steps {outcome.seconds:6.1f} s  {verdict}",
+        f"{len(outcome.steps):>3} steps {outcome.seconds:6.1f} s  {'; '.join(parts)}",
         flush=True,
     )
     for step, problem in outcome.wrong.items():
-        print(f"    {step}: {problem}")
+        print(f"    {step}: {problem}", flush=True)
     if verbose:
         for step, entry in outcome.steps.items():
-            print(f"    . {step}: {json.dumps(entry)[:300]}")
+            print(f"    . {step}: {json.dumps(entry, ensure_ascii=False)[:300]}")
+
+
+def _explain(outcomes: list[Outcome]) -> None:
+    """The excuses that were used, and those for cells that ran which were not needed."""
+    used = {excuse for outcome in outcomes for excuse in outcome.excused.values()}
+    for excuse in EXCUSES:
+        cells = [outcome.cell for outcome in outcomes if excuse.covers(outcome.cell, excuse.step)]
+        if excuse in used:
+            print(f"excused: {excuse}")
+        elif cells and not excuse.sometimes:
+            print(f"an excuse was not needed: {excuse}")
 
 
 def _arguments() -> argparse.Namespace:
@@ -48,10 +63,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--proof", action="store_true", help="only pairs without Hinge")
     parser.add_argument("--client", action="append")
     parser.add_argument("--server", action="append")
-    parser.add_argument("--transport", action="append", choices=("stdio", "http"))
+    parser.add_argument("--transport", action="append", choices=("stdio", "http", "sse"))
     parser.add_argument("--era", action="append", choices=("2025", "2026"))
     parser.add_argument("--fixture", type=Path, default=HERE / "server.py", help="the server that `hinge run` is given")
-    parser.add_argument("--jobs", type=int, default=1, help="cells at the same time")
+    parser.add_argument("--jobs", type=int, default=2, help="cells at the same time")
     parser.add_argument("--faults", choices=("yes", "no", "only"), default="yes")
     parser.add_argument("--keep", type=Path, help="where reports, logs and journals are to stay")
     parser.add_argument("-v", "--verbose", action="store_true")
@@ -65,14 +80,17 @@ def main() -> int:
     matrix = Matrix(install(), keep, chosen.fixture)
     cells = [cell for cell in matrix.cells() if _wanted(cell, chosen)]
     bad = 0
-    if chosen.faults != "only":
-        with ThreadPoolExecutor(chosen.jobs) as pool:
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        if chosen.faults != "only":
+            outcomes = []
             for outcome in pool.map(matrix.run, cells):
                 _show(outcome, chosen.verbose)
-                bad += bool(outcome.wrong)
-        print(f"matrix: {len(cells) - bad} of {len(cells)} cells without complaint", flush=True)
-    if chosen.faults != "no":
-        bad += faults.run_all(matrix, cells)
+                outcomes.append(outcome)
+            bad = sum(bool(outcome.wrong) for outcome in outcomes)
+            _explain(outcomes)
+            print(f"matrix: {len(cells) - bad} of {len(cells)} cells without complaint", flush=True)
+        if chosen.faults != "no":
+            bad += faults.run_all(matrix, cells, pool)
     print(f"reports, logs and journals: {keep}")
     return 1 if bad else 0
 

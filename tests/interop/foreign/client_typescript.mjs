@@ -1,11 +1,16 @@
 // The official TypeScript SDK's client walks the plan; the same command line and report as the Python clients.
 import { parseArgs } from 'node:util';
-import { readFileSync } from 'node:fs';
-import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { existsSync, readFileSync } from 'node:fs';
+import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
 const STEP_LIMIT = 30_000;
 const CANCEL_AFTER = 700;
+const HEARD_LIMIT = 4_000;
+const SILENCE = 300;
+const HELD_LIMIT = 25_000;
+const MODEL = 'interop-model';
+const ROOTS = ['file:///interop/a', 'file:///interop/b'];
 const { values: given, positionals } = parseArgs({
     allowPositionals: true,
     options: {
@@ -13,13 +18,20 @@ const { values: given, positionals } = parseArgs({
         era: { type: 'string' },
         revision: { type: 'string' },
         plan: { type: 'string' },
-        hold: { type: 'boolean', default: false }
+        answers: { type: 'string', default: '{}' },
+        hold: { type: 'string' },
+        go: { type: 'string' }
     }
 });
 const target = positionals[0];
 const plan = JSON.parse(given.plan);
+const forms = JSON.parse(given.answers);
+const isModern = given.era === '2026';
 const steps = {};
 const logs = [];
+const heard = [];
+const asked = [];
+let announceWhenAsked = null;
 const pause = ms => new Promise(resolve => setTimeout(resolve, ms));
 
 function describe(error) {
@@ -59,21 +71,59 @@ function shape(result) {
     };
 }
 
-const mode = given.era === '2025' ? 'legacy' : { pin: given.revision };
-const client = new Client({ name: 'interop-typescript', version: '1.0' }, { versionNegotiation: { mode } });
+// ---------------------------------------------------------------- the client, and what it answers
+
+const capabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };
+const mode = isModern ? { pin: given.revision } : 'legacy';
+const client = new Client({ name: 'interop-typescript', version: '1.0' }, { capabilities, versionNegotiation: { mode } });
+
+client.setRequestHandler('elicitation/create', async ({ params }) => {
+    if (params.mode === 'url') {
+        asked.push({ kind: 'url', message: params.message, url: params.url });
+        return { action: 'accept' };
+    }
+    const fields = Object.keys(params.requestedSchema?.properties ?? {});
+    asked.push({ kind: 'form', message: params.message, fields });
+    if (announceWhenAsked) {
+        const announce = announceWhenAsked;
+        announceWhenAsked = null;
+        announce();
+        const deadline = performance.now() + HELD_LIMIT;
+        while (!existsSync(given.go) && performance.now() < deadline) await pause(20);
+    }
+    const answer = forms[params.message] ?? 'decline';
+    if (typeof answer === 'string') return { action: answer };
+    const filled = fields.filter(name => name in answer || '*' in answer).map(name => [name, answer[name] ?? answer['*']]);
+    return { action: 'accept', content: Object.fromEntries(filled) };
+});
+client.setRequestHandler('sampling/createMessage', async ({ params }) => {
+    const texts = params.messages.map(one => one.content).filter(block => block.type === 'text').map(block => block.text);
+    asked.push({ kind: 'sample', texts, max_tokens: params.maxTokens });
+    return { role: 'assistant', model: MODEL, content: { type: 'text', text: `thought of ${texts.at(-1) ?? 'nothing'}` } };
+});
+client.setRequestHandler('roots/list', async () => {
+    asked.push({ kind: 'roots' });
+    return { roots: ROOTS.map(uri => ({ uri })) };
+});
 client.setNotificationHandler('notifications/message', message => {
     logs.push({ level: message.params.level, data: message.params.data, logger: message.params.logger ?? null });
 });
+for (const kind of ['tools', 'prompts', 'resources']) {
+    client.setNotificationHandler(`notifications/${kind}/list_changed`, () => { heard.push([kind, null]); });
+}
+client.setNotificationHandler('notifications/resources/updated', message => { heard.push(['resource', message.params.uri]); });
 
-async function connect() {
-    let transport;
+function transport() {
     if (given.transport === 'stdio') {
         const [command, ...args] = JSON.parse(target);
-        transport = new StdioClientTransport({ command, args, stderr: 'inherit' });
-    } else {
-        transport = new StreamableHTTPClientTransport(new URL(target));
+        return new StdioClientTransport({ command, args, stderr: 'inherit' });
     }
-    await client.connect(transport);
+    const kind = given.transport === 'sse' ? SSEClientTransport : StreamableHTTPClientTransport;
+    return new kind(new URL(target));
+}
+
+async function connect() {
+    await client.connect(transport());
     const info = client.getServerVersion();
     return {
         revision: client.getNegotiatedProtocolVersion() ?? null,
@@ -88,55 +138,123 @@ async function call([name, args], options = {}) {
     return shape(await client.callTool({ name, arguments: args, ...options.params }, options.request));
 }
 
-const special = {
-    async progress(item) {
+const lists = {
+    tools: (...args) => client.listTools(...args),
+    prompts: (...args) => client.listPrompts(...args),
+    resources: (...args) => client.listResources(...args),
+    templates: (...args) => client.listResourceTemplates(...args)
+};
+
+async function until(wanted) {
+    const deadline = performance.now() + HEARD_LIMIT;
+    const isThere = () => heard.some(one => JSON.stringify(one) === JSON.stringify(wanted));
+    while (!isThere() && performance.now() < deadline) await pause(10);
+}
+
+const everyList = { toolsListChanged: true, promptsListChanged: true, resourcesListChanged: true };
+
+async function open(uri) {
+    if (isModern) {
+        const subscription = await client.listen({ ...everyList, resourceSubscriptions: [uri] });
+        return { honoured: subscription.honoredFilter, closed: subscription.closed, close: () => subscription.close() };
+    }
+    await client.subscribeResource({ uri });
+    return { honoured: null, closed: new Promise(() => {}), close: () => client.unsubscribeResource({ uri }) };
+}
+
+// ---------------------------------------------------------------- the verbs of a plan
+
+const withAsked = async work => {
+    asked.length = 0;
+    return { ...(await work()), asked: [...asked] };
+};
+
+const verbs = {
+    async items(kind) {
+        const found = await lists[kind](undefined, { cacheMode: 'bypass' });
+        return { items: found[kind === 'templates' ? 'resourceTemplates' : kind], pages: null };
+    },
+    page: (kind, cursor) => lists[kind]({ cursor }),
+    call: (...item) => call(item),
+    ask: (...item) => withAsked(() => call(item)),
+    ask_prompt: (name, args) => withAsked(() => client.getPrompt({ name, arguments: args })),
+    ask_read: uri => withAsked(() => client.readResource({ uri })),
+    async read(uri) {
+        return { contents: (await client.readResource({ uri })).contents };
+    },
+    prompt: (name, args) => client.getPrompt({ name, arguments: args }),
+    async complete(reference, argument, value, chosen) {
+        const ref = reference.prompt
+            ? { type: 'ref/prompt', name: reference.prompt }
+            : { type: 'ref/resource', uri: reference.resource };
+        const context = chosen ? { context: { arguments: chosen } } : {};
+        return (await client.complete({ ref, argument: { name: argument, value }, ...context })).completion;
+    },
+    async progress(...item) {
         const seen = [];
         const onprogress = p => seen.push([p.progress, p.total ?? null, p.message ?? null]);
         const answer = await call(item, { request: { onprogress } });
         await pause(100);
         return { ...answer, progress: seen };
     },
-    async logging(item) {
+    async logging(name, args, level) {
         let level_error = null;
         const params = {};
-        if (given.era === '2025') {
-            await client.setLoggingLevel('debug').catch(error => { level_error = describe(error); });
-        } else {
-            params._meta = { 'io.modelcontextprotocol/logLevel': 'debug' };
-        }
+        if (isModern) params._meta = { 'io.modelcontextprotocol/logLevel': level };
+        else await client.setLoggingLevel(level).catch(error => { level_error = describe(error); });
         logs.length = 0;
-        const answer = await call(item, { params });
+        const answer = await call([name, args], { params });
         await pause(200);
         return { ...answer, logs: [...logs], level_error };
     },
-    async cancel(item) {
+    async cancel(...item) {
         const abort = new AbortController();
         const pending = call(item, { request: { signal: abort.signal } }).catch(error => describe(error));
         await pause(CANCEL_AFTER);
         abort.abort('the user changed his mind');
         return { ended: await pending };
     },
-    async limit(item) {
-        return call(item, { request: { timeout: CANCEL_AFTER } });
-    },
-    async concurrent(items) {
-        return Promise.all(items.map(item => call(item).catch(error => describe(error))));
+    limit: (...item) => call(item, { request: { timeout: CANCEL_AFTER } }),
+    concurrent: items => Promise.all(items.map(item => call(item).catch(error => describe(error)))),
+    async watch(uri, touch, changes) {
+        const watching = await open(uri);
+        heard.length = 0;
+        await call(touch);
+        await until(['resource', uri]);
+        for (const [kind, change] of Object.entries(changes)) {
+            await call(change);
+            await until([kind, null]);
+        }
+        const came = [...heard];
+        await watching.close();
+        heard.length = 0;
+        await call(touch);
+        await pause(SILENCE);
+        return { honoured: watching.honoured, heard: came, after: [...heard] };
     }
 };
 
-if (await step('connect', connect)) {
-    if (given.hold) {
-        if (await step('pid', () => call(['pid', {}]))) {
-            console.log(JSON.stringify({ server_pid: Number(steps.pid.value.text) }));
-            await step('held', () => call(plan.cancel));
-        }
-    } else {
-        await step('list_tools', async () => (await client.listTools()).tools);
-        for (const [name, item] of Object.entries(plan)) {
-            await step(name, () => (special[name] ?? call)(item));
-        }
-        await step('afterwards', async () => (await client.listTools(undefined, { cacheMode: 'bypass' })).tools);
+// Stay in the middle of calls, subscriptions and questions, say the server's pid, and see how each of them ends.
+async function hold(what) {
+    if (!(await step('pid', () => call(['pid', {}])))) return;
+    const held = [];
+    for (const one of what) {
+        await new Promise(ready => {
+            const begin = {
+                call() { ready(); return call(plan.cancel.slice(1)); },
+                ask() { announceWhenAsked = ready; return call(plan.elicit.slice(1)); },
+                async listen() { const { closed } = await open(plan.watch[1]); ready(); return closed; }
+            };
+            held.push(step(one, begin[one]));
+        });
     }
+    console.log(JSON.stringify({ server_pid: Number(steps.pid.value.text) }));
+    await Promise.all(held);
+}
+
+if (await step('connect', connect)) {
+    if (given.hold) await hold(given.hold.split(','));
+    else for (const [name, [verb, ...args]] of Object.entries(plan)) await step(name, () => verbs[verb](...args));
 }
 await step('close', () => client.close());
 const version = JSON.parse(readFileSync(new URL('../node_modules/@modelcontextprotocol/client/package.json', import.meta.url))).version;
