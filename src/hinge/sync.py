@@ -337,12 +337,13 @@ class Client:
         prompts: bool = False,
         resources: bool | Sequence[str] = False,
         resource_list: bool = False,
+        topics: Mapping[str, Any] | None = None,
     ) -> Changes:
         """Hear of changes: `with client.listen(tools=True) as changes: for change in changes`."""
 
         async def make() -> Listening:
             listening = self._client.listen(
-                tools=tools, prompts=prompts, resources=resources, resource_list=resource_list
+                tools=tools, prompts=prompts, resources=resources, resource_list=resource_list, topics=topics
             )
             return await listening.__aenter__()
 

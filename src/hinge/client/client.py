@@ -353,14 +353,16 @@ class Client(Agreed, Features, Hearing):
         prompts: bool = False,
         resources: bool | Sequence[str] = False,
         resource_list: bool = False,
+        topics: Mapping[str, Any] | None = None,
     ) -> Listening:
         """Hear of changes: `async with client.listen(tools=True, resources=[uri]) as changes: async for change in changes`.
 
-        `resources` are URIs to watch, or True for changes of the list. Kept up by itself: after a loss it is opened again,
-        with a `Lost` in between.
+        `resources` are URIs to watch, or True for changes of the list. `topics` are extensions' own keys of the filter: what
+        a stateless server says of them comes to the extension and to `on_notification`. Kept up by itself: after a loss it
+        is opened again, with a `Lost` in between.
         """
         wanted = filter_of(tools=tools, prompts=prompts, resource_list=resource_list, resources=resources)
-        return Listening(self._link, self._listeners, wanted, self.limits)
+        return Listening(self._link, self._listeners, wanted, self.limits, topics)
 
 
 def _read(raw: Raw, method: str, kind: Any) -> Any:

@@ -113,6 +113,9 @@ class Hearing:
                 return
             await _maybe(self._on_log(said))
             return
+        if method == "notifications/subscriptions/acknowledged":
+            self._listeners.acknowledged(params)
+            return
         change = self._listeners.heard(method, params)
         if change is not None:
             self._heard(change)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -48,10 +48,18 @@ class Listening:
     is the part of what was asked that the server agreed to; a handshake server is taken at its capabilities.
     """
 
-    def __init__(self, link: Link, listeners: Listeners, wanted: SubscriptionFilter, limits: Limits) -> None:
+    def __init__(
+        self,
+        link: Link,
+        listeners: Listeners,
+        wanted: SubscriptionFilter,
+        limits: Limits,
+        topics: Mapping[str, Any] | None = None,
+    ) -> None:
         self._link = link
         self._listeners = listeners
         self._wanted = wanted
+        self._wanted_topics = dict(topics or {})
         self._limits = limits
         self._changes: dict[Changed | Lost, None] = {}
         self._wake: asyncio.Future[None] | None = None
@@ -59,6 +67,8 @@ class Listening:
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure: Exception | None = None
         self.honoured = SubscriptionFilter()
+        #: What the server agreed to of extensions' topics, by key.
+        self.topics: dict[str, Any] = {}
         #: The id of the listen request, while there is one: it tags what belongs to it.
         self.id: str | int | None = None
 
@@ -116,8 +126,10 @@ class Listening:
 
     def acknowledged(self, params: dict[str, Any]) -> None:
         """The server says what it honours; from now on changes come."""
+        honoured: Any = params.get("notifications")
         try:
-            self.honoured = msgspec.convert(params.get("notifications"), SubscriptionFilter)
+            self.honoured = msgspec.convert(honoured, SubscriptionFilter)
+            self.topics = {key: honoured[key] for key in self._wanted_topics if key in honoured}
         except msgspec.ValidationError:
             logger.warning("the acknowledgement of a subscription can't be read")
         self._set_ready()
@@ -171,7 +183,8 @@ class Listening:
         try:
             with self._link.span("subscriptions/listen", {}, pending.id) as trace:
                 meta = stateless_meta(self._link.meta, None, pending, trace)
-                params = {"notifications": self._wanted, "_meta": meta}
+                wanted = {**msgspec.to_builtins(self._wanted), **self._wanted_topics}
+                params = {"notifications": wanted, "_meta": meta}
                 await session.exchange(pending, params, headers=headers)
         finally:
             self.id = None
@@ -213,14 +226,14 @@ class Listeners:
         change = Changed("resource", uri)
         return any(other is not but and other.wants(change) for other in self._all)
 
+    def acknowledged(self, params: dict[str, Any]) -> None:
+        """A subscription has begun: by its id in its JSON type (D-001)."""
+        for listening in self._tagged(_tag(params)):
+            listening.acknowledged(params)
+
     def heard(self, method: str, params: dict[str, Any]) -> Changed | None:
-        """A notification: give it to whom it belongs, by id in its JSON type where it has one (STDIO-05, D-001)."""
-        meta = params.get("_meta")
-        tag = meta.get(SUBSCRIPTION_ID) if isinstance(meta, dict) else None
-        if method == "notifications/subscriptions/acknowledged":
-            for listening in self._tagged(tag):
-                listening.acknowledged(params)
-            return None
+        """A notification: give it to whom it belongs, by id where it has one (STDIO-05, D-001)."""
+        tag = _tag(params)
         change = change_of(method, params)
         if change is None:
             return None
@@ -231,6 +244,12 @@ class Listeners:
 
     def _tagged(self, tag: Any) -> list[Listening]:
         return [one for one in self._all if one.id is not None and one.id == tag and type(one.id) is type(tag)]
+
+
+def _tag(params: dict[str, Any]) -> Any:
+    """The id of the subscription that a notification belongs to."""
+    meta = params.get("_meta")
+    return meta.get(SUBSCRIPTION_ID) if isinstance(meta, dict) else None
 
 
 def filter_of(
