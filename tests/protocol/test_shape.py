@@ -1,15 +1,12 @@
 """What is written in the newest shape and leaves for an older peer is what that peer's revision published, no more."""
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-import pydantic
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from mcp_types import methods
 from msgspec import UNSET
 
 from hinge.protocol import era_2026
@@ -18,12 +15,11 @@ from hinge.protocol.shape import TooNew, known_in, shape
 from hinge.schema.base import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID, Implementation, Model, Result
 from hinge.schema.elicitation import ElicitUrlParams
 from hinge.schema.lifecycle import DiscoverResult, InitializeParams, InitializeResult, ServerCapabilities
-from hinge.schema.methods import METHODS, Method, method_in
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, REVISIONS, TYPES, V2026_07, knows, within
 from hinge.schema.sampling import CreateMessageResult
 from hinge.schema.subscriptions import ListenResult
 from tests.schema.instances import MODELS, drawn, full
-from tests.wire_schema import Side, adapter, check_message, problems
+from tests.wire_schema import problems
 from tests.wire_table import Member, read_table
 
 sparing = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -124,76 +120,6 @@ def _unmade(value: Model) -> bool:
     if isinstance(value, ListenResult):
         return SUBSCRIPTION_ID not in (value.meta or {})
     return isinstance(value, CreateMessageResult) and value.content == []
-
-
-def messages(row: Method, revision: str) -> Iterator[tuple[Side, dict[str, Any], str | None]]:
-    """The message of a method and its answer, everything set: who sends it, what it is, what it answers."""
-    sides: tuple[Side, ...] = ("client", "server") if row.sender == "both" else (row.sender,)
-    for side in sides:
-        if read_table().row(side, row.name, revision) is None:
-            continue
-        params = wire(as_sent(made(row.params, revision), revision))
-        if revision == V2026_07 and side == "client" and row.result is not None:
-            params["_meta"] = ENVELOPE
-        call = {"jsonrpc": "2.0", "method": row.name, "params": params}
-        if row.result is None:
-            yield side, call, None
-            continue
-        yield side, {**call, "id": 1}, None
-        other: Literal["client", "server"] = "server" if side == "client" else "client"
-        result = wire(as_sent(made(row.result, revision), revision))
-        yield other, {"jsonrpc": "2.0", "id": 1, "result": result}, row.name
-
-
-CALLS = [
-    (name, revision)
-    for name in METHODS
-    for revision in REVISIONS
-    if method_in(name, revision) and not (name in ASKED and revision == V2026_07)
-]
-
-
-@pytest.mark.parametrize(
-    ("method", "revision"), [call for call in CALLS if not (call[0] in ASKED and call[1] == V2026_07)]
-)
-def test_a_whole_message_with_everything_set_passes_both_judges(method: str, revision: str) -> None:
-    """Table 4.C: by the table of all revisions, and by the published models."""
-    found = list(messages(METHODS[method], revision))
-    assert found
-    for side, message, answers in found:
-        check_message(side, json.dumps(message).encode(), revision, answers=answers)
-
-
-def surface(side: Side, message: Mapping[str, Any], answers: str | None) -> Any:
-    if answers is not None:
-        return (methods.SERVER_RESULTS if side == "server" else methods.CLIENT_RESULTS), answers
-    if "id" in message:
-        return (methods.CLIENT_REQUESTS if side == "client" else methods.SERVER_REQUESTS), message["method"]
-    return (methods.CLIENT_NOTIFICATIONS if side == "client" else methods.SERVER_NOTIFICATIONS), message["method"]
-
-
-def extended(value: Any) -> Any:
-    """A message without the extensions that its revision agreed on later (EXT-03)."""
-    if isinstance(value, dict):
-        return {key: extended(item) for key, item in value.items() if key != "extensions"}
-    return [extended(item) for item in value] if isinstance(value, list) else value
-
-
-@pytest.mark.parametrize(
-    ("method", "revision"), [call for call in CALLS if call[1] >= "2025-11-25" and call[0] not in ASKED]
-)
-def test_the_published_models_lose_nothing_of_a_shaped_message(method: str, revision: str) -> None:
-    """The models drop what they don't know: what comes back whole holds nothing that is unknown to its revision."""
-    for side, message, answers in messages(METHODS[method], revision):
-        models, name = surface(side, message, answers)
-        subject = extended(message if answers is None else message["result"])
-        if (
-            method == "notifications/elicitation/complete"
-        ):  # its published params leave out what all notifications may carry
-            del subject["params"]["_meta"]
-        judge: pydantic.TypeAdapter[Any] = adapter(models[name, revision])
-        read = judge.validate_python(subject, by_name=False)
-        assert judge.dump_python(read, mode="json", by_alias=True, exclude_unset=True) == subject
 
 
 @pytest.mark.parametrize("name", [name for name in CONCRETE if sayable(name, V2026_07)])

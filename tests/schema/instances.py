@@ -1,9 +1,9 @@
-"""Instances of the wire's types, made from their annotations: with every member set, or drawn by hypothesis."""
+"""Instances of the wire's types, made from their annotations: with every member, with as few as can be, or drawn."""
 
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 from hypothesis import strategies as st
@@ -122,6 +122,19 @@ class Full:
         return options
 
 
+class Least:
+    """Nothing is set that may be left out; a list that must be there has one item."""
+
+    def keeps(self) -> bool:
+        return False
+
+    def one(self, options: list[T]) -> T:
+        return options[0]
+
+    def several(self, options: list[T]) -> list[T]:
+        return options[:1]
+
+
 class Drawn:
     """Hypothesis decides."""
 
@@ -138,9 +151,17 @@ class Drawn:
         return cast("list[T]", self._draw(st.lists(st.sampled_from(options), max_size=3)))
 
 
+Choice: TypeAlias = Full | Least | Drawn
+
+
 def full(kind: type[T]) -> T:
     """An instance with every member set."""
     return _build(kind, Full())
+
+
+def least(kind: type[T]) -> T:
+    """An instance with what it can't do without."""
+    return _build(kind, Least())
 
 
 @st.composite
@@ -149,7 +170,7 @@ def drawn(draw: Callable[[Any], Any], kind: type[T]) -> T:
     return _build(kind, Drawn(draw))
 
 
-def _build(kind: type[T], choice: Full | Drawn) -> T:
+def _build(kind: type[T], choice: Choice) -> T:
     members: dict[str, Any] = {}
     for field in structs.fields(cast(Any, kind)):
         required = field.default is NODEFAULT and field.default_factory is NODEFAULT
@@ -162,14 +183,14 @@ def _build(kind: type[T], choice: Full | Drawn) -> T:
     return kind(**members)
 
 
-def _member(kind: type, field: structs.FieldInfo, choice: Full | Drawn) -> Any:
+def _member(kind: type, field: structs.FieldInfo, choice: Choice) -> Any:
     if field.name == "meta" and issubclass(kind, base.Result | base.NotificationParams):
         return choice.one(_METAS)
     known = _KNOWN.get(f"{kind.__name__}.{field.name}", _KNOWN.get(field.name))
     return _value(field.type, choice) if known is None else choice.one(known)
 
 
-def _value(annotation: Any, choice: Full | Drawn) -> Any:
+def _value(annotation: Any, choice: Choice) -> Any:
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         real = [part for part in parts if part not in (types.NoneType, UnsetType)]
@@ -186,14 +207,14 @@ def _value(annotation: Any, choice: Full | Drawn) -> Any:
     return _PLAIN[annotation](choice)
 
 
-def _list(inner: Any, choice: Full | Drawn) -> list[Any]:
+def _list(inner: Any, choice: Choice) -> list[Any]:
     options = list(get_args(inner)) if get_origin(inner) in (Union, types.UnionType, Literal) else [inner]
     if get_origin(inner) is Literal:
         return choice.several(options)
     return [_value(option, choice) for option in choice.several(options)]
 
 
-_PLAIN: Mapping[Any, Callable[[Full | Drawn], Any]] = {
+_PLAIN: Mapping[Any, Callable[[Choice], Any]] = {
     str: lambda choice: choice.one(["text", "", "ü\n"]),
     int: lambda choice: choice.one([7, 0]),
     float: lambda choice: choice.one([0.5, 1, 0]),

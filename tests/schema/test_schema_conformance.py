@@ -1,0 +1,139 @@
+"""Every message of every method, with everything set and with as little as can be, in every revision that knows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+import pydantic
+import pytest
+from mcp_types import methods
+
+from hinge import jsonrpc
+from hinge.protocol import era_2026
+from hinge.protocol.offer import Offer
+from hinge.protocol.shape import known_in, shape
+from hinge.schema.base import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID, Implementation, Model, Result
+from hinge.schema.input_required import InputRequiredResult
+from hinge.schema.lifecycle import InitializeParams, InitializeResult, ServerCapabilities
+from hinge.schema.methods import METHODS, Method, method_in
+from hinge.schema.revisions import REVISIONS, V2025_11, V2026_07, knows
+from hinge.schema.sampling import CreateMessageResult
+from hinge.schema.subscriptions import ListenResult
+from tests.schema.instances import full, least
+from tests.wire_schema import Side, adapter, check_message
+from tests.wire_table import read_table
+
+OFFER = Offer(Implementation(name="s", version="1"), ServerCapabilities)
+ENVELOPE = {PROTOCOL_VERSION: V2026_07, CLIENT_CAPABILITIES: {}}
+#: In the stateless revision no requests, but what a result asks for.
+ASKED = ("elicitation/create", "sampling/createMessage", "roots/list")
+
+Make = Callable[[type[Model]], Model]
+
+
+def made(make: Make, kind: type[Model], revision: str) -> Model:
+    """An instance, in words that the revision has."""
+    value = make(kind)
+    if isinstance(value, InitializeParams | InitializeResult):
+        value.protocol_version = revision  # it is dressed for the revision that it names
+    if isinstance(value, CreateMessageResult) and not knows(revision, "several blocks"):
+        assert isinstance(value.content, list)
+        value.content = value.content[:1]
+    if isinstance(value, ListenResult) and value.meta is None:
+        value.meta = {SUBSCRIPTION_ID: 1}  # the subscription writes it
+    return value
+
+
+def as_sent(value: Model, revision: str) -> Any:
+    """What leaves: shaped, and in the stateless revision with what the era itself writes."""
+    bare = isinstance(value, Result) and not known_in(type(value), "result_type", revision)
+    shaped = shape(value, revision)
+    return shaped if bare or revision != V2026_07 else era_2026.dress(shaped, OFFER)
+
+
+def messages(row: Method, revision: str, make: Make) -> Iterator[tuple[Side, bytes, str | None]]:
+    """The message of a method and its answer: who sends it, what it is, what it answers."""
+    sides: tuple[Side, ...] = ("client", "server") if row.sender == "both" else (row.sender,)
+    for side in sides:
+        if read_table().row(side, row.name, revision) is None:
+            continue
+        params = as_sent(made(make, row.params, revision), revision)
+        if row.result is None:
+            yield side, jsonrpc.encode_notification(row.name, params), None
+            continue
+        if revision == V2026_07:
+            params = {
+                **json.loads(msgspec.json.encode(params)),
+                "_meta": ENVELOPE,
+            }  # the client writes it on every request
+        yield side, jsonrpc.encode_request(1, row.name, params), None
+        other: Literal["client", "server"] = "server" if side == "client" else "client"
+        yield other, jsonrpc.encode_response(1, as_sent(made(make, row.result, revision), revision)), row.name
+
+
+CALLS = [
+    (name, revision)
+    for name in METHODS
+    for revision in REVISIONS
+    if method_in(name, revision) and not (name in ASKED and revision == V2026_07)
+]
+extents = pytest.mark.parametrize("make", [full, least], ids=["all of it", "least of it"])
+
+
+@extents
+@pytest.mark.parametrize(("method", "revision"), CALLS)
+def test_a_message_passes_both_judges(method: str, revision: str, make: Make) -> None:
+    """Table 4.C: by the table of all revisions, and by the published models."""
+    found = list(messages(METHODS[method], revision, make))
+    assert found
+    for side, data, answers in found:
+        check_message(side, data, revision, answers=answers)
+
+
+@extents
+@pytest.mark.parametrize("method", [name for name, row in METHODS.items() if row.may_ask])
+def test_a_call_that_needs_answers_first_says_so_in_the_published_words(method: str, make: Make) -> None:
+    """MRTR-02, MRTR-04."""
+    data = jsonrpc.encode_response(1, as_sent(made(make, InputRequiredResult, V2026_07), V2026_07))
+    check_message("server", data, V2026_07, answers=method)
+
+
+def surface(side: Side, message: Mapping[str, Any], answers: str | None) -> Any:
+    if answers is not None:
+        return (methods.SERVER_RESULTS if side == "server" else methods.CLIENT_RESULTS), answers
+    if "id" in message:
+        return (methods.CLIENT_REQUESTS if side == "client" else methods.SERVER_REQUESTS), message["method"]
+    return (methods.CLIENT_NOTIFICATIONS if side == "client" else methods.SERVER_NOTIFICATIONS), message["method"]
+
+
+def extended(value: Any) -> Any:
+    """A message without the extensions that its revision agreed on later (EXT-03)."""
+    if isinstance(value, dict):
+        return {key: extended(item) for key, item in value.items() if key != "extensions"}
+    return [extended(item) for item in value] if isinstance(value, list) else value
+
+
+@extents
+@pytest.mark.parametrize(
+    ("method", "revision"), [call for call in CALLS if call[1] >= V2025_11 and call[0] not in ASKED]
+)
+def test_the_published_models_lose_nothing_of_a_message(method: str, revision: str, make: Make) -> None:
+    """The models drop what they don't know: what comes back whole holds nothing that is unknown to its revision."""
+    for side, data, answers in messages(METHODS[method], revision, make):
+        message = json.loads(data)
+        models, name = surface(side, message, answers)
+        subject = extended(message if answers is None else message["result"])
+        if method == "notifications/elicitation/complete":
+            subject["params"].pop("_meta", None)  # its published params leave out what all notifications may carry
+        judge: pydantic.TypeAdapter[Any] = adapter(models[name, revision])
+        read = judge.validate_python(subject, by_name=False)
+        assert judge.dump_python(read, mode="json", by_alias=True, exclude_unset=True) == subject
+
+
+def test_every_method_of_every_revision_is_among_them() -> None:
+    """BASE-20: ours and the published ones are the same."""
+    published = {(row.method, revision) for row in read_table().rows for revision in row.window}
+    assert set(CALLS) == published
