@@ -19,7 +19,7 @@ from hinge.schema.prompts import (
     PromptArgument,
     PromptMessage,
 )
-from hinge.server.completion import Completer
+from hinge.server.completion import RegisteredCompleter, of_choices
 from hinge.server.context import Context
 from hinge.server.depends import inspect_handler, needs_of
 from hinge.server.needs import Run
@@ -103,7 +103,7 @@ class Prompts:
         threads: Threads,
         visibility: Visibility,
         changed: Callable[[], None],
-        completers: dict[str, dict[str, Completer]],
+        completers: dict[str, dict[str, RegisteredCompleter]],
         page_size: int | None,
     ) -> None:
         self._shelf: Shelf[RegisteredPrompt] = visibility.shelf(changed)
@@ -141,7 +141,7 @@ class Prompts:
         item = Item("prompts", found, prompt, tags=options.get("tags", ()), view=view)
         blocking = options.get("blocking", True)
         registered = RegisteredPrompt(function, item, signature, self._threads, blocking=blocking)
-        self._completers[found] = {}
+        self._completers[found] = of_choices(signature)
         self._shelf.add(found, registered)
         return registered
 

@@ -18,7 +18,7 @@ from hinge.schema.resources import (
     Resource,
     ResourceTemplate,
 )
-from hinge.server.completion import Completer
+from hinge.server.completion import RegisteredCompleter, of_choices
 from hinge.server.context import Context
 from hinge.server.pages import paginate
 from hinge.server.resource import Exists, RegisteredResource, ResourceFunction, ResourceOptions, define_resource
@@ -47,7 +47,7 @@ class Resources:
         threads: Threads,
         visibility: Visibility,
         changed: Callable[[], None],
-        completers: dict[str, dict[str, Completer]],
+        completers: dict[str, dict[str, RegisteredCompleter]],
         page_size: int | None,
         limit: int,
     ) -> None:
@@ -75,7 +75,7 @@ class Resources:
             raise DefinitionError(
                 f"There is a resource {uri!r} already: give this one another URI, or remove the first"
             )
-        self._completers[uri] = {}
+        self._completers[uri] = of_choices(entry.signature)
         self.adopt(uri, entry, exists)
         return entry
 

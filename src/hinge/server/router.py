@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
-from hinge.server.completion import Completable, Completions
+from hinge.server.completion import Completable, Completions, RegisteredCompleter
 from hinge.server.files import FOLDER, Files, default_uri
 from hinge.server.including import include
 from hinge.server.options import PromptOptions, ToolOptions, check_text
@@ -227,5 +227,5 @@ class Router:
             return
         self._resources.add(prefix, files.read_root, {**said, "mime_type": FOLDER})
         self._resources.add(prefix + "{+path}", files.read, said, exists=files.exists)
-        self._completions.resources[prefix + "{+path}"]["path"] = files.complete
+        self._completions.resources[prefix + "{+path}"]["path"] = RegisteredCompleter(files.complete)
         self._folders.add(prefix)
