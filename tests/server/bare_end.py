@@ -44,6 +44,7 @@ class BareEnd:
         self._answer = answer
         self._next_id = 0
         self._arrived = asyncio.Event()
+        self._listening: asyncio.Task[Any] | None = None
         self.session: Session = server.serve(self)
 
     @property
@@ -81,6 +82,8 @@ class BareEnd:
     async def __aexit__(self, *exc_info: object) -> None:
         self.session.close("the test is over")
         await self.session.finish()
+        if self._listening is not None:
+            await self._listening
 
     def _params(self, params: Mapping[str, Any] | None) -> dict[str, Any]:
         found = dict(params or {})
@@ -127,6 +130,14 @@ class BareEnd:
         got = self.feed({"jsonrpc": "2.0", "method": method, "params": self._params(params)})
         if isinstance(got, Call):
             await self.session.answer(got)
+
+    async def listen(self, key: str) -> None:
+        """Hear of changed lists from now on: by a stream of its own in the stateless era, unasked before."""
+        if self.era == "2026":
+            call = self.begin("subscriptions/listen", {"notifications": {key: True}})
+            assert isinstance(call, Call)
+            self._listening = asyncio.create_task(self.session.answer(call))
+            await self.wait_for("notifications/subscriptions/acknowledged")
 
     async def call_tool(self, name: str, **arguments: Any) -> dict[str, Any]:
         """The result of a tool."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import threading
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
@@ -121,7 +122,7 @@ async def test_what_has_no_suggestions_has_none_and_what_is_not_there_is_an_erro
 @both_eras
 async def test_the_context_comes_to_whoever_asks_for_it(era: Era) -> None:
     @asynccontextmanager
-    async def lifespan(server: Any) -> Any:
+    async def lifespan(server: Any) -> AsyncIterator[list[str]]:
         yield ["Ada", "Alan"]
 
     server: Server[list[str]] = Server("people", lifespan=lifespan)

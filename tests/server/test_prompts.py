@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 from collections.abc import Iterator
 from datetime import date
@@ -170,10 +169,7 @@ async def test_prompts_come_and_go_while_clients_are_connected(era: Era) -> None
     """PRM-06, SUB-14: adding and removing are told by themselves, and the order stays that of registration."""
     server = library()
     async with BareEnd(server, era) as end:
-        if era == "2026":
-            call: Any = end.begin("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
-            task = asyncio.create_task(end.session.answer(call))
-            await end.wait_for("notifications/subscriptions/acknowledged")
+        await end.listen("promptsListChanged")
         server.prompt("brief")(lambda: "x")
         await end.wait_for("notifications/prompts/list_changed")
         assert await end.names("prompts") == ["pack", "small-talk", "brief"]
@@ -184,6 +180,3 @@ async def test_prompts_come_and_go_while_clients_are_connected(era: Era) -> None
         assert "Unknown prompt" in (await end.refusal("prompts/get", {"name": "small-talk"}))["message"]
         with pytest.raises(KeyError):
             server.remove_prompt("small-talk")
-        if era == "2026":
-            await server._drain()
-            await task
