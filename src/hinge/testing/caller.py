@@ -84,7 +84,7 @@ class Caller:
         if method == "initialize":
             self._shaken(result)
         elif method == "tools/list":
-            self._learn(result)
+            self.learn(msgspec.json.decode(result))
         return result
 
     async def tell(self, method: str, params: Any = UNSET) -> None:
@@ -119,10 +119,9 @@ class Caller:
 
     # ---------------------------------------------------------------- headers
 
-    def _learn(self, result: Raw) -> None:
-        """Which arguments go into headers (HDR-13)."""
-        found = msgspec.json.decode(result)
-        tools: Iterable[Any] = found.get("tools", ()) if isinstance(found, dict) else ()
+    def learn(self, result: Any) -> None:
+        """A list of tools says which arguments go into headers (HDR-13)."""
+        tools: Iterable[Any] = result.get("tools", ()) if isinstance(result, Mapping) else ()
         for tool in tools:
             with suppress(HingeError, KeyError, TypeError):
                 self._tools[tool["name"]] = collect_param_headers(tool["inputSchema"])

@@ -61,6 +61,8 @@ def plain(value: Any, ignore: Sequence[str], path: str = "") -> Any:
             inner = f"{path}.{name}" if path else name
             if name == "_meta" or any(fnmatchcase(inner, pattern) for pattern in ignore):
                 continue
+            if name == "inputRequests" and isinstance(item, Mapping):  # their keys are the server's own
+                item = list(item.values())
             found[name] = plain(item, ignore, inner)
         return found
     if isinstance(value, list):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 import msgspec
 
 from hinge.client.client import Client
 from hinge.errors import CallError, DefinitionError, ToolFailed
 from hinge.protocol.events import EraName
+from hinge.schema.tools import CallToolResult
 from hinge.server.server import Server
 from hinge.testing.comparing import Difference, differences, plain, told
 
@@ -26,17 +28,26 @@ def both_eras(function: FunctionT) -> FunctionT:
 
     For tests that hold in each era by themselves; `in_both_eras` compares the two.
     """
-    try:
-        import pytest
-    except ImportError as exc:
-        raise DefinitionError("both_eras marks tests of pytest, which isn't installed: use in_both_eras") from exc
+    pytest: Any = sys.modules.get("pytest")  # whoever runs its tests has loaded it
+    if pytest is None:
+        raise DefinitionError("both_eras marks tests for pytest, which isn't running: use in_both_eras")
     marked: FunctionT = pytest.mark.parametrize("era", ERAS)(function)
     return marked
 
 
+@overload
+async def in_both_eras(target: Any, use: Callable[[Client], Awaitable[ResultT]], **options: Any) -> ResultT: ...
+
+
+@overload
 async def in_both_eras(
-    target: Any, use: Callable[[Client], Awaitable[ResultT]] | Mapping[str, Any] | None = None, **options: Any
-) -> ResultT:
+    target: Callable[..., Any], use: Mapping[str, Any] | None = None, **options: Any
+) -> CallToolResult: ...
+
+
+async def in_both_eras(
+    target: Any, use: Callable[[Client], Awaitable[Any]] | Mapping[str, Any] | None = None, **options: Any
+) -> Any:
     """Do the same in both eras and compare; gives back what both came to.
 
     - `in_both_eras(server, use)`: `await use(client)` with a client of each era. `target` is a Server, another target of a
@@ -62,7 +73,7 @@ async def in_both_eras(
         raise AssertionError(f"The two eras differ:\n{words.replace('  it.', '  ')}") from (first.error or second.error)
     if first.error is not None:
         raise first.error
-    return cast(ResultT, first.result)
+    return first.result
 
 
 class _Outcome(msgspec.Struct, eq=False):

@@ -6,7 +6,7 @@ Nothing is translated: it is spoken to in the era of the client. Whoever records
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,10 +25,14 @@ from hinge.transports.channel import Transport
 class Live:
     """The way to the real server: one conversation for each of a client's, one for all stateless POSTs together."""
 
-    def __init__(self, target: Any, transport: Callable[[], Transport], limits: Limits) -> None:
+    def __init__(
+        self, target: Any, transport: Callable[[], Transport], limits: Limits, *, lists: Sequence[Any] = ()
+    ) -> None:
         self._target = target
         self._transport = transport
         self._limits = limits
+        #: The lists of tools that clients have seen: they say what goes into headers.
+        self._lists = lists
         self._callers: WeakKeyDictionary[Session, asyncio.Task[_Behind]] = WeakKeyDictionary()
         self._shared: asyncio.Task[_Behind] | None = None
         #: The params of `initialize`, as each client in front said it.
@@ -61,7 +65,7 @@ class Live:
 
     async def _open(self, front: Session, call: Call) -> _Behind:
         behind = _Behind(self._target, self._transport(), self._limits)
-        await behind.open()
+        await behind.open(self._lists)
         if front.channel.kind != "post":
             front.on_close(behind.close)
         hello = self._hellos.get(front)
@@ -87,9 +91,11 @@ class _Behind:
         """Whether it has ended."""
         return self._caller.session.connection.closed is not None
 
-    async def open(self) -> None:
+    async def open(self, lists: Sequence[Any]) -> None:
         """See Caller."""
         await self._caller.open()
+        for one in lists:
+            self._caller.learn(one)
 
     async def close(self) -> None:
         """See Caller."""

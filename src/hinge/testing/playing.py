@@ -112,6 +112,15 @@ class Player:
         finally:
             part.later(exchange.followers)
 
+    def failure(self, method: str, params: Any) -> Entry | None:
+        """How the transport failed this request, if that is what happened to it when it was recorded."""
+        waiting = self._waiting.get(self._key(method, params, 0))
+        if not waiting or waiting[0].ending != "failed":
+            return None
+        exchange = waiting.popleft()
+        self._reach(exchange.number)
+        return exchange.answer
+
     def _find(self, call: Call, params: Any) -> Exchange | None:
         key = self._key(call.method, params, call.id)
         waiting = self._waiting.get(key)

@@ -15,6 +15,7 @@ from hinge.server.server import Server
 from hinge.session import Session
 from hinge.testing.attaching import attached
 from hinge.testing.comparing import Difference, subject, told
+from hinge.testing.failing import FailingTransport
 from hinge.testing.live import Live
 from hinge.testing.playing import Play, Player
 from hinge.testing.script import Script, understand
@@ -91,7 +92,7 @@ class Recording:
         """A client's way to the server, or to what plays it."""
         if self._records:
             return await self._recorded().open(serve)
-        return await connect(self.serve, limits=self._limits).open(serve)
+        return await FailingTransport(connect(self.serve, limits=self._limits), self._playing()).open(serve)
 
     def serve(self, channel: Channel, /) -> Session:
         """Play the server over a channel: `hinge replay` does it on stdio and over HTTP."""
@@ -139,12 +140,12 @@ class Recording:
         if self._player is None:
             script = self._script()
             if self._record == "missing" and self._target is not None:
-                self._player = Player(script, self._play, self._elsewhere())
+                self._player = Player(script, self._play, self._elsewhere(script))
             else:
                 self._player = Player(script, self._play)
         return self._player
 
-    def _elsewhere(self) -> Live:
+    def _elsewhere(self, script: Script) -> Live:
         after = whole(self.path, self._max_bytes)
         tape = self._tape = Tape(self.path, "client", redact=self._play.redact, max_bytes=self._max_bytes, after=after)
         target, options, limits = self._target, self._options, self._limits
@@ -152,7 +153,8 @@ class Recording:
         def way() -> Transport:
             return TappedTransport(transport_for(target, limits=limits, **options), tape)
 
-        self._live = Live(target, way, limits)
+        listed = [one.answer for one in script.exchanges if one.method == "tools/list" and one.answer is not None]
+        self._live = Live(target, way, limits, lists=[entry.message.get("result") for entry in listed])
         return self._live
 
     def _script(self) -> Script:
