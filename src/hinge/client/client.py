@@ -187,7 +187,7 @@ class Client(Agreed, Features, Hearing):
                 if tries > self.limits.retries or not self._link.reconnects:
                     await self._link.close()
                     raise ConnectFailed(f"The server ended as soon as it had agreed: {exc}") from exc
-                await asyncio.sleep(0.1 * 2**tries * random.uniform(0.5, 1.5))
+                await asyncio.sleep(self.limits.backoff * 2**tries * random.uniform(0.5, 1.5))
             except BaseException:
                 await self._link.close()
                 raise

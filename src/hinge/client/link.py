@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw
 
 from hinge.client import telemetry
 from hinge.client.connecting import Introduction, Opening
+from hinge.client.liveness import Liveness
 from hinge.client.negotiate import Discovery, may_be_older
 from hinge.errors import CallError, ChannelClosed, ConnectFailed, HingeError, HttpStatus, NotSent
 from hinge.protocol import era_2026
@@ -57,6 +58,7 @@ class Link:
         self._reopening: asyncio.Task[Session] | None = None
         #: Sessions that the server has ended, where something may still be in flight.
         self._leaving: set[asyncio.Task[None]] = set()
+        self._liveness: Liveness | None = None
         self._over = "the client is not connected"
         self._wanted = False
         #: What was agreed; kept after the end.
@@ -164,7 +166,7 @@ class Link:
 
     async def _open_patiently(self) -> None:
         """A server that died needs a moment: a few attempts, further and further apart, with jitter."""
-        wait = 0.1
+        wait = self._limits.backoff
         for attempt in range(self._limits.reconnects):
             try:
                 await self._open()
@@ -226,6 +228,19 @@ class Link:
             self._write_meta(found.revision)
         else:
             await _shaken(session, channel, found.revision)
+        self._liveness = Liveness(session, self._limits, self._ask_for_a_sign)
+        resources.push_async_callback(self._liveness.stop)
+        self._liveness.start()
+
+    async def _ask_for_a_sign(self, session: Session, within: float) -> None:
+        modern = session.connection.stateless
+        params = {"_meta": Raw(self.meta)} if modern else {}
+        await session.request("server/discover" if modern else "ping", params, total=within)
+
+    def doubt(self, session: Session) -> None:
+        """A request got no answer in time here: perhaps nobody is there any more."""
+        if session is self._session and self._liveness is not None:
+            self._liveness.doubt()
 
     def _write_meta(self, revision: str) -> None:
         mine = self._introduction

@@ -184,6 +184,7 @@ class Requests:
             try:
                 return await self._once(session, ask, params, left)
             except CallTimeout:
+                self._link.doubt(session)
                 raise
             except SessionEnded as exc:  # LHTTP-25
                 self._link.retire(session, f"the server ended the session: {exc}")
@@ -204,7 +205,7 @@ class Requests:
             if tries > self._limits.retries:
                 raise error
             logger.debug("%s is repeated: %s", ask.method, error)
-            await asyncio.sleep(0.1 * 2**tries * random.uniform(0.5, 1.5))
+            await asyncio.sleep(self._limits.backoff * 2**tries * random.uniform(0.5, 1.5))
 
     async def _session(self, method: str, before: CallError | None, left: float | None) -> Session:
         """A session for the next attempt; if there is none in time, the attempt before says how far the request got."""

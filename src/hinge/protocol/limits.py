@@ -63,6 +63,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     #: Client: silence before a call is given up (renewed by progress), and the hard end of a call.
     call_idle: float = 60.0
     call_total: float = 600.0
+    #: Client: after a call over a socket got no answer in time, the server has this long for a sign of life; a connection
+    #: that stays silent is opened anew. 0 for not asking.
+    silence: float = 30.0
+    #: Client: over a pipe or socket, a server that was silent for this long is asked for such a sign; 0 for never.
+    alive: float = 0.0
     #: Client: silence after the era probe before the handshake is tried on the same pipe.
     probe: float = 5.0
     #: Client: pages of one list.
@@ -70,6 +75,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     #: Client: attempts to open a lost connection again, and repeats of one request where repeating is safe.
     reconnects: int = 5
     retries: int = 2
+    #: Client: about so long is the first wait between such attempts; each next one is twice as long.
+    backoff: float = 0.1
     #: Client: rounds of questions within one call, and questions in one round.
     rounds: int = 16
     questions: int = 16

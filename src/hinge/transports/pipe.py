@@ -47,6 +47,8 @@ class LineChannel(Pump, asyncio.Protocol):
         self._kind: ChannelKind = kind
         self._on_closed = on_closed
         self._lines = LineSplitter(limits.line)
+        #: Whether bytes came since somebody set it to False.
+        self.heard = False
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._queued = 0
@@ -136,6 +138,7 @@ class LineChannel(Pump, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Some bytes came."""
+        self.heard = True
         for line in self._lines.feed(data):
             self.feed(line)
         if self._lines.discarded:
