@@ -218,5 +218,5 @@ def test_what_no_form_can_carry_is_told_with_what_can(annotation: Any, words: st
 
 
 def test_a_type_of_which_there_is_no_schema_is_told() -> None:
-    with pytest.raises(DefinitionError, match="object.* can't"):
+    with pytest.raises(DefinitionError, match=r"object.* can't"):
         form_of(object)

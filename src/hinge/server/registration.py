@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast, get_args
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast, get_args
 
+import msgspec
+
+from hinge.errors import DefinitionError, shorten
 from hinge.schema.base import Icon
 from hinge.schema.content import ContentBlock, TextContent
 from hinge.server.context import Context
 from hinge.server.media import Media
 from hinge.server.output import is_content
+
+SaidT = TypeVar("SaidT", bound=msgspec.Struct)
 
 _BLOCKS: tuple[type, ...] = get_args(ContentBlock)
 _SENT: tuple[type, ...] = (*_BLOCKS, Media)
@@ -30,6 +36,24 @@ def icons_of(icons: Sequence[Icon | str] | None) -> list[Icon] | None:
     if icons is None:
         return None
     return [Icon(src=icon) if isinstance(icon, str) else icon for icon in icons]
+
+
+def annotations_of(kind: type[SaidT], given: Mapping[str, Any] | SaidT | None, what: str) -> SaidT | None:
+    """A struct that an author gave as a dict, by Python's names or the protocol's. Raises DefinitionError, also for others."""
+    if given is None or isinstance(given, kind):
+        return given
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
+    members = {names.get(name, name): value for name, value in cast("Mapping[str, Any]", given).items()}
+    unknown = members.keys() - names.values()
+    if unknown:
+        name = min(unknown)
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+        raise DefinitionError(f"{what}: annotations: there is no {shorten(repr(name))}: {hint}")
+    try:
+        return msgspec.convert(members, kind)
+    except msgspec.ValidationError as exc:
+        raise DefinitionError(f"{what}: annotations: {exc}") from None
 
 
 def as_blocks(value: Any) -> list[ContentBlock] | None:

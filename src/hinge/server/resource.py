@@ -27,7 +27,7 @@ from hinge.server.depends import inspect_handler, needs_of
 from hinge.server.needs import Needs
 from hinge.server.parameters import Parameter
 from hinge.server.path_safety import leads_out
-from hinge.server.registration import icons_of, is_context
+from hinge.server.registration import annotations_of, icons_of, is_context
 from hinge.server.signature import Signature
 from hinge.server.threads import Threads
 from hinge.server.uri_expressions import Variable
@@ -197,7 +197,7 @@ def define_resource(
         "title": options.get("title"),
         "description": signature.description if said is None else said or None,
         "mime_type": options.get("mime_type") or kind,
-        "annotations": _annotations(uri, options.get("annotations")),
+        "annotations": annotations_of(Annotations, options.get("annotations"), f"The resource {uri!r}"),
         "icons": icons_of(options.get("icons")),
         "meta": options.get("meta"),
     }
@@ -272,15 +272,6 @@ def _refuses(parameter: Parameter, text: bytes) -> bool:
     except Refused:
         return True
     return False
-
-
-def _annotations(uri: str, given: Any) -> Annotations | None:
-    if given is None or isinstance(given, Annotations):
-        return given
-    try:
-        return msgspec.convert(given, Annotations)
-    except msgspec.ValidationError as exc:
-        raise DefinitionError(f"The resource {uri!r}: annotations: {exc}") from None
 
 
 def _hint(options: ResourceOptions) -> CacheHint | None:

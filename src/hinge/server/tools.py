@@ -23,7 +23,7 @@ from hinge.server.depends import inspect_handler, needs_of
 from hinge.server.needs import Run
 from hinge.server.options import ToolOptions, check_options
 from hinge.server.pages import paginate
-from hinge.server.registration import as_blocks, gives_content, icons_of, is_context
+from hinge.server.registration import annotations_of, as_blocks, gives_content, icons_of, is_context
 from hinge.server.schema_arguments import SchemaArguments
 from hinge.server.signature import Signature
 from hinge.server.threads import Threads
@@ -241,9 +241,6 @@ def _unknown(name: str, known: Iterable[str]) -> str:
 
 
 def _listing(signature: Signature, options: Mapping[str, Any]) -> Tool:
-    annotations = options.get("annotations")
-    if isinstance(annotations, Mapping):
-        annotations = msgspec.convert(annotations, ToolAnnotations)
     output, description = options.get("output_schema", UNSET), options.get("description")
     return Tool(
         name=signature.name,
@@ -251,7 +248,7 @@ def _listing(signature: Signature, options: Mapping[str, Any]) -> Tool:
         input_schema=options.get("input_schema") or signature.input_schema,
         output_schema=signature.output_schema if output is UNSET else output,
         title=options.get("title"),
-        annotations=annotations,
+        annotations=annotations_of(ToolAnnotations, options.get("annotations"), f"Tool {signature.name!r}"),
         icons=icons_of(options.get("icons")),
         meta=options.get("meta"),
     )
