@@ -131,10 +131,10 @@ class BareEnd:
         if isinstance(got, Call):
             await self.session.answer(got)
 
-    async def listen(self, key: str) -> None:
-        """Hear of changed lists from now on: by a stream of its own in the stateless era, unasked before."""
+    async def listen(self, key: str, wanted: Any = True) -> None:
+        """Hear of changes from now on: by a stream of its own in the stateless era, unasked before."""
         if self.era == "2026":
-            call = self.begin("subscriptions/listen", {"notifications": {key: True}})
+            call = self.begin("subscriptions/listen", {"notifications": {key: wanted}})
             assert isinstance(call, Call)
             self._listening = asyncio.create_task(self.session.answer(call))
             await self.wait_for("notifications/subscriptions/acknowledged")
@@ -142,6 +142,11 @@ class BareEnd:
     async def call_tool(self, name: str, **arguments: Any) -> dict[str, Any]:
         """The result of a tool."""
         return await self.ask("tools/call", {"name": name, "arguments": arguments})
+
+    async def text_of(self, params: Mapping[str, Any]) -> str:
+        """The text of a tool's result, for a call with these params."""
+        result = await self.ask("tools/call", params)
+        return "\n".join(block["text"] for block in result["content"])
 
     async def text(self, name: str, **arguments: Any) -> str:
         """The text of a tool's result."""
