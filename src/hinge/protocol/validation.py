@@ -33,7 +33,9 @@ def compile_schema(schema: Any) -> jsonschema_rs.Validator:
     if _depth(schema) > MAX_DEPTH:
         raise ValueError(f"the schema is nested deeper than {MAX_DEPTH} levels")
     try:
-        return jsonschema_rs.validator_for(schema, retriever=_refuse, pattern_options=jsonschema_rs.RegexOptions())
+        return jsonschema_rs.validator_for(
+            schema, retriever=_refuse, pattern_options=jsonschema_rs.RegexOptions(), mask="the value"
+        )
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as exc:
         raise ValueError(f"no usable JSON Schema: {shorten(str(exc))}") from exc
 
