@@ -225,7 +225,7 @@ ESCAPES = [
 @both_eras
 @pytest.mark.parametrize("path", ESCAPES)
 async def test_a_uri_leads_out_of_nothing(path: str, era: Era, tmp_path: Path) -> None:
-    """RES-09, SEC-12: neither out of a folder nor out of a template's variable; each is simply not there."""
+    """RES-09: neither out of a folder nor out of a template's variable; each is simply not there."""
     (tmp_path / "secret").write_text("the password is 1234")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("fine")
@@ -259,7 +259,7 @@ async def test_a_uri_that_is_none_is_an_error(uri: str, era: Era) -> None:
     async with BareEnd(server, era) as end:
         error = await end.refusal("resources/read", {"uri": uri})
         assert error["code"] in (-32602, -32002)
-        assert len(msgspec.json.encode(error)) < 1000
+        assert len(msgspec.json.encode(error)) < 3000
 
 
 # ---------------------------------------------------------------- much and deep
@@ -267,7 +267,7 @@ async def test_a_uri_that_is_none_is_an_error(uri: str, era: Era) -> None:
 
 @both_eras
 async def test_huge_and_deep_arguments_are_refused_or_served_and_never_echoed(era: Era) -> None:
-    """SEC-13, ERR-05."""
+    """ERR-05."""
     deep: Any = None
     for _ in range(500):
         deep = [deep]
@@ -287,7 +287,7 @@ async def test_huge_and_deep_arguments_are_refused_or_served_and_never_echoed(er
 
 
 async def test_a_body_over_the_limit_is_refused_while_it_is_read() -> None:
-    """C-142, SEC-13."""
+    """C-142."""
     async with serving(shop(limits=Limits(body=10_000))) as site:
         headers, body = modern("tools/call", {"name": "count", "arguments": {"values": [1] * 10_000}})
         assert (await site.ask({**headers, "Mcp-Name": "count"}, body)).status == 413
@@ -297,7 +297,7 @@ async def test_a_body_over_the_limit_is_refused_while_it_is_read() -> None:
 
 @both_eras
 async def test_json_without_a_bottom_is_one_error(era: Era) -> None:
-    """ERR-01, SEC-13."""
+    """ERR-01."""
     async with BareEnd(shop(), era) as end:
         bottomless = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
         got = end.session.receive(bottomless, end.origin)

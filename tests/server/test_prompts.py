@@ -53,7 +53,7 @@ def library() -> Server[Any]:
 
 @both_eras
 async def test_a_prompt_is_listed_with_its_arguments(era: Era) -> None:
-    """PRM-01, PRM-02, PRM-03: in the order of registration, whoever asks."""
+    """PRM-01, PRM-02: in the order of registration, whoever asks."""
     async with BareEnd(library(), era) as end:
         first, second = (await end.ask("prompts/list"))["prompts"]
     assert first == {
@@ -166,7 +166,7 @@ def test_a_generator_is_told_at_registration() -> None:
 
 @both_eras
 async def test_prompts_come_and_go_while_clients_are_connected(era: Era) -> None:
-    """PRM-06, SUB-14: adding and removing are told by themselves, and the order stays that of registration."""
+    """SUB-14: adding and removing are told by themselves, and the order stays that of registration."""
     server = library()
     async with BareEnd(server, era) as end:
         await end.listen("promptsListChanged")

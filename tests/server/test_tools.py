@@ -175,7 +175,7 @@ ARGUMENTS: dict[str, tuple[Any, Any, Any]] = {
 
 @pytest.mark.parametrize("what", ARGUMENTS)
 async def test_an_argument_arrives_as_the_type_that_its_annotation_names(what: str) -> None:
-    """TOOL-10: and its schema is one that the published one allows."""
+    """And its schema is one that the published one allows."""
     annotation, sent, wanted = ARGUMENTS[what]
     came: list[Any] = []
 
@@ -325,7 +325,7 @@ async def test_a_result_made_by_hand_goes_out_as_it_is(era: Era) -> None:
 
 @both_eras
 async def test_a_schema_of_ones_own_is_kept_word_for_word_and_checked(era: Era) -> None:
-    """TOOL-11, SEC-13."""
+    """TOOL-21."""
     server: Server[Any] = Server("x")
     schema = {
         "type": "object",
