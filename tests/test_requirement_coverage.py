@@ -52,10 +52,33 @@ def test_the_report_counts_by_section_and_joins_neighbours(tmp_path: Path) -> No
     tests = a_test_tree(tmp_path, '"""BIRD-07, W-010..W-011."""')
     assert list(report(measure(tests))) == [
         "birds    1 of   4",
-        "    not cited: BIRD-01..BIRD-03",
+        "    owed: BIRD-01..BIRD-03",
         "worms    2 of   2",
-        "3 of 6 requirements are cited by tests, 3 are not",
+        "3 of 6 requirements are cited by tests, 3 are owed, 0 later",
     ]
+
+
+def test_what_is_not_owed_now_is_counted_by_its_reason(tmp_path: Path) -> None:
+    """What is cited all the same is covered."""
+    tests = a_test_tree(tmp_path, '"""BIRD-07."""')
+    (tests / "requirement_ids.txt").write_text(f"{LEDGER}! winter: BIRD-02..BIRD-07\n! rain: W-011\n")
+    assert list(report(measure(tests))) == [
+        "birds    1 of   4, 2 later",
+        "    owed: BIRD-01",
+        "worms    0 of   2, 1 later",
+        "    owed: W-010",
+        "later, winter: 2",
+        "later, rain: 1",
+        "1 of 6 requirements are cited by tests, 2 are owed, 3 later",
+    ]
+
+
+@pytest.mark.parametrize("line", ["! winter: BIRD-09", "! winter:", "! BIRD-01", "! : BIRD-01", "! x: BIRD-01, W-099"])
+def test_what_is_put_off_must_exist_and_have_a_reason(tmp_path: Path, line: str) -> None:
+    tests = a_test_tree(tmp_path, "")
+    (tests / "requirement_ids.txt").write_text(f"{LEDGER}{line}\n")
+    with pytest.raises(ValueError, match="names no reason"):
+        measure(tests)
 
 
 def test_uncovered_requirements_are_no_error(tmp_path: Path) -> None:

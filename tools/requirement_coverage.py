@@ -1,12 +1,14 @@
 """Which requirements the tests cite, section by section: `python tools/requirement_coverage.py`.
 
 Reads `tests/requirement_ids.txt` (a title after `#`, then one id per line) and looks for these ids in every text below
-`tests/`. It knows ids, not what they ask: a cited id says that a test claims to prove it, and no more.
-Ends with 1 when a test cites an id that does not exist.
+`tests/`. It knows ids, not what they ask: a cited id says that a test claims to prove it, and no more. Lines
+`! reason: ids` there say what is not owed yet, or not by this library. Ends with 1 when a test cites an id that does not
+exist.
 """
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +23,8 @@ class Coverage:
     """The sections with their ids, the ids that are cited, and where somebody cites what does not exist."""
 
     sections: Mapping[str, Sequence[str]]
+    #: What is not owed now, with the reason.
+    later: Mapping[str, str] = field(default_factory=dict)
     cited: set[str] = field(default_factory=set)
     mistakes: list[str] = field(default_factory=list)
 
@@ -31,6 +35,8 @@ def read_sections(text: str) -> dict[str, list[str]]:
     seen: set[str] = set()
     title = ""
     for line in filter(None, map(str.strip, text.splitlines())):
+        if line.startswith("!"):
+            continue
         if line.startswith("#"):
             title = line.lstrip("# ")
             sections[title] = []
@@ -40,6 +46,20 @@ def read_sections(text: str) -> dict[str, list[str]]:
             seen.add(line)
             sections[title].append(line)
     return sections
+
+
+def read_later(text: str, ledger: "Ledger") -> dict[str, str]:
+    """The ids that are not owed now, with the reason. Raises ValueError for a line that names what does not exist."""
+    later: dict[str, str] = {}
+    for line in text.splitlines():
+        if not line.startswith("!"):
+            continue
+        reason, _, ids = line[1:].partition(":")
+        named = [one for *_, found in ledger.citations(ids) for one in found or [""]]
+        if not reason.strip() or not named or "" in named:
+            raise ValueError(f"{line!r} names no reason, or what does not exist")
+        later.update(dict.fromkeys(named, reason.strip()))
+    return later
 
 
 class Ledger:
@@ -78,8 +98,10 @@ def _number(one: str) -> int:
 
 def measure(tests: Path) -> Coverage:
     """What the texts below `tests` cite."""
-    coverage = Coverage(read_sections((tests / LEDGER).read_text(encoding="utf-8")))
-    ledger = Ledger([one for ids in coverage.sections.values() for one in ids])
+    text = (tests / LEDGER).read_text(encoding="utf-8")
+    sections = read_sections(text)
+    ledger = Ledger([one for ids in sections.values() for one in ids])
+    coverage = Coverage(sections, read_later(text, ledger))
     for path in sorted(tests.rglob("*")):
         if path.suffix not in TEXT_FILES or path == tests / LEDGER or "__pycache__" in path.parts:
             continue
@@ -107,15 +129,22 @@ def shorten(ids: Sequence[str], among: Sequence[str]) -> str:
 
 
 def report(coverage: Coverage) -> Iterator[str]:
-    """The lines to print: a line per section, what is uncovered below it, the sum, then the mistakes."""
+    """The lines to print: a line per section, what is owed below it, the sums, then the mistakes."""
     width = max(map(len, coverage.sections), default=0)
+    cited, later = coverage.cited, coverage.later
     for title, ids in coverage.sections.items():
-        missing = [one for one in ids if one not in coverage.cited]
-        yield f"{title:<{width}}  {len(ids) - len(missing):>3} of {len(ids):>3}"
-        if missing:
-            yield f"    not cited: {shorten(missing, ids)}"
-    everything, cited = sum(map(len, coverage.sections.values())), len(coverage.cited)
-    yield f"{cited} of {everything} requirements are cited by tests, {everything - cited} are not"
+        owed = [one for one in ids if one not in cited and one not in later]
+        waits = sum(one not in cited and one in later for one in ids)
+        covered = len(ids) - len(owed) - waits
+        yield f"{title:<{width}}  {covered:>3} of {len(ids):>3}" + (f", {waits} later" if waits else "")
+        if owed:
+            yield f"    owed: {shorten(owed, ids)}"
+    everything = [one for ids in coverage.sections.values() for one in ids]
+    waiting = Counter(later[one] for one in everything if one in later and one not in cited)
+    for reason, count in waiting.most_common():
+        yield f"later, {reason}: {count}"
+    left = len(everything) - len(cited) - waiting.total()
+    yield f"{len(cited)} of {len(everything)} requirements are cited by tests, {left} are owed, {waiting.total()} later"
     yield from coverage.mistakes
 
 
