@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ import pytest
 
 from hinge import Client, Context, Server
 from hinge import sync as blocking
+from hinge.client.cache import MemoryStore
 from hinge.errors import DefinitionError
 from tests.client.puppet import Puppet, discovered, done, shaken
 from tests.transports.http_rig import serving
@@ -227,3 +229,83 @@ async def test_a_request_of_ones_own_is_read_into_a_type() -> None:
         text = await client.request("acme/sum", result=msgspec.Raw)
     assert (typed.sum, plain["sum"]) == (3, 3)
     assert b'"sum":3' in bytes(text)
+
+
+# ---------------------------------------------------------------- what is kept, and for whom
+
+
+@pytest.mark.parametrize("options", [{"headers": {"Authorization": "Bearer b"}}, {"meta": {"tenant": "b"}}])
+async def test_what_one_call_adds_may_change_who_asks_so_nothing_is_kept_or_taken_from_there(options: Any) -> None:
+    """CACHE-07: a private entry of one authorization never answers another one."""
+    listed = {"resultType": "complete", "tools": [], "ttlMs": 60_000, "cacheScope": "private"}
+    puppet = Puppet({"server/discover": discovered(), "tools/list": listed})
+    async with Client(puppet) as client:
+        await client.list_tools()
+        await client.list_tools()
+        assert len(puppet.asked("tools/list")) == 1
+        await client.list_tools(**options)
+        await client.list_tools(**options)
+        assert len(puppet.asked("tools/list")) == 3
+        await client.list_tools()
+    assert len(puppet.asked("tools/list")) == 3
+
+
+async def test_clients_that_share_a_store_share_no_entries_even_one_after_the_other() -> None:
+    """CACHE-07: what tells clients apart is not used again."""
+    store = MemoryStore(100)
+    listed = {"resultType": "complete", "tools": [], "ttlMs": 60_000, "cacheScope": "private"}
+    puppet = Puppet({"server/discover": discovered(), "tools/list": listed})
+    for _ in range(20):
+        async with Client(puppet, cache=store) as client:
+            await client.list_tools()
+        del client
+        gc.collect()
+    assert len(puppet.asked("tools/list")) == 20
+
+
+# ---------------------------------------------------------------- mistakes, and words
+
+
+async def test_mistakes_of_a_caller_are_told_before_anything_leaves() -> None:
+    """PRM-03."""
+    puppet = a_puppet()
+    listed: Any = ["Oslo"]
+    counted: Any = {"days": 5}
+    async with Client(puppet) as client:
+        with pytest.raises(DefinitionError, match="arguments for 't' must map names to values: a list doesn't"):
+            await client.call_tool("t", listed)
+        with pytest.raises(DefinitionError, match="Prompt 'p': 'days' is 5; the arguments of prompts are strings"):
+            await client.get_prompt("p", counted)
+    assert puppet.methods() == ["server/discover"]
+
+
+@pytest.mark.parametrize("options", [{"middleware": [5]}, {"extensions": [5]}])
+def test_what_is_no_middleware_and_no_extension_is_told_at_once(options: Any) -> None:
+    with pytest.raises(DefinitionError, match="5 is no "):
+        Client(a_puppet(), **options)
+
+
+async def test_a_client_says_what_it_talks_to() -> None:
+    puppet = a_puppet()
+    client = Client(puppet)
+    assert repr(client) == "<Client of a server (Puppet in this process): not connected>"
+    async with client:
+        assert repr(client) == "<Client of puppet (Puppet in this process): 2026-07-28>"
+    assert repr(client).endswith(": lost>")
+
+
+@both_eras
+async def test_progress_comes_to_the_client_where_a_call_has_no_callback(era: Any) -> None:
+    server: Server[Any] = Server("s")
+
+    @server.tool
+    async def tour(ctx: Context[Any]) -> str:
+        await ctx.progress(1, 2, "half")
+        return "done"
+
+    everywhere: list[Any] = []
+    here: list[Any] = []
+    async with Client(server, era=era, on_progress=everywhere.append) as client:
+        await client.call_tool("tour")
+        await client.call_tool("tour", on_progress=here.append)
+    assert [told.message for told in everywhere] == [told.message for told in here] == ["half"]

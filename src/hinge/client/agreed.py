@@ -17,6 +17,7 @@ class Agreed:
     """The part of a client that is known once it has connected."""
 
     _link: Link
+    _target: Any
 
     @property
     def discovery(self) -> Discovery:
@@ -45,11 +46,11 @@ class Agreed:
         """What the server offers."""
         return self.discovery.capabilities
 
-    def _described(self, target: Any) -> str:
+    def _described(self) -> str:
         """The server in words: what it calls itself, which anybody may, and where it was found."""
         found = self._link.found
         name = found.server_info.name if found is not None and found.server_info is not None else "a server"
-        return f"{shorten(name)} ({words_of(target)})"
+        return f"{shorten(name)} ({words_of(self._target)})"
 
     @property
     def instructions(self) -> str | None:

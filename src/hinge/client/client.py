@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
-import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from hinge.client.agreed import Agreed
 from hinge.client.answers import Answers, OnElicit, OnElicitUrl, OnRoots, OnSample
@@ -25,7 +25,16 @@ from hinge.client.link import Link
 from hinge.client.listening import Listeners, Listening, filter_of
 from hinge.client.middleware import ClientContext, ClientMiddleware
 from hinge.client.negotiate import Discovery
-from hinge.client.requests import SAFE_METHODS, Ask, CallOptions, Limit, OnProgress, RequestOptions, Requests
+from hinge.client.requests import (
+    SAFE_METHODS,
+    Ask,
+    CallOptions,
+    Limit,
+    OnProgress,
+    RequestOptions,
+    Requests,
+    read_result,
+)
 from hinge.client.target import transport_for
 from hinge.client.tool_index import ToolIndex
 from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, InvalidResponse, NotSent
@@ -44,7 +53,6 @@ if TYPE_CHECKING:
 PageT = TypeVar("PageT", bound=Page)
 ResultT = TypeVar("ResultT")
 ExtensionT = TypeVar("ExtensionT", bound=ClientExtension)
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 class Client(Agreed, Features, Hearing):
@@ -55,9 +63,10 @@ class Client(Agreed, Features, Hearing):
 
     Questions of the server go to `on_elicit`, `on_elicit_url`, `on_sample` and `on_roots`; what is registered is what the
     client declares. `on_log`, `on_change` and `on_notification` hear what the server says unasked, `log_level` says from
-    which level on. `middleware` stands around all that is asked and said, in both directions; `extensions` are of the
-    protocol. `reconnect=False` leaves a lost connection lost; `check_results=False` doesn't check structured content.
-    Further options go to the transport (`headers`, `auth`, `env`, …).
+    which level on; `on_progress` hears of requests that have no callback of their own. `middleware` stands around all that
+    is asked and said, in both directions; `extensions` are of the protocol. `reconnect=False` leaves a lost connection
+    lost; `check_results=False` doesn't check structured content. Further options go to the transport (`headers`, `auth`,
+    `env`, …).
     """
 
     def __init__(
@@ -77,8 +86,9 @@ class Client(Agreed, Features, Hearing):
         log_level: LoggingLevel | None = None,
         on_change: OnChange | None = None,
         on_notification: OnNotification | None = None,
+        on_progress: OnProgress | None = None,
         middleware: Sequence[ClientMiddleware] = (),
-        extensions: Sequence[ClientExtension] = (),
+        extensions: Sequence[ClientExtension | type[ClientExtension]] = (),
         cache: Store | None = None,
         reconnect: bool = True,
         check_results: bool = True,
@@ -110,7 +120,8 @@ class Client(Agreed, Features, Hearing):
             limits=limits,
             reconnect=reconnect,
         )
-        self._answers.asker = partial(self._described, target)
+        self._target = target
+        self._answers.asker = self._described
         self._link.log_level = log_level or ("info" if on_log is not None else None)
         self._link.on_reopened.append(self._reopened)
         self._requests = Requests(self._link, self._answers, limits)
@@ -118,14 +129,22 @@ class Client(Agreed, Features, Hearing):
         self._tools = ToolIndex()
         self._check_results = check_results
         store = cache or MemoryStore(limits.cache_entries)
-        self._cache = Cache(store, partition=str(id(self)), longest=limits.cache_ttl)
+        self._cache = Cache(store, partition=secrets.token_hex(8), longest=limits.cache_ttl)
         self._on_log = on_log
         self._on_change = on_change
         self._on_notification = on_notification
-        self._middleware: list[ClientMiddleware] = list(middleware)
+        self._on_progress = on_progress
+        self._middleware: list[ClientMiddleware] = []
         self._build()
+        for one in middleware:
+            self.add_middleware(one)
         for extension in extensions:
-            self.add_extension(extension)
+            self.add_extension(extension() if isinstance(extension, type) else extension)
+
+    def __repr__(self) -> str:
+        found = self._link.found
+        state = "not connected" if found is None else found.revision if self._link.alive else "lost"
+        return f"<Client of {self._described()}: {state}>"
 
     def add_middleware(self, middleware: ClientMiddleware) -> ClientMiddleware:
         """Put `async def middleware(ctx, call_next) -> result` around all that is asked and said, inside the earlier ones.
@@ -133,6 +152,8 @@ class Client(Agreed, Features, Hearing):
         `ctx.inbound` tells the directions apart. A request comes here once, as its caller made it: the cache, repeats and
         rounds of questions are inside. What opens a connection and keeps up subscriptions goes past it.
         """
+        if not callable(middleware):
+            raise DefinitionError(f"{middleware!r} is no middleware: write `async def middleware(ctx, call_next)`")
         self._middleware.append(middleware)
         self._build()
         return middleware
@@ -258,7 +279,7 @@ class Client(Agreed, Features, Hearing):
             params=dict(params or {}),
             idle=self.limits.call_idle if idle is UNSET else idle,
             total=self.limits.call_total if total is UNSET else total,
-            on_progress=on_progress,
+            on_progress=on_progress or self._on_progress,
             safe=safe if safe is not None else method in SAFE_METHODS or self._extensions.is_safe(method),
             result=result,
             cache=cache,
@@ -279,9 +300,9 @@ class Client(Agreed, Features, Hearing):
         return await self._ask(ctx.asked())
 
     async def _ask(self, ask: Ask) -> Any:
-        method, cache = ask.method, ask.cache
-        key = self._cache.key(method, ask.params, self.protocol_version) if self._caches(method, cache) else None
-        kept = self._cache.get(key) if key is not None and cache == "use" else None
+        method = ask.method
+        key = self._cache.key(method, ask.params, self.protocol_version) if self._caches(ask) else None
+        kept = self._cache.get(key) if key is not None and ask.cache == "use" else None
         if kept is None:
             if method == "tools/call" and self.mirrors:
                 name, arguments = ask.mirror or (ask.params.get("name", ""), ask.params.get("arguments") or {})
@@ -289,10 +310,13 @@ class Client(Agreed, Features, Hearing):
             kept = await self._requests.ask(ask)
             if key is not None:
                 self._cache.put(key, kept)
-        return _read(kept, method, ask.result)
+        return read_result(kept, method, ask.result)
 
-    def _caches(self, method: str, mode: CacheMode) -> bool:
-        return mode != "bypass" and method in CACHEABLE and self._link.found is not None and self.era == "2026"
+    def _caches(self, ask: Ask) -> bool:
+        """Whether this may be kept, or may have been: what one call says of itself may change who is asking (CACHE-07)."""
+        if ask.cache == "bypass" or ask.method not in CACHEABLE or ask.headers is not None or ask.meta is not None:
+            return False
+        return self._link.found is not None and self.era == "2026" and "_meta" not in ask.params
 
     async def _relist(self) -> None:
         await self.list_tools(cache="refresh")
@@ -363,15 +387,3 @@ class Client(Agreed, Features, Hearing):
         """
         wanted = filter_of(tools=tools, prompts=prompts, resource_list=resource_list, resources=resources)
         return Listening(self._link, self._listeners, wanted, self.limits, topics)
-
-
-def _read(raw: Raw, method: str, kind: Any) -> Any:
-    """A complete result as its type."""
-    kind = dict[str, Any] if kind is None else kind
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
-    try:
-        return decoder.decode(raw)
-    except (msgspec.MsgspecError, RecursionError) as exc:
-        raise InvalidResponse(f"{method}: the result can't be read: {exc}") from exc

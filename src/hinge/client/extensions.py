@@ -110,6 +110,8 @@ class ClientExtensions:
 
     def add(self, extension: ClientExtension) -> None:
         """Take in what an extension declares. Raises DefinitionError, and changes nothing then."""
+        if not isinstance(extension, ClientExtension):
+            raise DefinitionError(f"{extension!r} is no extension for a client: derive one from ClientExtension")
         name = extension.id
         if not is_extension_id(name):
             raise DefinitionError(

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from hinge.client.cache import CacheMode
 from hinge.client.requests import CallOptions
 from hinge.client.tool_index import ToolIndex
-from hinge.errors import InvalidResponse, ToolFailed, shorten
+from hinge.errors import DefinitionError, InvalidResponse, ToolFailed, shorten
 from hinge.schema.base import Page
 from hinge.schema.completion import CompleteResult, Completion
 from hinge.schema.content import ResourceLink
@@ -94,7 +94,7 @@ class Features(ABC):
         raises ToolFailed, unless `raise_on_error=False`. Structured content is checked against the output schema of a
         tool that was listed. Raises a CallError, whose `outcome` says whether the tool may have run.
         """
-        given = dict(arguments or {})
+        given = _arguments(arguments, name)
         known = self._tools.get(name)
         result: CallToolResult = await self.request(
             "tools/call",
@@ -146,7 +146,12 @@ class Features(ABC):
         """The messages of a prompt; argument values are strings (PRM-03)."""
         params: dict[str, Any] = {"name": name}
         if arguments is not None:
-            params["arguments"] = dict(arguments)
+            params["arguments"] = given = _arguments(arguments, name)
+            for argument, value in given.items():
+                if not isinstance(value, str):
+                    raise DefinitionError(
+                        f"Prompt {name!r}: {argument!r} is {value!r}; the arguments of prompts are strings"
+                    )
         found: GetPromptResult = await self.request("prompts/get", params, result=GetPromptResult, **options)
         return found
 
@@ -169,6 +174,14 @@ class Features(ABC):
             params["context"] = {"arguments": dict(given)}
         found: CompleteResult = await self.request("completion/complete", params, result=CompleteResult, **options)
         return found.completion
+
+
+def _arguments(arguments: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise DefinitionError(
+            f"The arguments for {name!r} must map names to values: a {type(arguments).__name__} doesn't"
+        )
+    return dict(arguments or {})
 
 
 def _as(kind: Any, result: CallToolResult, name: str) -> Any:

@@ -147,7 +147,9 @@ class Member:
         """Hear of changes of all lists that the server says it tells about; it goes on over losses by itself."""
         offered = client.server_capabilities
         kinds = {"tools": offered.tools, "prompts": offered.prompts, "resource_list": offered.resources}
-        wanted = {kind: True for kind, offer in kinds.items() if offer is not None and offer.list_changed}
+        wanted: dict[str, Any] = {
+            kind: True for kind, offer in kinds.items() if offer is not None and offer.list_changed
+        }
         if not wanted:
             return
         try:

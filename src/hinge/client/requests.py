@@ -93,6 +93,7 @@ class _Type(msgspec.Struct):
 
 
 _type = msgspec.json.Decoder(_Type)
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _input_required = msgspec.json.Decoder(InputRequiredResult)
 
 
@@ -305,6 +306,18 @@ def _result_type(raw: Raw, method: str) -> str:
     except (msgspec.MsgspecError, RecursionError) as exc:
         raise InvalidResponse(f"{method}: the result can't be read: {exc}") from exc
     return "complete" if said is UNSET else said
+
+
+def read_result(raw: Raw, method: str, kind: Any) -> Any:
+    """A complete result as its type, a dict by default. Raises InvalidResponse."""
+    kind = dict[str, Any] if kind is None else kind
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    try:
+        return decoder.decode(raw)
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise InvalidResponse(f"{method}: the result can't be read: {exc}") from exc
 
 
 def _reporter(on_progress: OnProgress) -> Callable[[Raw], None]:

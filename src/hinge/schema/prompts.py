@@ -63,3 +63,8 @@ class GetPromptResult(Result, kw_only=True):
 
     messages: list[PromptMessage]
     description: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The texts of all messages, a line break between them."""
+        return "\n".join(filter(None, (message.text for message in self.messages)))
