@@ -1,68 +1,77 @@
 """A tour of what a server can offer, in the public API. Run it with `hinge run examples/everything_server.py [--http]`.
 
-It is also the server that the official conformance suite talks to, which is why the names begin with `test_`.
+It goes from the plain to the special: content, what happens under way, schemas, asking, changes, resources, prompts, then who
+sees what, dependencies, pages, extensions of one's own, and servers in servers. It is also the server that the official
+conformance suite talks to, which is why many names begin with `test_`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import struct
-import zlib
-from dataclasses import dataclass
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from hinge import (
-    AudioContent,
+    Apps,
+    Ask,
+    Audio,
+    CacheHint,
     Changed,
     ContentBlock,
     Context,
+    Csp,
+    Depends,
     EmbeddedResource,
+    Image,
     ImageContent,
+    LogToClient,
     PromptMessage,
     ResourceContents,
+    Router,
     Server,
     TextContent,
     Titled,
     ToolError,
 )
+from hinge.server.middleware import CallNext
 
-server = Server(
+# ---------------------------------------------------------------- the server
+
+
+@dataclass
+class Shop:
+    """What is open while the server runs: here in memory, elsewhere a database."""
+
+    stock: dict[str, int] = field(default_factory=lambda: {"tea": 3, "cups": 2})
+
+
+@asynccontextmanager
+async def lifespan(server: Server[Shop]) -> AsyncIterator[Shop]:
+    """Open before the first call what all calls share; close it after the last one."""
+    yield Shop()
+
+
+server: Server[Shop] = Server(
     "everything",
     version="1.0",
     title="Everything",
     instructions="Every feature once. Call a tool by its name to see it.",
+    lifespan=lifespan,
+    cache={"prompts/list": CacheHint(ttl=60, scope="public")},
 )
 
-
-def red_dot() -> str:
-    """A picture of one red pixel, in base64."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
-    png = (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(b"\0\xff\0\0"))
-        + chunk(b"IEND", b"")
-    )
-    return base64.b64encode(png).decode()
-
-
-def silence() -> str:
-    """A moment of silence as a WAV file, in base64."""
-    samples = bytes(16)
-    head = (
-        b"RIFF"
-        + struct.pack("<I", 36 + len(samples))
-        + b"WAVEfmt "
-        + struct.pack("<IHHIIHH", 16, 1, 1, 8000, 8000, 1, 8)
-    )
-    return base64.b64encode(head + b"data" + struct.pack("<I", len(samples)) + samples).decode()
+#: A picture of one red pixel, and a moment of silence.
+RED_DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
+)
+SILENCE = base64.b64decode("UklGRjQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YRAAAAAAAAAAAAAAAAAAAAAAAAAA")
 
 
 # ---------------------------------------------------------------- content
@@ -75,15 +84,15 @@ def test_simple_text() -> str:
 
 
 @server.tool
-def test_image_content() -> ImageContent:
+def test_image_content() -> Image:
     """A picture."""
-    return ImageContent(data=red_dot(), mime_type="image/png")
+    return Image(RED_DOT)
 
 
 @server.tool
-def test_audio_content() -> AudioContent:
+def test_audio_content() -> Audio:
     """A sound."""
-    return AudioContent(data=silence(), mime_type="audio/wav")
+    return Audio(SILENCE)
 
 
 @server.tool
@@ -96,14 +105,10 @@ def test_embedded_resource() -> EmbeddedResource:
 
 
 @server.tool
-def test_multiple_content_types() -> list[ContentBlock]:
+def test_multiple_content_types() -> list[str | Image | EmbeddedResource]:
     """Several kinds of content at once."""
     contents = ResourceContents(uri="test://mixed", text='{"test": "data"}', mime_type="application/json")
-    return [
-        TextContent(text="Several kinds of content:"),
-        ImageContent(data=red_dot(), mime_type="image/png"),
-        EmbeddedResource(resource=contents),
-    ]
+    return ["Several kinds of content:", Image(RED_DOT), EmbeddedResource(resource=contents)]
 
 
 class Sum(msgspec.Struct):
@@ -157,6 +162,28 @@ async def slow(seconds: float = 10.0) -> str:
     """Take a while; cancel it any time."""
     await asyncio.sleep(seconds)
     return f"Slept for {seconds} seconds."
+
+
+@server.tool(timeout=5, concurrency=2, waiting=10)
+def crunch(ctx: Context, count: int = 3) -> int:
+    """Work without async, in a thread: two calls at once, ten more wait, each has five seconds."""
+    for number in range(count):
+        ctx.sync.progress(number + 1, count)
+        if ctx.cancelled:
+            break
+    return count
+
+
+log = logging.getLogger("everything")
+log.addHandler(LogToClient())
+log.setLevel(logging.INFO)
+
+
+@server.tool
+def chat() -> str:
+    """Python's own logging, told to the client that called."""
+    log.info("somebody called")
+    return "Logged, by the logger that the rest of the program uses."
 
 
 @server.tool
@@ -297,6 +324,19 @@ async def test_elicitation_sep1330_enums(ctx: Context) -> str:
     return f"Elicitation completed: {await ctx.elicit('Choose', Choices)}"
 
 
+@server.tool
+async def sign_in(ctx: Context) -> str:
+    """Send the user to a page, for what must not pass through the client."""
+    await ctx.elicit_url("Please sign in", "https://example.com/sign-in")
+    return "You agreed to open the page."
+
+
+@server.tool
+async def welcome(city: str, name: Annotated[str, Ask("Who is travelling to {city}?")]) -> str:
+    """Asked before the function runs; no caller sees the parameter."""
+    return f"{name}, welcome to {city}!"
+
+
 # ---------------------------------------------------------------- asking, round by round
 
 
@@ -425,7 +465,7 @@ def test_static_text() -> str:
 @server.resource("test://static-binary", mime_type="image/png")
 def test_static_binary() -> bytes:
     """A picture."""
-    return base64.b64decode(red_dot())
+    return RED_DOT
 
 
 @server.resource("test://watched-resource")
@@ -447,6 +487,17 @@ def test_template_resource(id: str) -> dict[str, Any]:
 @test_template_resource.complete("id")
 def complete_id(value: str) -> list[str]:
     return [number for number in ("1", "12", "123") if number.startswith(value)]
+
+
+@server.resource("test://lines/{count}")
+def lines(count: int) -> Iterator[str]:
+    """Written piece by piece."""
+    for number in range(min(count, 1000)):
+        yield f"line {number}\n"
+
+
+# The files of this folder, and nothing outside it.
+server.add_files(Path(__file__).parent, "examples:///")
 
 
 @server.tool
@@ -494,7 +545,104 @@ def test_prompt_with_embedded_resource(resourceUri: Annotated[str, "the resource
 @server.prompt
 def test_prompt_with_image() -> list[ContentBlock]:
     """A prompt with a picture."""
-    return [ImageContent(data=red_dot(), mime_type="image/png"), TextContent(text="Please analyse the image above.")]
+    picture = ImageContent(data=base64.b64encode(RED_DOT).decode(), mime_type="image/png")
+    return [picture, TextContent(text="Please analyse the image above.")]
+
+
+# ---------------------------------------------------------------- dependencies
+
+
+def shop_of(ctx: Context[Shop]) -> Shop:
+    """What the lifespan opened."""
+    return ctx.state
+
+
+@server.tool(annotations={"destructive_hint": False, "idempotent_hint": False})
+async def sell(item: str, shop: Annotated[Shop, Depends(shop_of, blocking=False)]) -> int:
+    """Sell one, and say how many are left. The shop comes from the server, not from the caller."""
+    left = shop.stock.get(item, 0)
+    if left == 0:
+        raise ToolError(f"There is no {item}. There is: {', '.join(shop.stock)}")
+    shop.stock[item] = left - 1
+    return left - 1
+
+
+# ---------------------------------------------------------------- who sees what
+
+
+@server.tool(visible=lambda caller: "shop:write" in caller.scopes, tags=["admin"])
+async def restock(item: str, shop: Annotated[Shop, Depends(shop_of, blocking=False)]) -> int:
+    """For callers that were authorized for it; for all others it isn't there."""
+    shop.stock[item] = 10
+    return shop.stock[item]
+
+
+# ---------------------------------------------------------------- pages beside tools
+
+apps = server.add_extension(Apps())
+
+
+@apps.page("ui://everything/shelf", csp=Csp(connect_domains=["https://api.example.com"]))
+def shelf_page() -> str:
+    """What a host may show beside the tool."""
+    return "<!doctype html><title>Shelf</title><p>Tea and cups</p>"
+
+
+@apps.tool(ui="ui://everything/shelf")
+async def shelf(shop: Annotated[Shop, Depends(shop_of, blocking=False)]) -> dict[str, int]:
+    """What is in stock: with a page for hosts that show pages, and in words for all."""
+    return shop.stock
+
+
+# ---------------------------------------------------------------- around and beside everything
+
+
+async def timed(ctx: Context[Any], call_next: CallNext) -> Any:
+    """Around every request and notification."""
+    start = asyncio.get_running_loop().time()
+    try:
+        return await call_next(ctx)
+    finally:
+        log.debug("%s took %.1f ms", ctx.method, (asyncio.get_running_loop().time() - start) * 1000)
+
+
+server.add_middleware(timed)
+
+
+class Search(msgspec.Struct):
+    """The params of a method of our own."""
+
+    words: str
+
+
+@server.request("acme/search", params=Search)
+async def search(ctx: Context[Shop], params: Search) -> dict[str, Any]:
+    """A method that the protocol doesn't have."""
+    return {"found": [item for item in ctx.state.stock if params.words in item]}
+
+
+# ---------------------------------------------------------------- servers in servers
+
+router = Router()
+
+
+@router.tool
+async def route(start: str, end: str) -> str:
+    """From a router: for servers that are written in several files."""
+    return f"{start} to {end}"
+
+
+garden = Server("garden")
+
+
+@garden.tool
+async def plant(seed: str) -> str:
+    """From another server, which is a live part of this one: `garden_plant`."""
+    return f"planted {seed}"
+
+
+server.include(router, prefix="map")
+server.mount(garden, "garden")
 
 
 if __name__ == "__main__":

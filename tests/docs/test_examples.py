@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,10 +76,38 @@ async def test_the_first_server_serves() -> None:
     assert days == ["Oslo, day 1: sunny"]
 
 
-async def test_the_tour_offers_every_feature() -> None:
-    async with Client(EXAMPLES / "everything_server.py") as client:
-        assert len(await client.list_tools()) > 10
-        assert await client.list_prompts()
+def answer(form: Any) -> dict[str, str]:
+    return {"value": "Ada"}
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_the_tour_offers_every_feature(era: Any) -> None:
+    said: list[Any] = []
+    told: list[float] = []
+    client = Client(
+        EXAMPLES / "everything_server.py", era=era, on_elicit=answer, on_log=lambda message: said.append(message.data)
+    )
+    async with client:
+        names = [tool.name for tool in await client.list_tools()]
+        assert len(await client.list_prompts()) > 3
+        assert "restock" not in names
+        assert {"shelf", "map_route", "garden_plant"} <= set(names)
+        assert await client.call_tool("crunch", on_progress=lambda one: told.append(one.progress), returns=int) == 3
+        assert told == [1, 2, 3]
+        assert await client.call_tool("welcome", {"city": "Oslo"}, returns=str) == "Ada, welcome to Oslo!"
+        assert await client.call_tool("sell", {"item": "tea"}, returns=int) == 2
+        assert (await client.call_tool("sell", {"item": "hat"}, raise_on_error=False)).text == (
+            "There is no hat. There is: tea, cups"
+        )
+        assert (await client.call_tool("shelf")).structured_content == {"tea": 2, "cups": 2}
+        assert await client.call_tool("garden_plant", {"seed": "rose"}, returns=str) == "planted rose"
+        assert await client.call_tool("map_route", {"start": "a", "end": "b"}, returns=str) == "a to b"
+        await client.call_tool("chat")
+        assert said == ["somebody called"]
+        assert (await client.request("acme/search", {"words": "u"}))["found"] == ["cups"]
+        assert (await client.read_resource("test://lines/2")).contents[0].text == "line 0\nline 1\n"
+        source = (await client.read_resource("examples:///weather_server.py")).contents[0].text
+        assert source == (EXAMPLES / "weather_server.py").read_text()
 
 
 @asynccontextmanager
