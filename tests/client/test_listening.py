@@ -159,12 +159,13 @@ async def test_a_server_that_ends_a_subscription_is_listened_to_again() -> None:
         (first,) = listens(puppet)
         result = {"resultType": "complete", "_meta": {f"{META}subscriptionId": first}}
         puppet.say({"id": first, "result": result})
-        assert isinstance((await next_of(changes, 1))[0], Lost)
+        (lost,) = await next_of(changes, 1)
+        assert isinstance(lost, Lost)
         await puppet.until(lambda: len(listens(puppet)) >= 2)
         second = listens(puppet)[1]
         assert second != first
         told(puppet, second, "notifications/tools/list_changed")
-        assert await next_of(changes, 1) == [Changed("tools")]
+        assert await next_of(changes, 2) == [lost, Changed("tools")]
     assert puppet.connections == 1
 
 
@@ -175,12 +176,50 @@ async def test_after_a_lost_connection_it_listens_on_the_new_one() -> None:
     heard: list[Any] = []
     async with Client(puppet, on_change=heard.append) as client, client.listen(tools=True) as changes:
         puppet.hang_up()
-        assert isinstance((await next_of(changes, 1))[0], Lost)
+        (lost,) = await next_of(changes, 1)
+        assert isinstance(lost, Lost)
         await puppet.until(lambda: len(listens(puppet)) >= 2)
         told(puppet, listens(puppet)[1], "notifications/tools/list_changed")
-        assert await next_of(changes, 1) == [Changed("tools")]
+        # Once more: who looked at everything before could not hear what changed from then until now.
+        assert await next_of(changes, 2) == [lost, Changed("tools")]
     assert puppet.connections == 2
     assert Changed("tools") in heard
+
+
+@in_no_time
+async def test_a_loss_that_nobody_read_meanwhile_is_told_once() -> None:
+    """D-002: attempts in vain are no further losses."""
+    puppet = listening_server()
+    async with Client(puppet) as client, client.listen(tools=True) as changes:
+        puppet.by_method["subscriptions/listen"] = HANG_UP
+        puppet.hang_up()
+        await puppet.until(lambda: len(listens(puppet)) >= 3)
+        puppet.by_method["subscriptions/listen"] = acknowledge
+        acknowledged = len(listens(puppet)) + 1
+        await puppet.until(lambda: len(listens(puppet)) >= acknowledged)
+        told(puppet, listens(puppet)[-1], "notifications/tools/list_changed")
+        lost, changed = await next_of(changes, 2)
+        assert isinstance(lost, Lost)
+        assert changed == Changed("tools")
+
+
+@in_no_time
+async def test_losses_that_are_far_apart_never_end_the_listening() -> None:
+    """SUB-10: only attempts in a row are counted."""
+    puppet = listening_server()
+    limits = Limits(reconnects=2)
+    async with Client(puppet, limits=limits) as client, client.listen(tools=True) as changes:
+        for _ in range(limits.reconnects + 3):
+            await asyncio.sleep(120)
+            wanted = len(listens(puppet)) + 1
+            puppet.hang_up()
+            async with asyncio.timeout(60):
+                while len(listens(puppet)) < wanted:  # noqa: ASYNC110 - the clock jumps
+                    await asyncio.sleep(0.1)
+        told(puppet, listens(puppet)[-1], "notifications/tools/list_changed")
+        while not isinstance(change := await anext(changes), Changed):
+            pass
+        assert change == Changed("tools")
 
 
 @in_no_time

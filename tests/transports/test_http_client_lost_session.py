@@ -207,3 +207,30 @@ async def test_who_only_listens_hears_again_after_the_servers_process_was_replac
     ):
         assert isinstance(await anext(changes), Lost)
         assert await anext(changes) == Changed("tools")
+
+
+async def test_who_begins_to_listen_in_a_session_that_is_over_gets_a_new_one() -> None:
+    """LHTTP-25, SUB-15."""
+    sessions: list[str] = []
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        if asked.method == "GET":
+            await answer.body(status=405)
+        elif asked.method == "POST" and asked.message.get("method") == "initialize":
+            sessions.append(f"s-{len(sessions)}")
+            info = {"name": "scripted", "version": "1"}
+            result = {"protocolVersion": asked.message["params"]["protocolVersion"], "capabilities": {}}
+            await answer.result(asked, {**result, "serverInfo": info}, headers={"mcp-session-id": sessions[-1]})
+        elif asked.method == "POST" and asked.headers.get("mcp-session-id") == "s-0" and "id" in asked.message:
+            await answer.body(status=404)
+        else:
+            await legacy(asked, answer)
+
+    async with (
+        ScriptedServer(script) as server,
+        Client(server.url, era="2025") as client,
+        asyncio.timeout(10),
+        client.listen(resources=["file:///a"]),
+    ):
+        subscribed = server.messages("resources/subscribe")
+        assert [asked.headers["mcp-session-id"] for asked in subscribed] == ["s-0", "s-1"]

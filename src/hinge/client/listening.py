@@ -12,7 +12,7 @@ import msgspec
 
 from hinge.client.link import Link
 from hinge.client.requests import stateless_meta
-from hinge.errors import CallError, ConnectionLost, InvalidResponse, PeerError
+from hinge.errors import CallError, ConnectionLost, InvalidResponse, PeerError, SessionEnded
 from hinge.protocol import http
 from hinge.protocol.changes import Changed, Lost, covers
 from hinge.protocol.limits import Limits
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from hinge.protocol.events import Pending
 
 logger = logging.getLogger("hinge")
+
+#: Seconds of listening after which attempts to listen again are counted anew.
+_LONG_LIVED = 60.0
 
 _KINDS = {
     "notifications/tools/list_changed": "tools",
@@ -44,7 +47,8 @@ def change_of(method: str, params: dict[str, Any]) -> Changed | None:
 class Listening:
     """Changes as they come: `async with client.listen(…) as changes: async for change in changes`.
 
-    Repeats that nobody read yet are merged. After a loss there is a Lost in between: look at everything again. `honoured`
+    Repeats that nobody read yet are merged. At a loss there is a Lost, and another one as soon as there is listening again
+    (one for both, if nobody read the first meanwhile): look at everything again. `honoured`
     is the part of what was asked that the server agreed to; a handshake server is taken at its capabilities.
     """
 
@@ -66,6 +70,8 @@ class Listening:
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure: Exception | None = None
+        #: The loss that was told, until there is listening again.
+        self._lost: Lost | None = None
         self.honoured = SubscriptionFilter()
         #: What the server agreed to of extensions' topics, by key.
         self.topics: dict[str, Any] = {}
@@ -137,20 +143,26 @@ class Listening:
     def _set_ready(self) -> None:
         if not self._ready.done():
             self._ready.set_result(None)
+        if self._lost is not None:
+            # Whoever looked again at once may have missed what changed until now.
+            self.offer(self._lost)
+            self._lost = None
 
     def _rouse(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
     async def _run(self) -> None:
-        tries = 0
+        tries, loop = 0, asyncio.get_running_loop()
         while True:
+            began = loop.time()
             try:
                 reason = await self._listen()
                 tries = 0
             except CallError as exc:
-                tries += 1
-                if not self._ready.done():
+                tries = 1 if loop.time() - began >= _LONG_LIVED else tries + 1
+                is_session_old = tries == 1 and isinstance(exc, SessionEnded)  # LHTTP-25
+                if not self._ready.done() and not is_session_old:
                     self._ready.set_exception(exc)
                     return
                 if (
@@ -162,7 +174,9 @@ class Listening:
                     self._rouse()
                     return
                 reason = str(exc)
-            self.offer(Lost(reason))
+            if self._lost is None and self._ready.done():
+                self._lost = Lost(reason)
+                self.offer(self._lost)
             await asyncio.sleep(min(0.2 * 2**tries, 30.0) * random.uniform(0.5, 1.5))
 
     async def _listen(self) -> str:
@@ -192,8 +206,12 @@ class Listening:
 
     async def _by_session(self, session: Session) -> str:
         """A handshake server says changes of lists unasked; single resources are subscribed to (SUB-14, SUB-15)."""
-        for uri in self._wanted.resource_subscriptions or ():
-            await self._link.request(session, "resources/subscribe", {"uri": uri}, total=self._limits.call_idle)
+        try:
+            for uri in self._wanted.resource_subscriptions or ():
+                await self._link.request(session, "resources/subscribe", {"uri": uri}, total=self._limits.call_idle)
+        except SessionEnded as exc:
+            self._link.retire(session, f"the server ended the session: {exc}")
+            raise
         self.honoured = self._wanted
         self._set_ready()
         try:
