@@ -76,8 +76,8 @@ async def test_the_same_calls_work_in_both_eras(era: Any) -> None:
         assert (result.data, result.text) == ({"name": "fri", "warm": False}, '{"name":"fri","warm":false}')
         (prompt,) = await client.list_prompts()
         assert prompt.name == "brief"
-        messages = (await client.get_prompt("brief", {"city": "Oslo"})).messages
-        assert getattr(messages[0].content, "text", "") == "Brief me on Oslo"
+        brief = await client.get_prompt("brief", {"city": "Oslo"})
+        assert brief.text == brief.messages[0].text == "Brief me on Oslo"
         assert (await client.complete(prompt="brief", argument="city", value="Os")).values == ["Oslo", "Osaka"]
         await client.ping()
         with pytest.raises(PeerError) as caught:
