@@ -84,6 +84,23 @@ def test_an_error_without_an_id_belongs_to_the_only_request_or_to_all() -> None:
     assert all(isinstance(one.error, InvalidResponse) for one in several)
 
 
+@pytest.mark.parametrize(("method", "over"), [("subscriptions/listen", True), ("tools/call", False)])
+def test_a_server_may_end_a_subscription_by_a_cancellation_and_nothing_else(method: str, over: bool) -> None:
+    """CANC-04, T-11: a result that follows is late, and changes nothing."""
+    connection = client()
+    connection.stateless = True
+    pending = connection.ask(method)
+    for named in (str(pending.id), 99, pending.id):
+        assert pending.state is PendingState.WAITING
+        connection.receive(notice("notifications/cancelled", requestId=named))
+        connection.check()
+    assert (pending.state is PendingState.ANSWERED) == over
+    assert pending.error is None
+    connection.receive(jsonrpc.encode_response(pending.id, {"resultType": "complete"}))
+    assert pending.state is PendingState.ANSWERED
+    connection.check()
+
+
 def test_who_gave_up_is_not_woken_by_a_late_answer() -> None:
     """CANC-08."""
     connection = client()

@@ -44,6 +44,10 @@ _CALL_ENDS = CALL_MOVES[RUNNING]
 _PENDING_ENDS = PENDING_MOVES[WAITING]
 
 
+#: What a subscription that the server cancelled comes to: the same as one that it answered.
+_ENDED = msgspec.Raw(b'{"resultType":"complete"}')
+
+
 class _Token(msgspec.Struct, rename="camel"):
     progress_token: str | int
 
@@ -202,6 +206,15 @@ class Connection(Record):
         known = self.incoming.get(request_id)
         if known is not None and not known.inline:  # LIFE-13
             self.cancel(known)
+        elif self.offer is None:
+            self._server_ends(request_id)
+
+    def _server_ends(self, request_id: RequestId) -> None:
+        """A server may end a subscription by a cancellation instead of a result; nothing else of ours (CANC-04, T-11)."""
+        pending = self.outgoing.get(request_id)
+        if pending is not None and pending.method == "subscriptions/listen":
+            pending.result = _ENDED
+            self._over(pending, "answer")
 
     def cancel(self, call: Call) -> None:
         """The peer no longer wants the answer: the debt is gone, the handler is told to stop (CANC-06)."""

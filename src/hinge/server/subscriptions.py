@@ -294,10 +294,18 @@ class _Stream:
                 del self._changes[change]
                 await self._tell(change)
             if self._ended or ctx.call.state is not CallState.RUNNING:
+                await self._take_leave()
                 return
             self._wake = self._loop.create_future()
             await self._wake
             self._wake = None
+
+    async def _take_leave(self) -> None:
+        """On a pipe, which stays open, the end is told before the result says it, too (CANC-05, T-11)."""
+        ctx = self._ctx
+        if ctx.call.state is CallState.RUNNING and ctx.session.channel.kind != "post":
+            said = {"requestId": ctx.request_id, "reason": "the server ended the subscription", "_meta": self._meta()}
+            await ctx.notify("notifications/cancelled", said)
 
     async def _tell(self, change: Changed) -> None:
         if change.kind == "resource":
