@@ -15,6 +15,8 @@ import pytest
 from hinge import (
     Changed,
     Client,
+    ClientContext,
+    ClientExtension,
     Context,
     DefinitionError,
     ElicitFormParams,
@@ -374,6 +376,7 @@ def asking(name: str) -> Server[Any]:
     @server.tool(f"log_{name}")
     async def log(ctx: Context) -> str:
         await ctx.log("info", "hello")
+        await ctx.progress(1, 2)
         return ""
 
     return server
@@ -384,6 +387,7 @@ async def test_each_callback_is_told_which_server_asks(era: str) -> None:
     """ELIC-19."""
     asked: list[str] = []
     logged: list[tuple[Any, str]] = []
+    moved: list[tuple[float, str]] = []
 
     async def elicit(form: ElicitFormParams, server: str) -> dict[str, Any]:
         asked.append(f"{server}: {form.message}")
@@ -398,6 +402,7 @@ async def test_each_callback_is_told_which_server_asks(era: str) -> None:
         on_elicit=elicit,
         on_roots=lambda server: [f"file:///{server}"],
         on_log=log,
+        on_progress=lambda params, server: moved.append((params.progress, server)),
     )
     async with hosts:
         assert (await hosts.call_tool("ask_b")).text == "for b"
@@ -407,6 +412,28 @@ async def test_each_callback_is_told_which_server_asks(era: str) -> None:
         await until(lambda: bool(logged))
     assert asked == ["b: Who?", "a: Who?"]
     assert logged == [("hello", "a")]
+    assert moved == [(1, "a")]
+
+
+async def test_middleware_and_extensions_are_of_all_servers_and_each_has_extensions_of_its_own() -> None:
+    passed: list[str] = []
+    made: list[Own] = []
+
+    class Own(ClientExtension):
+        id = "com.example/own"
+
+        def attach(self, client: Client) -> None:
+            made.append(self)
+
+    async def watch(ctx: ClientContext, call_next: Any) -> Any:
+        passed.append(ctx.method)
+        return await call_next(ctx)
+
+    async with Hosts({"a": asking("a"), "b": asking("b")}, middleware=[watch], extensions=[Own]) as hosts:
+        await hosts.call_tool("log_a")
+        await hosts.call_tool("log_b")
+    assert passed.count("tools/call") == 2
+    assert len(set(map(id, made))) == 2
 
 
 async def test_an_answer_may_need_another_server_but_not_the_one_that_asks() -> None:

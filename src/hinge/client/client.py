@@ -64,9 +64,9 @@ class Client(Agreed, Features, Hearing):
     Questions of the server go to `on_elicit`, `on_elicit_url`, `on_sample` and `on_roots`; what is registered is what the
     client declares. `on_log`, `on_change` and `on_notification` hear what the server says unasked, `log_level` says from
     which level on; `on_progress` hears of requests that have no callback of their own. `middleware` stands around all that
-    is asked and said, in both directions; `extensions` are of the protocol. `reconnect=False` leaves a lost connection
-    lost; `check_results=False` doesn't check structured content. Further options go to the transport (`headers`, `auth`,
-    `env`, …).
+    is asked and said, in both directions; `extensions` are of the protocol (objects, or classes that make them).
+    `reconnect=False` leaves a lost connection lost; `check_results=False` doesn't check structured content. Further
+    options go to the transport (`headers`, `auth`, `env`, …).
     """
 
     def __init__(
