@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,8 +24,27 @@ async def test_both_ends_of_a_conversation_are_in_hand(era: Any) -> None:
     async with memory_pair(server, era=era) as (client, side):
         assert client.era == era
         assert await client.call_tool("double", {"number": 2}, returns=int) == 4
-        assert not side.connection.incoming
-    assert side.connection.closed is not None
+        assert side.calls == []
+        assert side.closed is None
+    assert side.closed is not None
+
+
+async def test_what_the_server_is_at_can_be_seen() -> None:
+    server: Server[Any] = Server("pair")
+    started = asyncio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        started.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with memory_pair(server) as (client, side):
+        call = asyncio.ensure_future(client.call_tool("wait"))
+        await started.wait()
+        assert side.calls == ["tools/call"]
+        call.cancel()
+        await asyncio.wait([call])
 
 
 async def test_the_server_asks_outside_of_any_call() -> None:
@@ -36,7 +56,7 @@ async def test_the_server_asks_outside_of_any_call() -> None:
         "on_notification": lambda method, params: heard.append(method),
     }
     async with memory_pair(server, **options) as pair:
-        assert b"file:///work" in bytes(await pair.server.request("roots/list"))
+        assert await pair.server.ask("roots/list") == {"roots": [{"uri": "file:///work"}]}
         await pair.server.notify("notifications/tools/list_changed")
         await pair.client.ping()
     assert heard == ["notifications/tools/list_changed"]

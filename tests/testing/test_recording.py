@@ -66,6 +66,30 @@ async def test_a_server_that_says_the_same_as_then_differs_nowhere(route: str, e
         assert await Recording(path).compare(target) == []
 
 
+@each_era
+async def test_a_recording_plays_the_server_over_http_as_well(era: Any, tmp_path: Path) -> None:
+    path = tmp_path / "tour.jsonl"
+    first = await take_tour(Recording(path, everything()), era)
+    played: Any = Recording(path)
+    async with over_http(played) as url:
+        assert await take_tour(url, era) == first
+    assert played.missed == []
+
+
+@each_era
+@each_route
+async def test_between_a_client_elsewhere_and_the_server_everything_passes_and_is_recorded(
+    route: str, era: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "tour.jsonl"
+    async with reachable(route) as target:
+        between: Any = Recording(path, target, record="always")
+        async with over_http(between) as url:
+            seen = await take_tour(url, era)
+        assert seen == await take_tour(target, era)
+    assert await take_tour(Recording(path), era) == seen
+
+
 # ---------------------------------------------------------------- what is not in it
 
 

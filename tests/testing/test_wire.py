@@ -36,13 +36,13 @@ async def test_a_clients_messages_are_there_to_be_asserted_on(route: str, era: A
     assert call in wire.sent
     assert call.params["arguments"] == {"city": "Oslo"}
     answer, refusal = wire.answer_to(call), wire.answer_to(wrong)
-    assert answer is not None
     assert answer in wire.received
     assert answer.result["content"][0]["text"] == "Oslo: sunny"
-    assert refusal is not None
     assert refusal.error["code"] == -32602
     assert '→ {"jsonrpc":"2.0","id":2,"method":"tools/call"' in str(wire)
     assert len(wire.endings) == 1
+    with pytest.raises(AssertionError, match="There is no answer to ← "):
+        wire.answer_to(answer)
 
 
 @each_era

@@ -7,6 +7,7 @@ from hinge.testing.comparing import Difference as Difference
 from hinge.testing.eras import both_eras as both_eras
 from hinge.testing.eras import in_both_eras as in_both_eras
 from hinge.testing.pair import Pair as Pair
+from hinge.testing.pair import ServerSide as ServerSide
 from hinge.testing.pair import channel_pair as channel_pair
 from hinge.testing.pair import memory_pair as memory_pair
 from hinge.testing.recording import Recording as Recording
@@ -19,6 +20,7 @@ __all__ = [
     "Pair",
     "Recording",
     "ScriptedPeer",
+    "ServerSide",
     "Wire",
     "WireMessage",
     "both_eras",

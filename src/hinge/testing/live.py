@@ -6,6 +6,7 @@ Nothing is translated: it is spoken to in the era of the client. Whoever records
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,6 +21,8 @@ from hinge.schema.base import SUBSCRIPTION_ID
 from hinge.session import Session
 from hinge.testing.caller import Caller
 from hinge.transports.channel import Transport
+
+logger = logging.getLogger("hinge")
 
 
 class Live:
@@ -48,6 +51,12 @@ class Live:
         except CallError as exc:
             raise InternalError(f"The recorded server can't be asked: {exc}") from exc
 
+    async def tell(self, front: Session, call: Call) -> None:
+        """A notification of the client in front, for a real server that is in a conversation with it already."""
+        behind = self._callers.get(front)
+        if behind is not None and behind.done() and not behind.cancelled() and behind.exception() is None:
+            await behind.result().tell(call)
+
     def hello(self, front: Session, params: Any) -> None:
         """The client in front has said `initialize` to the recording; the real server will hear it when it is needed."""
         self._hellos[front] = params
@@ -64,10 +73,11 @@ class Live:
         return found
 
     async def _open(self, front: Session, call: Call) -> _Behind:
-        behind = _Behind(self._target, self._transport(), self._limits)
+        own = None if front.channel.kind == "post" else front
+        behind = _Behind(self._target, self._transport(), self._limits, own)
         await behind.open(self._lists)
-        if front.channel.kind != "post":
-            front.on_close(behind.close)
+        if own is not None:
+            own.on_close(behind.close)
         hello = self._hellos.get(front)
         if hello is not None and call.method != "initialize":
             await behind.shake_hands(hello)
@@ -81,9 +91,12 @@ class Live:
 
 
 class _Behind:
-    """One conversation with the real server."""
+    """One conversation with the real server. `front` is the client's it belongs to, if it belongs to one."""
 
-    def __init__(self, target: Any, transport: Transport, limits: Limits) -> None:
+    def __init__(self, target: Any, transport: Transport, limits: Limits, front: Session | None) -> None:
+        self._front = front
+        #: Notifications on their way to clients: an answer waits for those that came before it.
+        self._passing: set[asyncio.Task[None]] = set()
         self._caller = Caller(target, transport, self._heard, limits)
 
     @property
@@ -112,15 +125,31 @@ class _Behind:
         params = msgspec.json.decode(call.params) if call.params else UNSET
         if call.method == "initialize":
             return msgspec.json.decode(await self.shake_hands(params))
-        telling: list[asyncio.Task[None]] = []
 
         def progress(said: Raw) -> None:
             found = {**msgspec.json.decode(said), "progressToken": call.meta and call.meta.progress_token}
-            telling.append(front.loop.create_task(front.notify("notifications/progress", found, about=call)))
+            self._pass_on(front, "notifications/progress", found, call)
 
-        result = await self._caller.ask(call.method, params, (front, call), on_progress=progress)
-        await asyncio.gather(*telling, return_exceptions=True)
+        try:
+            result = await self._caller.ask(call.method, params, (front, call), on_progress=progress)
+        finally:
+            await asyncio.gather(*self._passing, return_exceptions=True)
         return _remapped(result, call)
+
+    def _pass_on(self, front: Session, method: str, params: Any, about: Call | None) -> None:
+        task = front.loop.create_task(front.notify(method, params, about=about))
+        self._passing.add(task)
+        task.add_done_callback(self._passed)
+
+    def _passed(self, task: asyncio.Task[None]) -> None:
+        self._passing.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.debug("A notification did not reach the client: %s", task.exception())
+
+    async def tell(self, call: Call) -> None:
+        """One notification, but for those that this conversation says itself."""
+        if call.method not in ("notifications/initialized", "notifications/cancelled"):
+            await self._caller.tell(call.method, msgspec.json.decode(call.params) if call.params else UNSET)
 
     async def _heard(self, session: Session, call: Call) -> Any:
         """The server says something unasked, or asks: that goes to the client whose call it is about."""
@@ -130,13 +159,13 @@ class _Behind:
         running = self._caller.running
         about = running.get(named) if isinstance(named, str | int) else None
         about = about or next((tag for tag in reversed(running.values()) if tag is not None), None)
-        if about is None:
-            return None if call.id is None else {}
-        front, cause = about
-        if named is not None and isinstance(params, Mapping) and isinstance(meta, Mapping):
+        front, cause = about if about is not None else (self._front, None)
+        if front is None:
+            return {}
+        if cause is not None and named is not None and isinstance(params, Mapping) and isinstance(meta, Mapping):
             params = {**params, "_meta": {**meta, SUBSCRIPTION_ID: cause.id}}
         if call.id is None:
-            await front.notify(call.method, params, about=cause)
+            self._pass_on(front, call.method, params, cause)
             return None
         try:
             return await front.request(call.method, params, about=cause)

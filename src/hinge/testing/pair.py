@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET
 
 from hinge.client.client import Client
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -15,11 +18,38 @@ from hinge.testing.scripted import ScriptedPeer
 from hinge.transports.channel import Channel
 
 
+class ServerSide:
+    """The server's side of one conversation: what it says outside of any call, and what it is at."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """A question to the client, and its result; only the handshake era knows such. Raises CallError."""
+        result = await self._session.request(method, UNSET if params is None else params)
+        found: dict[str, Any] = msgspec.json.decode(result)
+        return found
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """A notification. Raises ChannelClosed."""
+        await self._session.notify(method, UNSET if params is None else params)
+
+    @property
+    def calls(self) -> list[str]:
+        """The methods of the requests that are being served."""
+        return [call.method for call in self._session.connection.incoming.values()]
+
+    @property
+    def closed(self) -> str | None:
+        """Why the conversation is over; None while it lives."""
+        return self._session.connection.closed
+
+
 class Pair(NamedTuple):
     """A connected client, and the server's side of its conversation."""
 
     client: Client
-    server: Session
+    server: ServerSide
 
 
 class _Door:
@@ -45,12 +75,11 @@ class _Door:
 async def memory_pair(server: Server[Any], **options: Any) -> AsyncIterator[Pair]:
     """A client that is connected to a server in memory, and the server's side: `async with memory_pair(server) as (client, side)`.
 
-    `options` are those of Client (`era`, `on_elicit`, …). The server's side is its `Session`: it can notify and ask the
-    client outside of any call, `await side.notify("notifications/…")`, and `side.connection` holds what is in flight.
+    `options` are those of Client (`era`, `on_elicit`, …).
     """
     door = _Door(server)
     async with Client(door, **{"limits": server.limits, **options}) as client:
-        yield Pair(client, door.sessions[-1])
+        yield Pair(client, ServerSide(door.sessions[-1]))
 
 
 @asynccontextmanager

@@ -39,6 +39,10 @@ class Elsewhere(Protocol):
         """Its result."""
         ...
 
+    async def tell(self, front: Session, call: Call) -> Any:
+        """A notification."""
+        ...
+
     def hello(self, front: Session, params: Any) -> None:
         """What the client said in its handshake with the recording."""
 
@@ -136,10 +140,11 @@ class Player:
         return Exchange(last.number, last.entry, last.steps, last.answer, last.ending)
 
     async def _missing(self, session: Session, call: Call, params: Any) -> Any:
+        if self._elsewhere is not None:
+            ask = self._elsewhere.tell if call.id is None else self._elsewhere.ask
+            return await ask(session, call)
         if call.id is None:
             return None
-        if self._elsewhere is not None:
-            return await self._elsewhere.ask(session, call)
         if call.method == "ping":
             return {}
         words = self._words(call.method, params)

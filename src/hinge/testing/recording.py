@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hinge.client.target import transport_for
 from hinge.errors import DefinitionError, StartError
@@ -24,6 +24,9 @@ from hinge.testing.tape import MAX_BYTES, Redact, Tape, read, whole
 from hinge.testing.verifying import Verifier
 from hinge.transports.channel import Channel, Serve, Transport
 from hinge.transports.memory import connect
+
+if TYPE_CHECKING:
+    from hinge.transports.http_server import HttpApp
 
 #: When a target is asked and what it says recorded: while there is no recording, for what the recording lacks, each time
 #: anew, not at all.
@@ -70,21 +73,17 @@ class Recording:
         self._target = target
         self._record = _mode(record)
         self._max_bytes: int = options.pop("max_bytes", MAX_BYTES)
-        self._limits: Limits = options.pop("limits", DEFAULT_LIMITS)
+        #: Those of the conversations that it plays and records.
+        self.limits: Limits = options.pop("limits", DEFAULT_LIMITS)
         self._options = options
         name = self.path.name
         self._play = Play(
-            name=name, ignore=tuple(ignore), repeat=repeat, redact=redact, patience=patience, limits=self._limits
+            name=name, ignore=tuple(ignore), repeat=repeat, redact=redact, patience=patience, limits=self.limits
         )
         self._transport: Transport | None = None
         self._tape: Tape | None = None
         self._player: Player | None = None
         self._live: Live | None = None
-
-    @property
-    def limits(self) -> Limits:
-        """Those of the conversations that it plays."""
-        return self._limits
 
     # ---------------------------------------------------------------- in place of the server
 
@@ -92,11 +91,34 @@ class Recording:
         """A client's way to the server, or to what plays it."""
         if self._records:
             return await self._recorded().open(serve)
-        return await FailingTransport(connect(self.serve, limits=self._limits), self._playing()).open(serve)
+        return await FailingTransport(connect(self.serve, limits=self.limits), self._playing()).open(serve)
 
     def serve(self, channel: Channel, /) -> Session:
-        """Play the server over a channel: `hinge replay` does it on stdio and over HTTP."""
+        """Play the server over a channel. While the target is to be recorded, it is asked for everything."""
         return self._playing().serve(channel)
+
+    def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
+        """Play the server for clients elsewhere, until the end of input or a signal; options as those of `Server.run`.
+
+        Raises StartError.
+        """
+        from hinge.server.run import run
+
+        self._playing()
+        run(self, transport, **options)
+
+    def http_app(self, path: str = "/mcp", /, **options: Any) -> HttpApp:
+        """What plays the server as an ASGI app; options as those of `Server.http_app`."""
+        from hinge.transports.http_server import HttpApp
+
+        return HttpApp(self.serve, path=path, limits=self.limits, on_stop=self._leave, **options)
+
+    def warn_of_own_keys(self) -> None:
+        """There are none: every process would play the whole recording."""
+
+    async def _leave(self) -> None:
+        if self._live is not None:
+            await self._live.close()
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """What serving needs around it: the target's own life, where it is asked."""
@@ -111,8 +133,7 @@ class Recording:
         try:
             yield
         finally:
-            if self._live is not None:
-                await self._live.close()
+            await self._leave()
 
     def __getattr__(self, name: str) -> Any:
         """What the transport to the target can besides, while it is recorded: `era`, `older`."""
@@ -131,24 +152,25 @@ class Recording:
 
     def _recorded(self) -> Transport:
         if self._transport is None:
-            way = transport_for(self._target, limits=self._limits, **self._options)
+            way = transport_for(self._target, limits=self.limits, **self._options)
             self._tape = Tape(self.path, "client", redact=self._play.redact, max_bytes=self._max_bytes)
             self._transport = TappedTransport(way, self._tape)
         return self._transport
 
     def _playing(self) -> Player:
         if self._player is None:
-            script = self._script()
-            if self._record == "missing" and self._target is not None:
-                self._player = Player(script, self._play, self._elsewhere(script))
+            anew = self._records
+            script = Script([]) if anew else self._script()
+            if anew or (self._record == "missing" and self._target is not None):
+                self._player = Player(script, self._play, self._elsewhere(script, anew=anew))
             else:
                 self._player = Player(script, self._play)
         return self._player
 
-    def _elsewhere(self, script: Script) -> Live:
-        after = whole(self.path, self._max_bytes)
+    def _elsewhere(self, script: Script, *, anew: bool) -> Live:
+        after = 0 if anew else whole(self.path, self._max_bytes)
         tape = self._tape = Tape(self.path, "client", redact=self._play.redact, max_bytes=self._max_bytes, after=after)
-        target, options, limits = self._target, self._options, self._limits
+        target, options, limits = self._target, self._options, self.limits
 
         def way() -> Transport:
             return TappedTransport(transport_for(target, limits=limits, **options), tape)
@@ -195,9 +217,9 @@ class Recording:
         `target` is what a Client takes, `options` are those of its transport. Ids, tokens, cursors, sealed states and
         `_meta` don't count, nor does `ignore`. Raises ConnectFailed.
         """
-        way = transport_for(target, limits=self._limits, **options)
+        way = transport_for(target, limits=self.limits, **options)
         script = self._script()
-        return await Verifier(script, target, way, ignore=self._play.ignore, limits=self._limits).run()
+        return await Verifier(script, target, way, ignore=self._play.ignore, limits=self.limits).run()
 
     async def verify(self, target: Any, **options: Any) -> None:
         """Raise AssertionError that tells every difference; see `compare`."""

@@ -90,6 +90,9 @@ class TappedTransport:
         return value
 
 
+_OWN = frozenset({"_channel", "_listener", "_over", "number", "side"})
+
+
 class TappedChannel:
     """The channel as the session sees it."""
 
@@ -128,6 +131,13 @@ class TappedChannel:
     def __getattr__(self, name: str) -> Any:
         """What some channels can besides."""
         return getattr(self._channel, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What is noted on the channel behind is noted there."""
+        if name in _OWN:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._channel, name, value)
 
     def say(
         self, sender: Side, data: bytes, headers: Mapping[str, str] | None = None, about: RequestId | None = None

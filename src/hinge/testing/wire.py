@@ -113,15 +113,15 @@ class Wire:
         """The requests and notifications of a method, of both sides."""
         return [message for message in self.messages if message.method == method]
 
-    def answer_to(self, request: WireMessage) -> WireMessage | None:
-        """The answer to a request, if it has come."""
+    def answer_to(self, request: WireMessage) -> WireMessage:
+        """The answer to a request. Raises AssertionError when none has come."""
         after = False
         for message in self.messages:
             after = after or message is request
             answers = message.method is None and message.id == request.id and message.sender != request.sender
             if after and answers and message.channel == request.channel:
                 return message
-        return None
+        raise AssertionError(f"There is no answer to {shorten(str(request))} on the wire")
 
     async def wait_for(self, method: str, *, count: int = 1, timeout: float = 5.0) -> list[WireMessage]:
         """The messages of a method, once there are `count`. Raises AssertionError after `timeout` seconds, with what came."""
