@@ -8,6 +8,7 @@ import pytest
 
 from hinge import CallTimeout, Client, Context, ElicitFormParams, Outcome, Server
 from hinge.protocol.events import EraName
+from tests.jumping_clock import in_no_time
 
 
 def made() -> Server:
@@ -21,8 +22,10 @@ def made() -> Server:
         return "done"
 
     @server.tool
-    async def name(ctx: Context) -> str:
-        return await ctx.elicit("What is your name?", str)
+    async def name(ctx: Context, pause: float = 0) -> str:
+        found = await ctx.elicit("What is your name?", str)
+        await asyncio.sleep(pause)
+        return found
 
     return server
 
@@ -80,3 +83,57 @@ async def test_a_time_limit_of_the_callers_own_is_told_as_such() -> None:
             async with asyncio.timeout(0.05):
                 await client.call_tool("steps", {"count": 1, "pause": 30}, idle=30)
         assert not isinstance(caught.value, CallTimeout)
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+@in_no_time
+async def test_after_a_question_the_server_has_the_usual_time_anew(era: EraName) -> None:
+    """Even if the answer came shortly before the limit."""
+
+    async def think(form: ElicitFormParams) -> dict[str, str]:
+        await asyncio.sleep(0.9)
+        return {"value": "Ada"}
+
+    async with Client(made(), era=era, on_elicit=think) as client:
+        assert (await client.call_tool("name", {"pause": 0.5}, idle=1)).text == "Ada"
+        with pytest.raises(CallTimeout):
+            await client.call_tool("name", {"pause": 1.5}, idle=1)
+
+
+@in_no_time
+async def test_calls_with_limits_of_their_own_end_each_at_its_own() -> None:
+    """A shorter limit than those that run already, a longer one, and one that is moved by progress."""
+    clock = asyncio.get_running_loop().time
+    ends: dict[str, float] = {}
+
+    async def call(client: Client, name: str, pause: float, idle: float) -> None:
+        begin = clock()
+        with pytest.raises(CallTimeout):
+            await client.call_tool("steps", {"count": 9, "pause": pause}, idle=idle, total=60)
+        ends[name] = clock() - begin
+
+    async with Client(made()) as client:
+        calls = {"long": (100, 50), "short": (100, 1), "moved": (9, 10), "quick": (100, 0.5)}
+        async with asyncio.TaskGroup() as group:
+            for name, (pause, idle) in calls.items():
+                group.create_task(call(client, name, pause, idle))
+                await asyncio.sleep(0.1)
+            await client.call_tool("steps", {"count": 0, "pause": 0})
+    assert ends == pytest.approx({"long": 50, "short": 1, "quick": 0.5, "moved": 60}, abs=0.02)
+
+
+@in_no_time
+async def test_thousands_of_calls_are_late_at_once() -> None:
+    """Each is told so, none before its time."""
+    clock = asyncio.get_running_loop().time
+
+    async def call(client: Client, idle: float) -> float:
+        begin = clock()
+        with pytest.raises(CallTimeout):
+            await client.call_tool("steps", {"count": 1, "pause": 100}, idle=idle)
+        return clock() - begin - idle
+
+    async with Client(made()) as client:
+        late = await asyncio.gather(*(call(client, 10 + number / 100_000) for number in range(1000)))
+    assert min(late) >= 0
+    assert max(late) <= 0.02

@@ -1,90 +1,136 @@
-"""Time limits of a request to the peer. Knows tasks and the clock of the loop, nothing of messages."""
+"""Time limits of requests to the peer. Knows tasks and the clock of the loop, nothing of messages."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from msgspec import Raw
 
+from hinge.protocol.record import Record
 
-class Deadline:
-    """The time limits of one request: one timer, which looks at its end whether the end has moved.
+#: However many requests are late at once, they are looked for at most once in so many seconds.
+LEAST_PAUSE = 0.01
 
-    `idle` seconds without a word, `total` seconds at all. While `held()`, no time passes: it is the peer who waits.
+
+class Deadlines:
+    """The limits of all requests of one conversation: one timer for all, which most requests are over before.
+
+    It is set to the earliest end there was; then it looks who is late, and which end is the earliest now. While `held()`,
+    nobody is late: it is the peer who waits.
     """
 
-    __slots__ = (
-        "_at",
-        "_cancelling",
-        "_end",
-        "_held",
-        "_idle",
-        "_loop",
-        "_start",
-        "_task",
-        "_timer",
-        "_was_held",
-        "expired",
-    )
+    __slots__ = ("_at", "_held", "_loop", "_running", "_stopping", "_timer")
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        task: asyncio.Task[Any],
-        idle: float | None,
-        total: float | None,
-        *,
-        held: Callable[[], bool],
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, held: Callable[[], bool]) -> None:
         self._loop = loop
         self._held = held
-        self._was_held = False
-        self._task = task
-        self._idle = idle
-        self._cancelling = task.cancelling()
-        self._start = now = loop.time()
-        self._end = float("inf") if total is None else now + total
-        self._at = self._end if idle is None else min(self._end, now + idle)
-        self.expired = False
-        self._timer = loop.call_at(self._at, self._look)
+        self._running: set[Deadline] = set()
+        self._at = float("inf")
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopping = False
 
-    def renewing(self, on_progress: Callable[[Raw], None] | None) -> Callable[[Raw], None]:
-        """Progress is a word from the peer: it moves the end, and goes on to whoever wants it."""
+    def begin(
+        self,
+        task: asyncio.Task[object],
+        idle: float | None,
+        total: float | None,
+        on_progress: Callable[[Raw], None] | None,
+    ) -> Deadline:
+        """Limit what this task does from now on: to `idle` seconds without a word, `total` seconds at all."""
+        now = self._loop.time()
+        end = at = float("inf") if total is None else now + total
+        if idle is not None and now + idle < end:
+            at = now + idle
+        limit = Deadline(self, task, task.cancelling(), now, end, at, idle, on_progress)
+        self._running.add(limit)
+        if at < self._at:
+            self._set(at)
+        return limit
 
-        def progress(params: Raw) -> None:
-            if self._idle is not None:
-                self._at = min(self._end, self._loop.time() + self._idle)
-            if on_progress is not None:
-                on_progress(params)
+    def end(self, limit: Deadline) -> None:
+        """It is over, in time or not."""
+        self._running.discard(limit)
+        if self._stopping and not self._running:
+            self._set(float("inf"))
 
-        return progress
+    def renew(self) -> None:
+        """The peer waited for us, and no longer does: it gets the usual time anew."""
+        now = self._loop.time()
+        for limit in self._running:
+            limit.extend(now)
+
+    def stop(self) -> None:
+        """Nothing new will be limited: the timer is gone as soon as what runs is over."""
+        self._stopping = True
+        if not self._running:
+            self._set(float("inf"))
+
+    def now(self) -> float:
+        """The time of the loop."""
+        return self._loop.time()
+
+    def _set(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._at = at
+        self._timer = self._loop.call_at(at, self._look) if at != float("inf") else None
 
     def _look(self) -> None:
-        loop = self._loop
-        now = loop.time()
-        held, was_held = self._held(), self._was_held
-        if held or was_held:  # after a question the peer gets the usual time anew
-            pause = 1.0 if self._idle is None else self._idle
-            self._end = max(self._end, now + pause)
-            self._at = now + pause
-        self._was_held = held
-        if now < self._at:
-            self._timer = loop.call_at(self._at, self._look)
-        else:
-            self.expired = True
-            self._task.cancel()
+        now, held = self._loop.time(), self._held()
+        earliest = float("inf")
+        for limit in list(self._running):
+            if limit.at <= now and held:
+                limit.extend(now)
+            if limit.at <= now:
+                self._running.discard(limit)
+                limit.expire()
+            else:
+                earliest = min(earliest, limit.at)
+        self._set(max(earliest, now + LEAST_PAUSE))
+
+
+class Deadline(Record):
+    """The limits of one request; made by `Deadlines.begin`."""
+
+    _all: Deadlines
+    _task: asyncio.Task[object]
+    _cancelling: int
+    _start: float
+    _end: float
+    #: When it is late, unless the peer says something.
+    at: float
+    _idle: float | None
+    _on_progress: Callable[[Raw], None] | None
+    expired: bool = False
+
+    def progress(self, params: Raw) -> None:
+        """Progress is a word from the peer: it moves the end, and goes on to whoever wants it."""
+        if self._idle is not None:
+            self.at = min(self._end, self._all.now() + self._idle)
+        if self._on_progress is not None:
+            self._on_progress(params)
+
+    def extend(self, now: float) -> None:
+        """Not before the usual time from now."""
+        soonest = now + (1.0 if self._idle is None else self._idle)
+        self._end = max(self._end, soonest)
+        self.at = max(self.at, soonest)
+
+    def expire(self) -> None:
+        """The time is up."""
+        self.expired = True
+        self._task.cancel()
 
     def taken_back(self) -> bool:
         """Whether the cancellation that arrived is this limit's, and nobody else's; then it is off the task."""
         return self.expired and self._task.uncancel() <= self._cancelling
 
+    def end(self) -> None:
+        """It is over, in time or not."""
+        self._all.end(self)
+
     @property
     def waited(self) -> float:
         """Seconds since the start."""
-        return self._loop.time() - self._start
-
-    def end(self) -> None:
-        """Over, in time or not."""
-        self._timer.cancel()
+        return self._all.now() - self._start

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, field
 
 from hinge import jsonrpc
-from hinge.deadline import Deadline
+from hinge.deadline import Deadline, Deadlines
 from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, NotSent
 from hinge.protocol.connection import Connection
 from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending
@@ -48,6 +48,7 @@ class Session(Record, weakref=True):
     _telling: dict[bytes, bool | None] | None = None
     _cleanups: list[Callable[[], Awaitable[None]]] | None = None
     _endings: dict[object, Callable[[], None]] | None = None
+    _limits: Deadlines | None = None
     _finished: bool = False
     _ended: asyncio.Future[None] | None = None
 
@@ -81,6 +82,8 @@ class Session(Record, weakref=True):
             reply = connection.refuse(call, exc)
         finally:
             del self._tasks[task]
+            if self._limits is not None and connection.offer is None and call.id is not None:
+                self._limits.renew()
         if reply is None and task.cancelling():
             await _absorb_cancellation(task)
         return reply
@@ -152,18 +155,36 @@ class Session(Record, weakref=True):
             self.connection.give_up(pending)
             raise HingeError(f"The params of {pending.method} can't be written as JSON: {exc}") from exc
         message = Outgoing(data, pending.id, pending.method, about=about, pending=pending, headers=headers)
+        limit: Deadline | None = None
+        if idle is None and total is None:
+            pending.on_progress = on_progress
+        else:
+            limit = self._limited(idle, total, on_progress)
+            pending.on_progress = limit.progress
         try:
-            if idle is None and total is None:
-                pending.on_progress = on_progress
-                await self._carry(message, pending)
-            else:
-                await self._carry_in_time(message, pending, idle, total, on_progress)
-        except BaseException as exc:
-            self._abandon(pending, exc)
+            await self._carry(message, pending)
+        except asyncio.CancelledError as exc:
+            if limit is None or not limit.taken_back():
+                self._abandon(pending, "no longer wanted")
+                raise
+            self._abandon(pending, "timeout")
+            raise CallTimeout(f"{pending.method} got no answer within {limit.waited:.1f} seconds") from exc
+        except BaseException:
+            self.connection.give_up(pending)
             raise
+        finally:
+            if limit is not None:
+                limit.end()
         if pending.error is not None:
             raise pending.error
         return pending.result
+
+    def _limited(self, idle: float | None, total: float | None, on_progress: Callable[[Raw], None] | None) -> Deadline:
+        task = asyncio.current_task(self.loop)
+        assert task is not None
+        if self._limits is None:
+            self._limits = Deadlines(self.loop, self.is_asked)
+        return self._limits.begin(task, idle, total, on_progress)
 
     async def _carry(self, message: Outgoing, pending: Pending) -> None:
         """Send and wait until the request is over."""
@@ -178,43 +199,21 @@ class Session(Record, weakref=True):
                 return
             raise
         if pending.state is WAITING:
-            over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            over: asyncio.Future[None] = self.loop.create_future()
             pending.wake = lambda: None if over.done() else over.set_result(None)
             await over
-
-    async def _carry_in_time(
-        self,
-        message: Outgoing,
-        pending: Pending,
-        idle: float | None,
-        total: float | None,
-        on_progress: Callable[[Raw], None] | None,
-    ) -> None:
-        task = asyncio.current_task(self.loop)
-        assert task is not None
-        limit = Deadline(self.loop, task, idle, total, held=self.is_asked)
-        pending.on_progress = limit.renewing(on_progress)
-        try:
-            await self._carry(message, pending)
-        except asyncio.CancelledError as exc:
-            if not limit.taken_back():
-                raise
-            raise CallTimeout(f"{pending.method} got no answer within {limit.waited:.1f} seconds") from exc
-        finally:
-            limit.end()
 
     def is_asked(self) -> bool:
         """Whether a request of the peer is being answered on a client's side: then it is the peer who waits."""
         return self.connection.offer is None and any(call.id is not None for call in self._tasks.values())
 
-    def _abandon(self, pending: Pending, exc: BaseException) -> None:
+    def _abandon(self, pending: Pending, reason: str) -> None:
         """We stop waiting: drop the debt and tell the peer where the channel itself doesn't (CANC-03, CANC-10)."""
-        if not self.connection.give_up(pending) or not isinstance(exc, asyncio.CancelledError | CallTimeout):
+        if not self.connection.give_up(pending):
             return
         told_by_channel = self.channel.kind == "post" and not self.connection.handshake.open
         if pending.method == "initialize" or told_by_channel or self.connection.closed is not None:
             return
-        reason = "timeout" if isinstance(exc, CallTimeout) else "no longer wanted"
         self._spawn(self.notify("notifications/cancelled", {"requestId": pending.id, "reason": reason}))
 
     def _spawn(self, sending: Awaitable[None]) -> None:
@@ -317,6 +316,8 @@ class Session(Record, weakref=True):
             self._close_amid_calls(reason)
         else:
             self.connection.close(reason)
+        if self._limits is not None:
+            self._limits.stop()
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
         return bool(self._tasks or self._notices or self._cleanups)
