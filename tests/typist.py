@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import select
 import struct
 import subprocess
 import termios
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Self, TextIO
 
@@ -62,6 +63,25 @@ class Typist:
         self.seen += data.decode(errors="replace").replace("\r\n", "\n")
         self._more.set()
 
+    @contextmanager
+    def watching(self, pid: int) -> Iterator[None]:
+        """Know when a process has ended: it shows nothing more."""
+        loop, process = asyncio.get_running_loop(), os.pidfd_open(pid)
+
+        def ended() -> None:
+            loop.remove_reader(process)
+            while select.select([self._master], [], [], 0)[0] and not self.gone:
+                self._look()
+            self.gone = True
+            self._more.set()
+
+        loop.add_reader(process, ended)
+        try:
+            yield
+        finally:
+            loop.remove_reader(process)
+            os.close(process)
+
     def type(self, text: str) -> None:
         """Press keys."""
         os.write(self._master, text.encode())
@@ -109,7 +129,8 @@ async def at_the_terminal(
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         try:
-            yield typist, process
+            with typist.watching(process.pid):
+                yield typist, process
             assert await asyncio.to_thread(process.wait, LIMIT) is not None
         finally:
             if process.poll() is None:

@@ -19,7 +19,7 @@ SERVER = '''
 """A server for the commands."""
 from typing import Literal
 
-from hinge import Context, Server, ToolError
+from hinge import Context, ImageContent, Server, TextContent, ToolError
 
 server = Server("shop", version="3")
 other = Server("other")
@@ -49,6 +49,18 @@ def fail() -> str:
     raise ToolError("no luck")
 
 
+@server.tool
+def picture() -> list[TextContent | ImageContent]:
+    """A picture, and words that are no good for a terminal."""
+    return [TextContent(text="\x1b[2Jred"), ImageContent(data="AAECAw==", mime_type="image/png")]
+
+
+@server.tool
+async def favourite(ctx: Context) -> str:
+    """Ask."""
+    return await ctx.elicit("Which colour?", str)
+
+
 @server.prompt
 def ask(topic: str, tone: str = "kind") -> str:
     """Ask about it."""
@@ -59,6 +71,11 @@ def ask(topic: str, tone: str = "kind") -> str:
 def stock(item: str) -> str:
     """How many there are."""
     return "7"
+
+
+@server.resource("shop://logo", mime_type="image/png")
+def logo() -> bytes:
+    return bytes(range(256))
 '''
 
 
@@ -110,13 +127,18 @@ def test_everything_is_listed(url: str) -> None:
     done = hinge("list", url)
     assert done.stdout.startswith("shop 3, protocol 2026-07-28\n")
     assert (
-        'price(item: string, count: integer = 1, currency: "EUR" | "NOK" = "EUR")\n    What something costs.'
+        'price(item: string, count: integer = 1, currency: "EUR" | "NOK" = "EUR")\n    What something costs.\n        item: what'
         in done.stdout
     )
     assert "prompt ask(topic, tone?)\n    Ask about it." in done.stdout
     assert "resource shop://{item}/stock\n    How many there are." in done.stdout
-    tools = json.loads(hinge("list", url, "--json").stdout)
-    assert [tool["name"] for tool in tools] == ["price", "note", "fail"]
+    found = json.loads(hinge("list", url, "--json").stdout)
+    assert [tool["name"] for tool in found["tools"]] == ["price", "note", "fail", "picture", "favourite"]
+    assert [found[kind][0]["name"] for kind in ("prompts", "resources", "resourceTemplates")] == [
+        "ask",
+        "logo",
+        "stock",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +158,10 @@ def test_a_tool_that_fails_ends_with_code_1_and_its_words(file: Path) -> None:
     ("words", "said"),
     [
         (["call", "{file}:server", "pric"], "hinge: Unknown tool: pric. Did you mean 'price'? (-32602)"),
-        (["call", "{file}:server", "price", "tea"], "hinge: 'tea' is no argument: write KEY=VALUE, or KEY:=JSON"),
+        (
+            ["call", "{file}:server", "price", "tea"],
+            "hinge: 'tea' is no argument: write KEY=VALUE, KEY:=JSON, or KEY=@FILE",
+        ),
         (["call", "{file}:server", "price", "item:={"], "hinge: item: '{' is not JSON: Input data was truncated"),
         (["run", "{file}:nothing"], "hinge: {file} has no server called 'nothing': it has server, other"),
         (["run", "nowhere.py"], "hinge: There is no file nowhere.py"),
@@ -144,6 +169,11 @@ def test_a_tool_that_fails_ends_with_code_1_and_its_words(file: Path) -> None:
         (
             ["run", "{file}:server", "--reload"],
             "hinge: --reload needs --http: on stdio a restart would lose what the client has sent",
+        ),
+        (["read", "{file}:server", "shop://nothing"], "hinge: Resource not found: shop://nothing (-32602)"),
+        (
+            ["prompt", "{file}:server", "ask"],
+            "hinge: Invalid arguments for prompt 'ask': topic: missing (required string) (-32602)",
         ),
         (["list", "{file}:server", "--header", "X: y"], "hinge: --header needs a URL as the target"),
     ],
@@ -153,6 +183,58 @@ def test_a_mistake_gets_one_line(file: Path, words: list[str], said: str) -> Non
     assert done.stderr.strip().splitlines()[-1] == said.replace("{file}", str(file))
     assert "Traceback" not in done.stderr
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--json", "{file}:server", "price", "item=tea", "count=2"],
+        ["{file}:server", "--json", "price", "item=tea", "count=2"],
+        ["{file}:server", "price", "--json", "item=tea", "count=2"],
+        ["{file}:server", "price", "item=tea", "--json", "count=2"],
+        ["{file}:server", "price", "item=tea", "--timeout", "30", "count=2", "--json"],
+    ],
+)
+def test_options_may_stand_anywhere(file: Path, words: list[str]) -> None:
+    done = hinge("call", *(word.replace("{file}", str(file)) for word in words))
+    assert json.loads(done.stdout)["structuredContent"] == {"price": 5.0}, done.stderr
+
+
+def test_a_wrong_command_line_ends_with_code_2() -> None:
+    assert hinge("call").returncode == hinge("call", "x", "y", "--nothing").returncode == 2
+
+
+def test_pictures_are_saved_where_the_user_says_and_nothing_is_overwritten(file: Path, tmp_path: Path) -> None:
+    command: list[str | Path] = ["call", f"{file}:server", "picture", "--save", tmp_path / "out"]
+    assert hinge(*command).returncode == 0
+    done = hinge(*command)
+    assert done.returncode == 0
+    assert done.stdout == "\x1b[2Jred\n[image/png, 4 bytes]\n", "into a pipe a result goes as it is"
+    assert f"saved {tmp_path}/out/image-2.png" in done.stderr
+    assert (tmp_path / "out" / "image.png").read_bytes() == bytes(range(4))
+
+
+def test_a_resource_is_read(file: Path, tmp_path: Path) -> None:
+    assert hinge("read", f"{file}:server", "shop://tea/stock").stdout == "7\n"
+    assert (
+        json.loads(hinge("read", f"{file}:server", "shop://tea/stock", "--json").stdout)["contents"][0]["text"] == "7"
+    )
+    with open(tmp_path / "logo", "wb") as out:
+        subprocess.run([sys.executable, "-m", "hinge", "read", f"{file}:server", "shop://logo"], stdout=out, check=True)
+    assert (tmp_path / "logo").read_bytes() == bytes(range(256)), "bytes go into a file as they are"
+
+
+def test_a_prompt_is_got(file: Path) -> None:
+    done = hinge("prompt", f"{file}:server", "ask", "topic=tea", "tone=stern")
+    assert done.stdout == "user: tea stern\n"
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_nobody_is_asked_where_nobody_sits(file: Path, era: str) -> None:
+    """The server learns at once that it can't ask: what isn't declared isn't asked for."""
+    done = hinge("call", f"{file}:server", "favourite", "--era", era)
+    assert done.returncode == 1
+    assert "hinge: Missing required client capability: elicitation" in done.stderr
 
 
 def test_the_usual_name_is_found_among_several_servers(file: Path) -> None:

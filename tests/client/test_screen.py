@@ -24,7 +24,7 @@ def test_plain_text_has_nothing_that_controls_a_terminal_or_hides(text: str) -> 
     ("text", "shown"),
     [
         ("\x1b[2J", "\\x1b[2J"),
-        ("\x9b2J", "\\x9b2J"),
+        ("\x9b2J", "\\u009b2J"),
         ("a\rb", "a\\rb"),
         ("a\u202eb", "a\\u202eb"),
         ("a\u2028b", "a\\u2028b"),

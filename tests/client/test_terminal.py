@@ -78,7 +78,7 @@ async def test_a_form_is_asked_field_by_field_and_looked_over(typist: Typist, te
     await typist.answers("2  Window\n  seat:", "win")
     await typist.answers("meals:", "meat, 2")
     await typist.answers("count [1]:", "9")
-    await typist.sees("! 9 is greater than the maximum of 5")
+    await typist.sees("greater than the maximum of 5")
     await typist.answers("count [1]:", "2")
     await typist.answers("price:", "3.5")
     await typist.answers("ok [yes]:", "")
@@ -99,7 +99,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again_but_not_for_ever(
     answer = asyncio.create_task(terminal.elicit(NAME))
     for _ in range(5):
         await typist.answers("name:", "A")
-        await typist.sees('! "A" is shorter than 2 characters')
+        await typist.sees("shorter than 2 characters")
     assert await answer == ElicitResult(action="cancel")
 
 
@@ -188,7 +188,7 @@ async def test_nothing_that_a_server_sends_moves_the_cursor_or_looks_like_our_wo
     shown = await typist.answers("…]:", "/no")
     assert (await answer).action == "decline"
     assert not [character for character in typist.seen if not character.isprintable() and character != "\n"]
-    assert "│ nice\\x1b[2J\\x1b]0;owned\\x07\\r\\x08\\x9b31m\\u202egnp.exe\\u2066\n│ ── hinge asks ──\n" in shown
+    assert "│ nice\\x1b[2J\\x1b]0;owned\\x07\\r\\x08\\u009b31m\\u202egnp.exe\\u2066\n│ ── hinge asks ──\n" in shown
     assert "\n  Agree?" not in shown
 
 

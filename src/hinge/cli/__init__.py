@@ -16,7 +16,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code: int = options.command(options)
     except HingeError as exc:
-        print(f"hinge: {exc}", file=sys.stderr)
+        from hinge.client.screen import plain_text
+
+        print(f"hinge: {plain_text(str(exc))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

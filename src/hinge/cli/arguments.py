@@ -13,12 +13,30 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line of `hinge`."""
     top = argparse.ArgumentParser(prog="hinge", description="The Model Context Protocol: run and call servers.")
     top.add_argument("--version", action="version", version=f"hinge {metadata.version('hinge')}")
-    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Command)
     _run(commands)
     _list(commands)
     _call(commands)
+    _read(commands)
+    _prompt(commands)
     _bridge(commands)
     return top
+
+
+class _Command(argparse.ArgumentParser):
+    """A command whose options may stand anywhere: also between its arguments, and behind them."""
+
+    _mixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # it overloads
+        """What argparse asks of a command, which it takes for one whose options come first."""
+        if self._mixing:
+            return super().parse_known_args(args, namespace)
+        self._mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
 
 
 def _lazily(module: str) -> Any:
@@ -47,23 +65,50 @@ def _run(commands: Any) -> None:
 def _list(commands: Any) -> None:
     found = commands.add_parser("list", help="show what a server offers")
     _target(found)
-    found.add_argument("--json", action="store_true", help="print the tools as JSON")
+    found.add_argument("--json", action="store_true", help="print everything as JSON")
     found.set_defaults(command=_lazily("hinge.cli.list"))
 
 
 def _call(commands: Any) -> None:
     found = commands.add_parser("call", help="call a tool")
     _target(found)
-    found.add_argument("tool", metavar="TOOL")
+    found.add_argument("name", metavar="TOOL")
     found.add_argument(
         "arguments",
         nargs="*",
         metavar="KEY=VALUE",
-        help="an argument, read by the type that the tool declares; KEY:=JSON for JSON as it stands",
+        help="an argument, read by the type that the tool declares: KEY:=JSON for JSON as it stands, KEY=@FILE from a "
+        "file, A.B=VALUE for a member of an object, a KEY twice for a list",
     )
-    found.add_argument("--json", action="store_true", help="print the whole result as JSON")
-    found.add_argument("--timeout", type=float, default=None, metavar="SECONDS", help="give up after this long")
+    _result(found)
     found.set_defaults(command=_lazily("hinge.cli.call"))
+
+
+def _read(commands: Any) -> None:
+    found = commands.add_parser("read", help="read a resource")
+    _target(found)
+    found.add_argument("name", metavar="URI")
+    _result(found)
+    found.set_defaults(command=_lazily("hinge.cli.read"))
+
+
+def _prompt(commands: Any) -> None:
+    found = commands.add_parser("prompt", help="get the messages of a prompt")
+    _target(found)
+    found.add_argument("name", metavar="NAME")
+    found.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help="an argument; KEY=@FILE from a file")
+    _result(found)
+    found.set_defaults(command=_lazily("hinge.cli.prompt"))
+
+
+def _result(found: argparse.ArgumentParser) -> None:
+    found.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    found.add_argument("--save", metavar="DIR", help="write pictures, sounds and resources of the result there")
+    found.add_argument("--timeout", type=float, default=None, metavar="SECONDS", help="give up after this long")
+    found.add_argument("--root", action="append", default=[], metavar="DIR", help="a folder that the server may know")
+    found.add_argument(
+        "--no-input", action="store_true", help="ask nothing, also on a terminal: the server is told that it can't ask"
+    )
 
 
 def _bridge(commands: Any) -> None:

@@ -16,6 +16,8 @@ def client_for(options: argparse.Namespace, **more: Any) -> Client:
         if not options.target.startswith(("http://", "https://")):
             raise StartError("--header needs a URL as the target")
         more["headers"] = dict(_header(text) for text in options.header)
+    if getattr(options, "root", None):
+        more["on_roots"] = list(options.root)
     return Client(_target(options.target), era=options.era, **more)
 
 

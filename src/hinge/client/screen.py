@@ -26,7 +26,8 @@ def _visible(character: str) -> str:
         return character
     if unicodedata.category(character) == "Zs":
         return " "
-    return character.encode("unicode_escape").decode()
+    code = ord(character)
+    return character.encode("unicode_escape").decode() if code < 0x80 or code > 0xFFFF else f"\\u{code:04x}"
 
 
 def plain_lines(text: str) -> list[str]:

@@ -1,0 +1,192 @@
+"""From `key=value` words to the arguments of a tool, by the types that it declares. Knows schemas and files, no server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hinge.errors import StartError, shorten
+
+#: How to write an argument, for those who wrote something else.
+FORMS = "write KEY=VALUE, KEY:=JSON, or KEY=@FILE"
+
+
+def parse_arguments(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that words stand for. Raises StartError.
+
+    `key=value` by the type that the schema declares for `key`, `key:=json` as JSON; `@file` instead of either reads it from
+    a file, `@-` from standard input, and `@@` stands for an `@`. `a.b=1` is a member of an object, a repeated key a list.
+    """
+    found: dict[str, Any] = {}
+    for word in words:
+        name, sign, text = word.partition("=")
+        if not sign or not name.rstrip(":"):
+            raise StartError(f"{shorten(word)!r} is no argument: {FORMS}")
+        as_json = name.endswith(":")
+        path, kind = _path(name.removesuffix(":"), schema)
+        text = _from_file(path, text)
+        _put(found, path, _json(path, text) if as_json else typed(text, kind), kind)
+    return found
+
+
+def parse_texts(words: Sequence[str]) -> dict[str, str]:
+    """The arguments of a prompt, which are texts. Raises StartError."""
+    return parse_arguments(words, {"additionalProperties": {"type": "string"}})
+
+
+def missing(schema: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """The required arguments that weren't given."""
+    required = schema.get("required")
+    return [name for name in required if name not in given] if isinstance(required, list) else []
+
+
+# ---------------------------------------------------------------- where a value goes
+
+
+class _Schema:
+    """A schema with the definitions that it may refer to."""
+
+    def __init__(self, schema: Any, root: Mapping[str, Any]) -> None:
+        self.root = root
+        self.schema: Mapping[str, Any] = self._resolved(schema)
+
+    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+        for _ in range(8):
+            reference = schema.get("$ref") if isinstance(schema, Mapping) else None
+            if not isinstance(reference, str) or not reference.startswith("#/"):
+                break
+            target: Any = self.root
+            for part in reference[2:].split("/"):
+                target = target.get(part) if isinstance(target, Mapping) else None
+            schema = target
+        return schema if isinstance(schema, Mapping) else {}
+
+    @property
+    def options(self) -> list[_Schema]:
+        """It, or the alternatives that it names."""
+        several = [one for key in ("anyOf", "oneOf") for one in self.schema.get(key, ())]
+        return [option for one in several for option in _Schema(one, self.root).options] or [self]
+
+    @property
+    def kinds(self) -> set[str]:
+        """The types that it takes, as far as it says."""
+        said = [option.schema.get("type", ()) for option in self.options]
+        return {kind for one in said for kind in ([one] if isinstance(one, str) else one)}
+
+    @property
+    def choices(self) -> list[Any]:
+        """The values that it names."""
+        return [value for option in self.options for value in option.schema.get("enum", ())]
+
+    def member(self, name: str) -> _Schema | None:
+        """The schema of a member; None for one that it doesn't name."""
+        for option in self.options:
+            properties, rest = option.schema.get("properties"), option.schema.get("additionalProperties")
+            if isinstance(properties, Mapping) and name in properties:
+                return _Schema(properties[name], self.root)
+            if isinstance(rest, Mapping):
+                return _Schema(rest, self.root)
+        return None
+
+    @property
+    def items(self) -> _Schema:
+        """The schema of the items of an array."""
+        return next((_Schema(one.schema["items"], self.root) for one in self.options if "items" in one.schema), _ANY)
+
+
+_ANY = _Schema({}, {})
+
+
+def _path(name: str, schema: Mapping[str, Any]) -> tuple[list[str], _Schema]:
+    """Which member of what a key means: the longest name that is declared goes first, so names may have dots."""
+    here, path, left = _Schema(schema, schema), list[str](), name
+    while True:
+        parts = left.split(".")
+        heads = [".".join(parts[:size]) for size in range(len(parts), 0, -1)]
+        known = next((head for head in heads if here.member(head) is not None), None)
+        head = known if known is not None else (parts[0] if path or here.member(parts[0]) else left)
+        path.append(head)
+        here = here.member(head) or _ANY
+        if head == left:
+            return path, here
+        left = left[len(head) + 1 :]
+
+
+def _put(found: dict[str, Any], path: list[str], value: Any, kind: _Schema) -> None:
+    place: Any = found
+    for part in path[:-1]:
+        place = place.setdefault(part, {})
+        if not isinstance(place, dict):
+            raise StartError(f"{'.'.join(path)}: {part} has a value already")
+    name = path[-1]
+    if "array" in kind.kinds:
+        value = value if isinstance(value, list) else [value]
+        value = [*place[name], *value] if isinstance(place.get(name), list) else value
+    elif name in place:
+        raise StartError(f"{'.'.join(path)} is given twice")
+    place[name] = value
+
+
+# ---------------------------------------------------------------- from text to a value
+
+
+def typed(text: str, schema: _Schema) -> Any:
+    """A text as a type that the schema takes; what can't be one stays text, and the server says what is wrong with it."""
+    if text in schema.choices:
+        return text
+    kinds = schema.kinds
+    if "array" in kinds and not text.startswith("["):
+        if "string" in kinds:
+            return text
+        items = schema.items
+        parts = [text] if items.kinds <= {"string"} and not items.choices else text.split(",")
+        return [typed(part.strip() if len(parts) > 1 else part, items) for part in parts]
+    if kinds == {"string"}:
+        return text
+    if "boolean" in kinds and text.lower() in _WORDS and "string" not in kinds:
+        return _WORDS[text.lower()]
+    try:
+        found = msgspec.json.decode(text.encode())
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    return found if "string" not in kinds or _kinds_of(found) & kinds else text
+
+
+_WORDS = {"yes": True, "on": True, "no": False, "off": False, "true": True, "false": False}
+
+
+def _kinds_of(value: Any) -> set[str]:
+    if value is None:
+        return {"null"}
+    if isinstance(value, bool):
+        return {"boolean"}
+    if isinstance(value, int):
+        return {"integer", "number"}
+    return {{float: "number", str: "string", list: "array", dict: "object"}[type(value)]}
+
+
+def _json(path: list[str], text: str) -> Any:
+    try:
+        return msgspec.json.decode(text.encode())
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise StartError(f"{'.'.join(path)}: {shorten(text)!r} is not JSON: {exc}") from exc
+
+
+def _from_file(path: list[str], text: str) -> str:
+    if text.startswith("@@"):
+        return text[1:]
+    if not text.startswith("@"):
+        return text
+    name = text[1:]
+    read: Callable[[], bytes] = sys.stdin.buffer.read if name == "-" else Path(name).read_bytes
+    try:
+        return read().decode()
+    except OSError as exc:
+        hint = f"; for a text that begins with @ write @{shorten(text)}"
+        raise StartError(f"{'.'.join(path)}: {shorten(name)} can't be read: {exc.strerror or exc}{hint}") from exc
+    except UnicodeDecodeError as exc:
+        raise StartError(f"{'.'.join(path)}: {shorten(name)} is not UTF-8 at byte {exc.start}") from exc
