@@ -154,7 +154,7 @@ async def test_a_change_drops_what_it_concerns_at_once() -> None:
 
 
 async def test_two_clients_share_nothing_even_in_one_store() -> None:
-    """CACHE-07, CACHE-11, D-010."""
+    """CACHE-07, CACHE-11, D-010, SEC-26."""
     store = MemoryStore(100)
     puppets = [modern(tools_list=listed("mine")), modern(tools_list=listed("yours"))]
     for puppet, name in zip(puppets, ("mine", "yours"), strict=True):

@@ -94,7 +94,7 @@ def test_a_call_is_not_answered_after_its_cancellation() -> None:
 
 @pytest.mark.parametrize("named", ["1", 1.0, None, True, [1], {"id": 1}, 2])
 def test_a_cancellation_names_the_id_in_its_type(named: Any) -> None:
-    """CANC-07, T-16."""
+    """CANC-07, T-16, SEC-22."""
     connection = server()
     call = call_of(connection.receive(request(1)))
     connection.receive(notice("notifications/cancelled", requestId=named))

@@ -33,10 +33,14 @@ def test_what_is_no_key(key: Any) -> None:
         "io.modelcontextprotocol/anything",
         "dev.mcp/x",
         "a.mcp.b/x",
+        "mcp.dev/x",
+        "modelcontextprotocol.io/x",
+        "tools.mcp.com/x",
+        "com.example.mcp.a/x",
     ],
 )
 def test_the_protocols_own_keys_are_not_a_users(key: str) -> None:
-    """META-02, META-05."""
+    """META-02, META-03, META-05: by the words of either revision of the rule."""
     assert is_reserved(key)
     with pytest.raises(DefinitionError, match="belongs to the protocol"):
         check_meta({key: 1})

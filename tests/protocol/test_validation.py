@@ -113,11 +113,76 @@ def test_an_unknown_dialect_is_refused(dialect: Any) -> None:
 
 
 def test_a_pattern_takes_linear_time() -> None:
-    """JSON-04: where an engine that goes back would not end within the age of the world."""
+    """JSON-04, SEC-31: where an engine that goes back would not end within the age of the world."""
     validator = compile_schema({"pattern": "^(a+)+$"})
     before = time.process_time()
     assert first_problem(validator, "a" * 50_000 + "!") is not None
     assert time.process_time() - before < 5
+
+
+def doubling(steps: int, refer: Any, **names: Any) -> dict[str, Any]:
+    """Each definition looks twice at what the next one looks at: 2^steps ways."""
+    made = {
+        f"s{n}": {**names, "allOf": [refer(n + 1), {"properties": {"a": False}}, refer(n + 1)]} for n in range(steps)
+    }
+    return {"$defs": {**made, f"s{steps}": {"type": "integer"}}, **refer(0)}
+
+
+def by_pointer(n: int) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/s{n}"}
+
+
+def by_anchor(schema: dict[str, Any], word: str) -> dict[str, Any]:
+    for name, part in schema["$defs"].items():
+        part[word] = name
+    return schema
+
+
+def by_address(schema: dict[str, Any]) -> dict[str, Any]:
+    schema["$id"] = "https://example.com/root"
+    for name, part in schema["$defs"].items():
+        part["$id"] = f"https://example.com/defs/{name}"
+    return schema
+
+
+HOSTILE: dict[str, Any] = {
+    "by pointer": doubling(40, by_pointer),
+    "by anchor": by_anchor(doubling(40, lambda n: {"$ref": f"#s{n}"}), "$anchor"),
+    "by dynamic anchor": by_anchor(doubling(40, lambda n: {"$dynamicRef": f"#s{n}"}), "$dynamicAnchor"),
+    "by address": by_address(doubling(40, lambda n: {"$ref": f"https://example.com/defs/s{n}"})),
+    "by address, relative": by_address(doubling(40, lambda n: {"$ref": f"/defs/s{n}#"})),
+    "by another word": doubling(40, lambda n: {"if": by_pointer(n), "else": by_pointer(n)}),
+    "one place deeper each": doubling(40, lambda n: {"properties": {"x": by_pointer(n)}}),
+    "one item deeper each": doubling(40, lambda n: {"items": by_pointer(n)}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_references_that_double_at_each_step_are_refused(name: str) -> None:
+    """JSON-04, SEC-31: 2^40 ways lead to the same place, and a validator would take them all."""
+    before = time.process_time()
+    with pytest.raises(ValueError, match="in more than 1,000,000 ways"):
+        compile_schema(HOSTILE[name])
+    assert time.process_time() - before < 5
+
+
+def test_a_part_may_be_referred_to_from_many_places() -> None:
+    """JSON-04: types that share others are what references are for."""
+    levels = {f"t{n}": {"properties": {f"p{m}": {"$ref": f"#/$defs/t{n + 1}"} for m in range(20)}} for n in range(40)}
+    schema = {"$defs": {**levels, "t40": {"type": "integer"}}, "$ref": "#/$defs/t0"}
+    value: Any = "x"
+    for _ in range(40):
+        value = {"p7": value}
+    assert first_problem(compile_schema(schema), value) is not None
+    recursive = {"anyOf": [{"type": "integer"}, {"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}]}
+    assert first_problem(compile_schema(recursive), {"left": {"right": 1}, "right": 2}) is None
+
+
+def test_references_follow_each_other_so_far() -> None:
+    """JSON-04: an error, not the end of the stack."""
+    chain = {f"s{n}": by_pointer(n + 1) for n in range(5000)}
+    with pytest.raises(ValueError, match="more than 300 steps"):
+        compile_schema({"$defs": {**chain, "s5000": {}}, "$ref": "#/$defs/s0"})
 
 
 def test_the_library_is_loaded_with_the_first_schema() -> None:

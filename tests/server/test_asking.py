@@ -270,7 +270,7 @@ async def test_a_notification_cannot_ask(caplog: pytest.LogCaptureFixture) -> No
 
 
 async def test_a_state_belongs_to_whom_it_was_given() -> None:
-    """MRTR-12, D-006, T-30: another principal can't go on with it."""
+    """MRTR-12, D-006, T-30, SEC-02, ELIC-25: another principal can't go on with it."""
 
     async def tool(ctx: Context[Any]) -> str:
         return f"{ctx.principal} is {await ctx.elicit('a', str)}"

@@ -41,7 +41,7 @@ def test_nobody_can_read_it_and_no_two_are_alike() -> None:
 
 
 def test_every_changed_byte_is_noticed() -> None:
-    """MRTR-11, T-30."""
+    """MRTR-11, T-30, SEC-49."""
     seal = Seal()
     text = seal.seal(PAYLOAD, BOUND)
     for place in range(len(text)):
@@ -57,7 +57,7 @@ def test_anything_else_is_refused_and_nothing_worse(text: str) -> None:
 
 
 def test_it_belongs_to_one_request() -> None:
-    """MRTR-12."""
+    """MRTR-12, SEC-49."""
     seal = Seal()
     with pytest.raises(InvalidParams, match="belongs to another request"):
         seal.open(seal.seal(PAYLOAD, BOUND), b"another")
@@ -76,7 +76,7 @@ def test_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_opens_once_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """MRTR-13."""
+    """MRTR-13, SEC-49."""
     seal = Seal(once=True, ttl=60)
     texts = [seal.seal(PAYLOAD, BOUND) for _ in range(2)]
     for text in texts:

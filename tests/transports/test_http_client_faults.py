@@ -373,7 +373,7 @@ async def endless_event(asked: Asked, answer: Answer) -> None:
 
 @pytest.mark.parametrize("script", [large_json, bomb, endless_line, endless_event])
 async def test_an_answer_over_the_limit_is_refused_in_bounded_memory(script: Any) -> None:
-    """The limit counts decoded bytes."""
+    """SEC-34: the limit counts decoded bytes."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     error = await failure_of(script, limits=Limits(reply=4 * MIB))
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024

@@ -253,7 +253,7 @@ async def test_a_body_that_never_ends_is_given_up() -> None:
 
 
 async def test_headers_are_bounded_in_number_and_size(site: Site) -> None:
-    """HDR-25: 431."""
+    """HDR-25, SEC-35: 431."""
     headers, body = modern_call("add", a=1, b=2)
     assert (await site.ask({**headers, **{f"X-{n}": "x" for n in range(120)}}, body)).status == 431
     assert (await site.ask({**headers, "X-Big": "x" * 70_000}, body)).status == 431

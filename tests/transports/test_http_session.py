@@ -44,7 +44,7 @@ PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
 
 
 async def test_a_handshake_makes_a_session_with_an_unguessable_visible_id(site: Site) -> None:
-    """LHTTP-20, LHTTP-21, B-030."""
+    """LHTTP-20, LHTTP-21, B-030, SEC-01."""
     first, second = [(await site.ask(JSON_HEADERS, initialize())).headers["mcp-session-id"] for _ in range(2)]
     assert first != second
     assert len(first) >= 43
@@ -103,7 +103,7 @@ async def test_a_second_handshake_in_a_session_changes_nothing(site: Site) -> No
 
 
 async def test_a_session_of_another_principal_is_not_there() -> None:
-    """B-031: nobody learns that the id exists."""
+    """B-031, SEC-01, SEC-23: nobody learns that the id exists."""
 
     async def authenticate(scope: Scope, headers: Headers) -> str:
         return headers.get("authorization", "nobody")

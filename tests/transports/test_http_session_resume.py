@@ -115,7 +115,7 @@ async def test_who_resumes_takes_over_from_a_connection_that_is_still_there(site
 
 
 async def test_unknown_and_foreign_event_ids_are_refused_in_words(site: Site, log: Log) -> None:
-    """Never an empty stream: that would look like nothing was missed."""
+    """SEC-24: never an empty stream: that would look like nothing was missed."""
     session, other = await site.session(), await site.session()
     _, last = await started(site, session, log)
     for headers, event_id in ((session, "unknown"), (other, last), (session, last + "9999")):

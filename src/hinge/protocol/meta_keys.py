@@ -16,6 +16,10 @@ _ID = re.compile(rf"{_PREFIX}{_NAME}")
 #: W3C Trace Context: version, trace id, span id and flags.
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
+#: A prefix is the protocol's where one of these is its second label, or, as the first revision of that rule had it, any
+#: but its last.
+_OWNERS = frozenset({"modelcontextprotocol", "mcp"})
+
 #: The keys without a prefix that carry a trace, each with a text (META-06).
 TRACE_KEYS = ("traceparent", "tracestate", "baggage")
 
@@ -26,9 +30,10 @@ def is_extension_id(text: str) -> bool:
 
 
 def is_reserved(key: str) -> bool:
-    """Whether only the specification may give the key a meaning (META-02, META-05)."""
+    """Whether only the specification may give the key a meaning (META-02, META-05), in any revision (META-03)."""
     prefix, slash, _ = key.partition("/")
-    return key == "progressToken" or (bool(slash) and prefix.split(".")[1:2] in (["modelcontextprotocol"], ["mcp"]))
+    labels = prefix.split(".")
+    return key == "progressToken" or (bool(slash) and not _OWNERS.isdisjoint({*labels[:-1], *labels[1:2]}))
 
 
 def check_meta(meta: Mapping[Any, Any]) -> None:

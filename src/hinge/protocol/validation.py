@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hinge.errors import shorten
+from hinge.protocol.schema_ways import Ways
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
 #: A larger or deeper schema is refused rather than compiled.
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 64
+#: In how many ways a schema may look at one place of a value: some 50 ms of work.
+MAX_WAYS = 1_000_000
 
 
 def compile_schema(schema: Any) -> jsonschema_rs.Validator:
     """A validator by the dialect that `$schema` names, 2020-12 by default.
 
     References leave the schema only within itself: nothing is ever fetched. Raises ValueError, in words for people, for a
-    schema that is too large, too deep, refers elsewhere, or is no valid schema.
+    schema that is too large, too deep, repeats itself too often, refers elsewhere, or is no valid schema.
     """
     import jsonschema_rs
 
@@ -32,6 +35,8 @@ def compile_schema(schema: Any) -> jsonschema_rs.Validator:
         raise ValueError(f"the schema is larger than {MAX_BYTES} bytes")
     if _depth(schema) > MAX_DEPTH:
         raise ValueError(f"the schema is nested deeper than {MAX_DEPTH} levels")
+    if Ways(schema).count() > MAX_WAYS:
+        raise ValueError(f"the schema looks at one place of a value in more than {MAX_WAYS:,} ways")
     try:
         return jsonschema_rs.validator_for(
             schema, retriever=_refuse, pattern_options=jsonschema_rs.RegexOptions(), mask="the value"
