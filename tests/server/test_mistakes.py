@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Context, DefinitionError, Limits, Server
+from hinge import Apps, Client, Context, DefinitionError, Limits, Server, StartError
 from tests.server.bare_end import BareEnd
 
 
@@ -183,6 +183,53 @@ def test_a_plain_function_for_a_method_of_ones_own() -> None:
     assert told(lambda: server.request("acme/search")(search)) == (
         "search() serves 'acme/search': write `async def search(ctx, params)`"
     )
+
+
+def test_values_that_an_option_can_not_have() -> None:
+    named: Any = Server
+    tool: Any = mistaken().tool
+    level: Any = "inf"
+    assert told(lambda: named(5)) == 'A server needs a name: write Server("weather"), not Server(5)'
+    assert told(lambda: Server("x", page_size=0)) == (
+        "page_size=0 is not possible: use 1 or more, or None for whole lists"
+    )
+    assert told(lambda: Server("x", log_level=level)) == (
+        "log_level='inf' is not possible: use one of debug, info, notice, warning, error, critical, alert, emergency, or None"
+    )
+    assert told(lambda: tool("x", timeout="5")(lambda: "x")) == (
+        "Tool 'x': timeout='5' is not possible: use seconds, more than 0"
+    )
+    assert told(lambda: tool("x", icons="https://a/b.png")(lambda: "x")) == (
+        "icons='https://a/b.png' is one text: write icons=['https://a/b.png']"
+    )
+    assert told(lambda: tool("x", tags="admin")(lambda: "x")) == "tags='admin' of 'x' is one text: write tags={'admin'}"
+
+
+def test_something_else_where_a_server_or_an_extension_is_wanted() -> None:
+    server: Any = mistaken()
+    assert told(lambda: server.mount(Client(mistaken()))) == (
+        "A Client can't be mounted: make a server of it, mount(Server.from_client(…), …)"
+    )
+    assert told(lambda: server.include("routes.py")) == "A str can't be included: give a Router, or a Server"
+    assert told(lambda: server.add_extension(Apps)) == (
+        "<class 'hinge.server.apps.Apps'> is no extension: make one of its class, as in add_extension(Apps())"
+    )
+    assert told(lambda: server.notify("tools")) == "'tools' is no change: write server.notify(Changed('tools'))"
+    assert told(lambda: server.add_middleware(5)) == "5 is no middleware: write `async def middleware(ctx, call_next)`"
+
+
+async def test_running_where_an_event_loop_runs_already() -> None:
+    transports: tuple[Any, ...] = ("stdio", "http", "socket")
+    for transport in transports:
+        with pytest.raises(StartError) as caught:
+            mistaken().run(transport)
+        assert str(caught.value) == (
+            "run() starts an event loop, and one is running here already: write `await server.run_async(…)` in its place"
+        )
+    with pytest.raises(StartError, match="Several workers need run"):
+        await mistaken().run_async("http", workers=2)
+    with pytest.raises(StartError, match="There is no transport 'htp'"):
+        await mistaken().run_async(*["htp"])  # type: ignore[arg-type]  # the mistake itself
 
 
 # ---------------------------------------------------------------- when it is called

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from hinge.errors import InvalidParams
+from hinge.errors import DefinitionError, InvalidParams
 from hinge.protocol.changes import Changed
 from hinge.protocol.events import EraName
 from hinge.protocol.limits import Limits
@@ -66,6 +66,10 @@ class Mountable(Router):
         Raises DefinitionError for a prefix that can't be, or that can't be told from another one, and for an extension
         with requests that another mounted server has, too.
         """
+        if not isinstance(server, Mountable):
+            raise DefinitionError(
+                f"A {type(server).__name__} can't be mounted: make a server of it, mount(Server.from_client(…), …)"
+            )
         self._mounts.check(server, prefix)
         self._dispatch.elsewhere = self._elsewhere
         handlers = self._mounts.handlers()

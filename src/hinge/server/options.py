@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from hinge.errors import DefinitionError
 from hinge.schema.base import Icon
+from hinge.schema.notifications import SEVERITY
 from hinge.schema.tools import ToolAnnotations
 from hinge.server.visibility import Caller
 
@@ -63,3 +64,12 @@ def check_text(given: Any, advice: str) -> None:
     """Raises DefinitionError with the advice for a decorator that was used without its parentheses."""
     if not isinstance(given, str):
         raise DefinitionError(advice)
+
+
+def check_server(name: Any, page_size: Any, log_level: Any) -> None:
+    """Raises DefinitionError for what a server can't be made with."""
+    check_text(name, f'A server needs a name: write Server("weather"), not Server({name!r})')
+    if page_size is not None and (not isinstance(page_size, int) or page_size < 1):
+        raise DefinitionError(f"page_size={page_size!r} is not possible: use 1 or more, or None for whole lists")
+    if log_level is not None and log_level not in SEVERITY:
+        raise DefinitionError(f"log_level={log_level!r} is not possible: use one of {', '.join(SEVERITY)}, or None")

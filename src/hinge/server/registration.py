@@ -35,6 +35,8 @@ def icons_of(icons: Sequence[Icon | str] | None) -> list[Icon] | None:
     """Icons as given: an Icon, or just its address."""
     if icons is None:
         return None
+    if isinstance(icons, str):
+        raise DefinitionError(f"icons={shorten(icons)!r} is one text: write icons=[{shorten(icons)!r}]")
     return [Icon(src=icon) if isinstance(icon, str) else icon for icon in icons]
 
 

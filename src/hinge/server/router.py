@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
+from hinge.errors import DefinitionError
 from hinge.server.completion import Completable, Completions, RegisteredCompleter
 from hinge.server.files import FOLDER, Files, default_uri
 from hinge.server.including import include
@@ -74,6 +75,8 @@ class Router:
         server live, with its middleware and lifespan, mount it. Raises DefinitionError, and copies nothing, when a name
         is taken.
         """
+        if not isinstance(router, Router):
+            raise DefinitionError(f"A {type(router).__name__} can't be included: give a Router, or a Server")
         include(self, router, prefix)
 
     # ---------------------------------------------------------------- who sees what

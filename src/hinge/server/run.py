@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -52,14 +52,40 @@ def run(server: Runnable, transport: str, **options: Any) -> None:
     """Serve in a fresh event loop until the end of input or a signal. Raises StartError."""
     if _loading.get():
         return
-    ways: dict[str, Callable[..., None]] = {"stdio": _run_stdio, "http": _run_http, "socket": _run_socket}
+    if _in_a_loop():
+        raise StartError(
+            "run() starts an event loop, and one is running here already: write `await server.run_async(…)` in its place"
+        )
+    if transport == "http" and options.get("workers", 1) > 1:
+        _run_workers(server, **options)
+        return
+    _run(_serving(server, transport, options))
+
+
+async def run_async(server: Runnable, transport: str, **options: Any) -> None:
+    """The same in the event loop that runs already. Raises StartError."""
+    if not _loading.get():
+        await _serving(server, transport, options)
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _serving(server: Runnable, transport: str, options: Mapping[str, Any]) -> Coroutine[Any, Any, None]:
+    """What serves, to be awaited. Raises StartError for options that there aren't."""
+    ways: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {"stdio": _stdio, "http": _http, "socket": _socket}
     way = ways.get(transport)
     if way is None:
         raise StartError(f'There is no transport {transport!r}: use "stdio", "http" or "socket"')
     known = inspect.signature(way).parameters
     if all(item.kind is not item.VAR_KEYWORD for item in known.values()) and (unknown := options.keys() - known.keys()):
         raise StartError(f"run({transport!r}) has no option {', '.join(sorted(unknown))}")
-    way(server, **options)
+    return way(server, **options)
 
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:
@@ -72,25 +98,21 @@ def _run(serving: Coroutine[Any, Any, None]) -> None:
             uvloop.run(serving)
 
 
-def _run_stdio(server: Runnable) -> None:
+async def _stdio(server: Runnable) -> None:
     from hinge.transports.stdio import require_standard_streams, serve_stdio
 
-    async def serve() -> None:
-        async with server.running():
-            await serve_stdio(server.serve, limits=server.limits)
-
     require_standard_streams()
-    _run(serve())
+    async with server.running():
+        await serve_stdio(server.serve, limits=server.limits)
 
 
-def _run_socket(server: Runnable, *, path: str | None = None, host: str = "127.0.0.1", port: int | None = None) -> None:
+async def _socket(
+    server: Runnable, *, path: str | None = None, host: str = "127.0.0.1", port: int | None = None
+) -> None:
     from hinge.transports.socket_stream import serve_socket
 
-    async def serve() -> None:
-        async with server.running():
-            await serve_socket(server.serve, path=path, host=host, port=port, limits=server.limits, ready=_announce)
-
-    _run(serve())
+    async with server.running():
+        await serve_socket(server.serve, path=path, host=host, port=port, limits=server.limits, ready=_announce)
 
 
 def _announce(address: str | tuple[str, int]) -> None:
@@ -98,7 +120,7 @@ def _announce(address: str | tuple[str, int]) -> None:
     print(f"Serving MCP at {where}", file=sys.stderr, flush=True)
 
 
-def _run_http(
+async def _http(
     server: Runnable,
     *,
     host: str = "127.0.0.1",
@@ -107,15 +129,27 @@ def _run_http(
     workers: int = 1,
     **options: Any,
 ) -> None:
-    from hinge.transports.http_run import SERVE_OPTIONS, serve_http
+    from hinge.transports.http_run import serve_http
 
-    serving = {name: options.pop(name) for name in SERVE_OPTIONS & options.keys()}
     if workers > 1:
-        from hinge.transports.http_workers import run_workers
+        raise StartError("Several workers need run(): they are processes, each with an event loop of its own")
+    serving = _for_the_process(options)
+    await serve_http(server.http_app(path, bind=host, **options), host=host, port=port, **serving)
 
-        server.warn_of_own_keys()
-        app = server.http_app(path, bind=host, **{"sessions": False, **options})
-        run_workers(app, workers=workers, host=host, port=port, **serving)
-        return
-    app = server.http_app(path, bind=host, **options)
-    _run(serve_http(app, host=host, port=port, **serving))
+
+def _run_workers(
+    server: Runnable, *, workers: int, host: str = "127.0.0.1", port: int = 8000, path: str = "/mcp", **options: Any
+) -> None:
+    from hinge.transports.http_workers import run_workers
+
+    server.warn_of_own_keys()
+    serving = _for_the_process(options)
+    app = server.http_app(path, bind=host, **{"sessions": False, **options})
+    run_workers(app, workers=workers, host=host, port=port, **serving)
+
+
+def _for_the_process(options: dict[str, Any]) -> dict[str, Any]:
+    """Takes out of the options those that are not the app's."""
+    from hinge.transports.http_run import SERVE_OPTIONS
+
+    return {name: options.pop(name) for name in SERVE_OPTIONS & options.keys()}

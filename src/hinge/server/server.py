@@ -35,7 +35,7 @@ from hinge.server.middleware import CallNext, Middleware, compose
 from hinge.server.mountable import Mountable
 from hinge.server.mounted_extensions import MountedExtensions
 from hinge.server.mounting import Mounts
-from hinge.server.options import check_text
+from hinge.server.options import check_server, check_text
 from hinge.server.sealing import Seal
 from hinge.server.subscriptions import Authorize, Subscriptions
 from hinge.server.telemetry import telemetry
@@ -98,6 +98,7 @@ class Server(Mountable, Generic[StateT]):
         cache: Mapping[str, CacheHint] | None = None,
         resource_bytes: int = 16 * 1024 * 1024,
     ) -> None:
+        check_server(name, page_size, log_level)
         info = Implementation(
             name=name,
             version=version,
@@ -204,6 +205,8 @@ class Server(Mountable, Generic[StateT]):
         To be done before serving. Gives the extension back. Raises DefinitionError for an id that can't be or is there
         already, and for names that are taken.
         """
+        if not isinstance(extension, Extension):
+            raise DefinitionError(f"{extension!r} is no extension: make one of its class, as in add_extension(Apps())")
         self._extensions.add(extension)
         if type(extension).lifespan is not Extension.lifespan:
             self._lifespan.add(extension.lifespan)
@@ -212,6 +215,8 @@ class Server(Mountable, Generic[StateT]):
 
     def add_middleware(self, middleware: Middleware) -> Middleware:
         """Put `async def middleware(ctx, call_next) -> result` around every request and notification, inside the earlier ones."""
+        if not callable(middleware):
+            raise DefinitionError(f"{middleware!r} is no middleware: write `async def middleware(ctx, call_next)`")
         self._middleware.append(middleware)
         self._build()
         return middleware
@@ -240,6 +245,8 @@ class Server(Mountable, Generic[StateT]):
 
         Changes of the registry are told by themselves; `server.notify(Changed("resource", uri))` is for the rest.
         """
+        if not isinstance(event, Changed):
+            raise DefinitionError(f"{event!r} is no change: write server.notify(Changed({event!r}))")
         self._subscriptions.publish(event)
         for tell in self._mounted_in:
             tell(self, event)
@@ -258,7 +265,7 @@ class Server(Mountable, Generic[StateT]):
 
     def handle(self, session: Session, call: Call) -> Awaitable[Any]:
         """Serve one call: middleware, look-up, handler."""
-        ctx: Context[Any] = Context(session, call, self._lifespan.state, self._seal)
+        ctx: Context[Any] = Context(session, call, self._lifespan.state, self._seal, call.method, call.params)
         chain = self._notification_chain if call.id is None else self._request_chain
         return chain(ctx) if tracking.serve is None else tracking.serve(ctx, chain)
 
@@ -271,6 +278,12 @@ class Server(Mountable, Generic[StateT]):
         from hinge.server.run import run
 
         run(self, transport, **options)
+
+    async def run_async(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
+        """The same in the event loop that runs already, for programs that have more to do; cancelling ends it."""
+        from hinge.server.run import run_async
+
+        await run_async(self, transport, **options)
 
     def http_app(self, path: str = "/mcp", **options: Any) -> HttpApp:
         """This server as an ASGI app, to be mounted anywhere; see `HttpApp` for the options."""

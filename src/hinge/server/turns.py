@@ -93,9 +93,9 @@ class Turns:
         return in_turn
 
 
-def limited_in_time(name: str, run: Run[ResultT], seconds: float) -> Run[ResultT]:
+def limited_in_time(name: str, run: Run[ResultT], seconds: Any) -> Run[ResultT]:
     """Run for so many seconds at most: then the function is cancelled, and the call fails in words for the model."""
-    if not seconds > 0:
+    if not isinstance(seconds, int | float) or not seconds > 0:
         raise DefinitionError(f"Tool {name!r}: timeout={seconds!r} is not possible: use seconds, more than 0")
 
     async def in_time(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
