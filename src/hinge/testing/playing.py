@@ -193,8 +193,13 @@ class Player:
         """Wait until the client has said this one."""
         if number and number not in self._reached:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._watchers.append((number, future))
-            await future
+            watcher = number, future
+            self._watchers.append(watcher)
+            try:
+                await future
+            finally:
+                if watcher in self._watchers:
+                    self._watchers.remove(watcher)
 
     # ---------------------------------------------------------------- comparing
 

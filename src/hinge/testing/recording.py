@@ -234,7 +234,7 @@ class Recording:
     def attach(self, server: Server[Any]) -> Iterator[Server[Any]]:
         """Record every conversation of a server, whoever its clients are: `with Recording(path).attach(server): server.run()`.
 
-        Conversations that begin within the block are recorded, to a new file.
+        Whatever begins to serve within the block is recorded, to a new file.
         """
         tape = Tape(self.path, "server", redact=self._play.redact, max_bytes=self._max_bytes)
         with attached(server, tapped(server.serve, tape, "server")):

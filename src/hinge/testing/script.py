@@ -160,7 +160,7 @@ class _Reader:
             steps.append(Await(question))
 
     def _end(self, channel: _Channel, request_id: Any, entry: Entry, ending: Ending) -> None:
-        exchange = channel.running.pop(request_id, None)
+        exchange = channel.running.pop(request_id, None) if isinstance(request_id, str | int) else None
         if exchange is None and request_id is None and len(channel.running) == 1:
             exchange = channel.running.popitem()[1]  # an error that names no request: there is only one
         if exchange is None:

@@ -249,12 +249,12 @@ def _entry(line: int, found: dict[str, Any]) -> Entry:
         return Entry(line=line, channel=int(found["close"]), kind="close", sender=by, words=reason)
     channel = int(found["channel"])
     if "failed" in found:
-        request_id, status, words = found["failed"], found.get("status"), str(found.get("error", ""))
+        request_id, status, words = _id(found["failed"]), found.get("status"), str(found.get("error", ""))
         return Entry(line=line, channel=channel, kind="failed", request_id=request_id, status=status, words=words)
     sender, about = _side(found["from"]), found.get("about")
     if "message" in found:
-        headers = {str(name): str(value) for name, value in found.get("headers", {}).items()}
-        if not isinstance(found["message"], dict):  # JSON, but no message
+        headers = msgspec.convert(found.get("headers", {}), dict[str, str])
+        if not _is_message(found["message"]):  # JSON, but nothing that could be understood
             text = msgspec.json.encode(found["message"])
             return Entry(line=line, channel=channel, kind="text", sender=sender, text=text, about=about)
         message: dict[str, Any] = found["message"]
@@ -263,6 +263,21 @@ def _entry(line: int, found: dict[str, Any]) -> Entry:
         )
     text = base64.b64decode(found["base64"]) if "base64" in found else str(found.get("text", "")).encode()
     return Entry(line=line, channel=channel, kind="text", sender=sender, text=text, about=about)
+
+
+def _is_message(found: Any) -> bool:
+    if not isinstance(found, dict) or not isinstance(found.get("method", ""), str):
+        return False
+    request_id, params = found.get("id"), found.get("params", {})
+    return (
+        isinstance(params, dict) and isinstance(request_id, str | int | None) and ("id" in found or "method" in found)
+    )
+
+
+def _id(found: Any) -> RequestId:
+    if not isinstance(found, str | int):
+        raise ValueError(f"{found!r} is no id of a request")
+    return found
 
 
 def _side(name: Any) -> Side:

@@ -92,7 +92,7 @@ class Wire:
 
     @contextmanager
     def attach(self, server: Server[Any]) -> Iterator[Server[Any]]:
-        """See every conversation of a server that begins within the block, whoever its clients are."""
+        """See every conversation of what begins to serve within the block, whoever the clients are."""
         self._side = "server"
         with attached(server, tapped(server.serve, self, "server")):
             yield server
