@@ -1,0 +1,167 @@
+"""What a handler knows and may say: the same words in both eras, from wherever each era keeps them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hinge import Client, Context, Server
+from hinge.protocol.events import Origin
+from hinge.protocol.http import read_headers
+from tests.server.bare_end import BareEnd, Era
+
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
+
+
+def telling(*tools: Any, **options: Any) -> Server[Any]:
+    server: Server[Any] = Server("telling", **options)
+    for tool in tools:
+        server.tool(tool)
+    return server
+
+
+@both_eras
+async def test_a_handler_knows_who_asks_and_how(era: Era) -> None:
+    """A-141, REQM-05, T-43: from the handshake, or from the request itself."""
+    seen: list[Any] = []
+
+    async def look(ctx: Context, city: str) -> None:
+        assert ctx.client_info is not None
+        seen.extend(
+            [
+                ctx.client_info.name,
+                ctx.client_capabilities.sampling is not None,
+                ctx.client_extension("com.example/x"),
+                ctx.client_extension("com.example/y"),
+                ctx.protocol_version,
+                ctx.method,
+                ctx.principal,
+                ctx.headers.get("x-trace"),
+                ctx.meta.get("com.example/id"),
+                ctx.cancelled,
+                ctx.state,
+                ctx.connection_state,
+            ]
+        )
+
+    capabilities = {"sampling": {}, "extensions": {"com.example/x": {"a": 1}}}
+    origin = Origin(read_headers([(b"x-trace", b"7"), (b"mcp-method", b"tools/call"), (b"mcp-name", b"look")]), "ann")
+    async with BareEnd(
+        telling(look), era, capabilities=capabilities, origin=origin if era == "2025" else Origin(None, "ann")
+    ) as end:
+        params = {"name": "look", "arguments": {"city": "Oslo"}, "_meta": {"com.example/id": 5}}
+        await end.ask("tools/call", params)
+    revision = "2025-11-25" if era == "2025" else "2026-07-28"
+    trace = "7" if era == "2025" else None
+    assert seen == ["bare", True, {"a": 1}, None, revision, "tools/call", "ann", trace, 5, False, None, None]
+
+
+@both_eras
+@pytest.mark.parametrize("request_id", [0, 7, "7", "a b", ""])
+async def test_the_id_of_a_request_is_what_the_client_sent(era: Era, request_id: Any) -> None:
+    """BASE-06."""
+    seen: list[Any] = []
+
+    async def look(ctx: Context) -> None:
+        seen.append((ctx.request_id, type(ctx.request_id)))
+
+    async with BareEnd(telling(look), era) as end:
+        message = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": end._params({"name": "look"})}
+        await end.session.answer(end.feed(message))
+    assert seen == [(request_id, type(request_id))]
+
+
+@both_eras
+async def test_progress_grows_or_is_left_out_and_goes_to_whoever_asked_for_it(era: Era) -> None:
+    """PROG-02, PROG-04, B-052."""
+
+    async def work(ctx: Context) -> None:
+        for value in (1, 2, 2, 1.5, 3):
+            await ctx.progress(value, 3, "so far")
+
+    heard: list[tuple[float, float | None, str | None]] = []
+    async with Client(telling(work), era=era) as client:
+        await client.call_tool("work", on_progress=lambda one: heard.append((one.progress, one.total, one.message)))
+        assert heard == [(1, 3, "so far"), (2, 3, "so far"), (3, 3, "so far")]
+        await client.call_tool("work")
+    async with BareEnd(telling(work), era) as end:
+        await end.call_tool("work")
+        assert [one for one in end.heard if one.get("method") == "notifications/progress"] == []
+
+
+@both_eras
+async def test_log_messages_of_a_wanted_level_are_sent_and_others_not(era: Era) -> None:
+    """LOG-03, LOG-05, LOG-06."""
+    wanted: list[tuple[bool, bool]] = []
+
+    async def work(ctx: Context) -> None:
+        wanted.append((ctx.logs("info"), ctx.logs("error")))
+        await ctx.debug("d")
+        await ctx.info("i")
+        await ctx.warning({"w": 1})
+        await ctx.error("e")
+
+    heard: list[tuple[str, Any]] = []
+    client = Client(telling(work), era=era, log_level="warning", on_log=lambda one: heard.append((one.level, one.data)))
+    async with client:
+        await client.call_tool("work")
+    assert heard == [("warning", {"w": 1}), ("error", "e")]
+    assert wanted == [(False, True)]
+
+
+@both_eras
+async def test_a_notification_of_ones_own_goes_out_with_the_call(era: Era) -> None:
+    async def work(ctx: Context) -> str:
+        await ctx.notify("notifications/acme", {"x": 1})
+        return "done"
+
+    async with BareEnd(telling(work), era) as end:
+        assert await end.text("work") == "done"
+        assert await end.wait_for("notifications/acme") == {"x": 1}
+
+
+@both_eras
+async def test_a_replaced_context_is_another_one(era: Era) -> None:
+    """A-028, A-037."""
+    server = telling()
+
+    @server.tool
+    async def say(text: str) -> str:
+        return text
+
+    @server.request("acme/say")
+    async def old(ctx: Context, params: Any) -> Any:
+        raise AssertionError("nobody comes here")
+
+    async def rename(ctx: Context, call_next: Any) -> Any:
+        if ctx.method != "acme/say":
+            return await call_next(ctx)
+        changed = ctx.replace(method="tools/call", params={"name": "say", "arguments": {"text": "hi"}})
+        assert (ctx.method, changed.method, changed.request_id) == ("acme/say", "tools/call", ctx.request_id)
+        return await call_next(changed)
+
+    server.add_middleware(rename)
+    async with BareEnd(server, era) as end:
+        assert (await end.ask("acme/say"))["content"] == [{"type": "text", "text": "hi"}]
+
+
+@both_eras
+async def test_a_function_in_a_thread_sees_that_nobody_waits_any_more(era: Era) -> None:
+    """CANC-06."""
+    begun, seen = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def work(ctx: Context) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        while not ctx.cancelled:
+            pass
+        loop.call_soon_threadsafe(seen.set)
+
+    async with Client(telling(work), era=era) as client:
+        call = asyncio.create_task(client.call_tool("work"))
+        await begun.wait()
+        call.cancel()
+        async with asyncio.timeout(10):
+            await seen.wait()
