@@ -1,0 +1,104 @@
+"""The server as one object: what it says of itself, what it offers as things are registered, which eras it speaks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hinge import Client, ConnectFailed, DefinitionError, Icon, Server
+from tests.server.bare_end import BareEnd, Era
+
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
+INFO = "io.modelcontextprotocol/serverInfo"
+
+
+@both_eras
+async def test_it_says_who_it_is(era: Era) -> None:
+    """A-152, DISC-02, REQM-07: in the handshake, or with each result."""
+    server: Server[Any] = Server(
+        "weather",
+        version="1.2",
+        title="Weather",
+        description="For all cities",
+        website_url="https://example.com",
+        icons=[Icon(src="https://example.com/sun.png")],
+        instructions="Ask for one city at a time.",
+    )
+    server.tool("x")(lambda: "x")
+    async with BareEnd(server, era) as end:
+        if era == "2025":
+            welcome, info = end.welcome, end.welcome["serverInfo"]
+        else:
+            welcome = await end.ask("server/discover")
+            info = welcome["_meta"][INFO]
+            assert (await end.ask("tools/list"))["_meta"][INFO] == info
+    assert welcome["instructions"] == "Ask for one city at a time."
+    assert info == {
+        "name": "weather",
+        "version": "1.2",
+        "title": "Weather",
+        "description": "For all cities",
+        "websiteUrl": "https://example.com",
+        "icons": [{"src": "https://example.com/sun.png"}],
+    }
+
+
+async def capabilities(server: Server[Any], era: Era) -> dict[str, Any]:
+    async with BareEnd(server, era) as end:
+        found = end.welcome if era == "2025" else await end.ask("server/discover")
+        said: dict[str, Any] = found["capabilities"]
+        return said
+
+
+@both_eras
+async def test_it_offers_what_is_registered_and_nothing_else(era: Era) -> None:
+    """TOOL-01, PRM-01, COMP-01, RES-01: as soon as it is registered."""
+    server: Server[Any] = Server("weather", log_level=None)
+    assert await capabilities(server, era) == {}
+    server.tool("x")(lambda: "x")
+    assert await capabilities(server, era) == {"tools": {"listChanged": True}}
+    server.resource("x://a", name="a")(lambda: "x")
+
+    @server.prompt
+    def brief(city: str) -> str:
+        return city
+
+    assert await capabilities(server, era) == {
+        "tools": {"listChanged": True},
+        "resources": {"listChanged": True, "subscribe": True},
+        "prompts": {"listChanged": True},
+    }
+    brief.complete("city")(lambda value: ["Oslo"])
+    assert (await capabilities(server, era))["completions"] == {}
+    assert "logging" in await capabilities(Server("talking"), era)
+
+
+@both_eras
+async def test_a_server_may_speak_one_era_only(era: Era) -> None:
+    """VER-16, T-07: a client of the other one is told which there are."""
+    other: Era = "2025" if era == "2026" else "2026"
+    server: Server[Any] = Server("pinned", eras=era)
+    server.tool("x")(lambda: "x")
+    async with Client(server) as client:
+        assert client.era == era
+        assert (await client.call_tool("x")).text == "x"
+    with pytest.raises(ConnectFailed):
+        async with Client(server, era=other):
+            pass
+
+
+@pytest.mark.parametrize("eras", [(), "2024", ("2025", "2027"), ["x"]])
+def test_eras_that_there_are_not_are_told(eras: Any) -> None:
+    with pytest.raises(DefinitionError, match='is not possible: use "2025", "2026", or both'):
+        Server("x", eras=eras)
+
+
+async def test_one_server_serves_clients_of_both_eras_at_once() -> None:
+    """D-008, B-001: and keeps nothing of either."""
+    server: Server[Any] = Server("both")
+    server.tool("x")(lambda: "x")
+    async with Client(server, era="2025") as older, Client(server, era="2026") as newer:
+        assert (await older.call_tool("x")).text == (await newer.call_tool("x")).text == "x"
+        server.tool("y")(lambda: "y")
+        assert (await older.call_tool("y")).text == (await newer.call_tool("y")).text == "y"
