@@ -22,7 +22,8 @@ LAYERS = (
     ("backends",),
     ("server", "client"),
     ("bridge", "openapi"),
-    ("sync", "testing", "cli"),
+    ("sync", "testing"),
+    ("cli",),
     ("__init__", "__main__"),
 )
 RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}

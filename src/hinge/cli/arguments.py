@@ -20,6 +20,8 @@ def parser() -> argparse.ArgumentParser:
     _read(commands)
     _prompt(commands)
     _bridge(commands)
+    _record(commands)
+    _replay(commands)
     return top
 
 
@@ -132,7 +134,32 @@ def _bridge(commands: Any) -> None:
     found.set_defaults(command=_lazily("hinge.cli.bridge"))
 
 
-def _target(found: argparse.ArgumentParser) -> None:
+def _record(commands: Any) -> None:
+    found = commands.add_parser("record", help="stand between a client and a server, and record what they say")
+    found.add_argument("file", metavar="FILE", help="the recording")
+    _target(found, eras=False)
+    found.add_argument("--add", action="store_true", help="answer from the recording what is in it, and add the rest")
+    _door(found)
+    found.set_defaults(command=_lazily("hinge.cli.replay"))
+
+
+def _replay(commands: Any) -> None:
+    found = commands.add_parser("replay", help="play the server of a recording")
+    found.add_argument("file", metavar="FILE", help="the recording")
+    found.add_argument("--repeat", action="store_true", help="answer what is asked again as the last time")
+    _door(found)
+    found.set_defaults(command=_lazily("hinge.cli.replay"), target=None)
+
+
+def _door(found: argparse.ArgumentParser) -> None:
+    found.add_argument("--http", action="store_true", help="serve over HTTP instead of stdio")
+    found.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
+    found.add_argument("--port", type=int, default=8000, help="port to bind (default: %(default)s)")
+    found.add_argument("--path", default="/mcp", help="path of the endpoint (default: %(default)s)")
+
+
+def _target(found: argparse.ArgumentParser, *, eras: bool = True) -> None:
     found.add_argument("target", metavar="TARGET", help="a URL, FILE.py[:NAME], or a command line in quotes")
-    found.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era (default: found out)")
+    if eras:
+        found.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era (default: found out)")
     found.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header to send")

@@ -12,13 +12,20 @@ from hinge.errors import StartError
 
 def client_for(options: argparse.Namespace, **more: Any) -> Client:
     """A client for the TARGET of a command line. Raises StartError for an option that doesn't fit."""
+    target, found = target_of(options)
+    if getattr(options, "root", None):
+        more["on_roots"] = list(options.root)
+    return Client(target, era=options.era, **found, **more)
+
+
+def target_of(options: argparse.Namespace) -> tuple[str | list[str], dict[str, Any]]:
+    """The TARGET as a client takes it, and the options of its transport. Raises StartError."""
+    found: dict[str, Any] = {}
     if options.header:
         if not options.target.startswith(("http://", "https://")):
             raise StartError("--header needs a URL as the target")
-        more["headers"] = dict(_header(text) for text in options.header)
-    if getattr(options, "root", None):
-        more["on_roots"] = list(options.root)
-    return Client(_target(options.target), era=options.era, **more)
+        found["headers"] = dict(_header(text) for text in options.header)
+    return _target(options.target), found
 
 
 def _target(target: str) -> str | list[str]:
