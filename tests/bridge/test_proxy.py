@@ -552,7 +552,7 @@ async def test_an_error_about_our_own_request_is_not_the_callers(front: Any) -> 
 
 
 async def test_a_page_that_must_be_opened_first_is_asked_for_in_a_round() -> None:
-    """ELIC-14, ELIC-15: what a handshake server says by an error is a question in the stateless era."""
+    """ELIC-14, ELIC-15, ERR-10: what a handshake server says by an error is a question in the stateless era."""
     server: Server[Any] = Server("pages")
     opened: list[str] = []
 

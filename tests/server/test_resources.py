@@ -38,7 +38,7 @@ async def refusal(peer: Peer, uri: str) -> Refusal:
 
 @both_eras
 async def test_a_resource_is_listed_with_all_that_was_said_of_it(era: str) -> None:
-    """RES-01, RES-02, RES-03."""
+    """RES-01, RES-02, RES-03, ICON-01."""
     server = Server("s")
 
     @server.resource(

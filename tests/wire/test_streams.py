@@ -1,0 +1,91 @@
+"""Which stream a message leaves on, over HTTP in the stateless era: everything on that of its own request, the result last."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hinge import Context, Server
+from tests.transports.http_rig import META, Site, modern, serving
+from tests.wire import routes
+from tests.wire.talk import Talk
+
+
+def the_server() -> Server[Any]:
+    server: Server[Any] = Server("streams")
+
+    @server.tool
+    async def work(ctx: Context[Any]) -> str:
+        await ctx.progress(1, 2)
+        await ctx.log("error", "half way")
+        server.tool("extra")(lambda: None)
+        await ctx.progress(2, 2)
+        return "done"
+
+    @server.tool
+    async def asks(ctx: Context[Any]) -> str:
+        await ctx.progress(1, 2)
+        return str(await ctx.elicit("Who?", str))
+
+    return server
+
+
+async def messages(site: Site, name: str, **meta: Any) -> list[Any]:
+    """All that comes on the stream of one call."""
+    headers, body = modern("tools/call", {"name": name, "arguments": {}})
+    body["params"]["_meta"].update({f"{META}{key}": value for key, value in meta.items()})
+    wire = await site.call({**headers, "Mcp-Name": name}, body)
+    assert (await wire.head()).streams
+    found = []
+    while (message := await wire.message()) is not None:
+        found.append(message)
+    return found
+
+
+async def test_progress_and_logs_are_on_the_stream_of_their_request_and_on_no_other() -> None:
+    """MHTTP-19, T-17: not on that of a listener, though what changed is told there meanwhile."""
+    async with serving(the_server()) as site:
+        listener = await site.call(*modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "l"))
+        assert (await listener.head()).streams
+        assert (await listener.message())["method"] == "notifications/subscriptions/acknowledged"
+        call = await messages(site, "work", logLevel="debug")
+        told = ["notifications/progress", "notifications/message", "notifications/progress", None]
+        assert [message.get("method") for message in call] == told
+        assert site.app is not None
+        heard = [(await listener.message())["method"]]
+        await site.app.stop()
+        while (message := await listener.message()) is not None:
+            heard.append(message.get("method"))
+    assert heard == ["notifications/tools/list_changed", None]
+
+
+async def test_a_question_is_the_last_word_on_its_stream() -> None:
+    """MRTR-19."""
+    async with serving(the_server()) as site:
+        call = await messages(site, "asks", clientCapabilities={"elicitation": {}})
+    assert [message.get("method") for message in call] == ["notifications/progress", None]
+    assert call[-1]["result"]["resultType"] == "input_required"
+
+
+@pytest.mark.parametrize("channel", ["memory", "unix"])
+async def test_a_stateless_client_on_a_pipe_is_never_sent_a_request(channel: str) -> None:
+    """STDIO-04, T-10, CANC-04: answers, and what belongs to a request in flight; a question is an answer."""
+    server = the_server()
+    async with getattr(routes, channel)(server) as route:
+        talk = await Talk(route, "2026").open()
+        talk.capabilities = {"elicitation": {}, "roots": {}, "sampling": {}}
+        listening = await talk.begin("subscriptions/listen", notifications={"toolsListChanged": True})
+        params = {"arguments": {}, "_meta": {"progressToken": "p", f"{META}logLevel": "debug"}}
+        assert "result" in await talk.ask("tools/call", name="work", **params)
+        assert (await talk.ask("tools/call", name="asks", **params))["result"]["resultType"] == "input_required"
+        server.remove_tool("extra")
+        while b"list_changed" not in route.inbox[-1]:
+            await talk.hear("notifications/progress")
+        seen = [json.loads(data) for data in route.inbox]
+        assert not [message for message in seen if "method" in message and "id" in message]
+        known = {"progress", "message", "tools/list_changed", "subscriptions/acknowledged"}
+        assert {message["method"].removeprefix("notifications/") for message in seen} <= known
+        await route.cancel(listening, "2026")
+        talk.heard()
