@@ -16,6 +16,7 @@ LAYERS = (
     ("jsonrpc",),
     ("schema",),
     ("protocol",),
+    ("lock",),
     ("transports",),
     ("deadline",),
     ("session",),
@@ -27,7 +28,7 @@ LAYERS = (
     ("__init__", "__main__"),
 )
 RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
-PURE = ("errors", "jsonrpc", "schema", "protocol")
+PURE = ("errors", "jsonrpc", "schema", "protocol", "lock")
 
 IMPURE_MODULES = frozenset(
     {
