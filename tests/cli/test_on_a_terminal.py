@@ -110,7 +110,7 @@ def clean(screen: str) -> bool:
 async def test_the_questions_of_a_tool_are_answered_where_it_was_called(server: str, era: str) -> None:
     """Missing arguments first, then a form, then two questions one after the other; and nothing repaints the screen."""
     async with at_the_terminal(hinge("call", server, "order", "--era", era)) as (typist, process):
-        assert "The call of order asks" in await typist.answers("item:", "tea")
+        assert "── order needs to know more ─" in await typist.answers("item:", "tea")
         await typist.answers("2  large\n  size:", "huge")
         await typist.sees("! 'huge' is none of them")
         await typist.answers("size:", "2")

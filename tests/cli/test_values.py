@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge.cli.values import missing, parse_arguments, parse_texts
+from hinge.cli.values import parse_arguments, parse_texts
 from hinge.errors import StartError
 
 SCHEMA: dict[str, Any] = {
@@ -112,9 +112,3 @@ def test_a_value_comes_from_a_file_or_from_standard_input(tmp_path: Path, monkey
 def test_arguments_of_a_prompt_are_texts() -> None:
     """PRM-03."""
     assert parse_texts(["count=5", "name=a.b", "a.b=1"]) == {"count": "5", "name": "a.b", "a.b": "1"}
-
-
-def test_what_is_missing_is_known() -> None:
-    schema = {"properties": {"a": {}, "b": {}}, "required": ["a", "b"]}
-    assert missing(schema, {"b": 1}) == ["a"]
-    assert missing({}, {}) == []

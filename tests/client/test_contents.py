@@ -27,10 +27,11 @@ from hinge import (
     SamplingMessage,
     Server,
     TextContent,
+    in_words,
     save_content,
     save_contents,
 )
-from hinge.client.contents import suffix_of, words_of_content, words_of_result
+from hinge.client.contents import suffix_of
 from hinge.schema.sampling import ToolResultContent, ToolUseContent
 
 DATA = bytes(range(70))
@@ -84,7 +85,7 @@ def test_everything_can_be_said_in_words() -> None:
         use,
         said,
     ]
-    assert [words_of_content(block) for block in blocks] == [
+    assert [in_words(block) for block in blocks] == [
         "hello",
         "[image/png, 70 bytes]",
         "[audio/wav, 70 bytes]",
@@ -95,8 +96,8 @@ def test_everything_can_be_said_in_words() -> None:
         "[1 answered: 2]",
     ]
     prompt = GetPromptResult(messages=[PromptMessage(role="user", content=TextContent(text="hi"))])
-    assert words_of_result(prompt) == "user: hi"
-    assert words_of_result(CallToolResult(content=[], structured_content={"a": 1})) == '{"a":1}'
+    assert in_words(prompt) == "user: hi"
+    assert in_words(CallToolResult(content=[], structured_content={"a": 1})) == '{"a":1}'
 
 
 # ---------------------------------------------------------------- files

@@ -143,6 +143,10 @@ async def test_resources_are_found_by_uri_by_template_or_by_the_servers_name() -
     async with Hosts({"a": prompting("a"), "b": prompting("b")}) as hosts:
         listed = [(item.uri, (item.meta or {})["hinge/server"]) for item in await hosts.list_resources()]
         assert listed == [("shared://note", "a"), ("shared://note", "b")]
+        assert [(await hosts.read_resource(item)).text for item in await hosts.list_resources()] == [
+            "note of a",
+            "note of b",
+        ]
         assert (await hosts.read_resource("b://k")).contents[0].text == "b k"
         assert (await hosts.read_resource("shared://note", server="b")).contents[0].text == "note of b"
         with pytest.raises(NotSent, match=r"Several servers have 'shared://note': say server=…, one of a, b"):
@@ -474,6 +478,23 @@ async def test_changes_of_lists_are_told_with_the_server_that_they_are_of(era: s
         await until(lambda: (Changed("tools"), "one") in heard)
         assert (await hosts.call_tool("new")).text == ""
     assert {server for _, server in heard} == {"one"}
+
+
+async def test_a_server_that_comes_late_is_a_change_which_an_async_callback_may_look_into(tmp_path: Path) -> None:
+    file = tmp_path / "late.py"
+    found: list[list[str]] = []
+
+    async def on_change(change: Changed | Lost, server: str) -> None:
+        assert (change, server) == (Lost("the server can be asked now"), "late")
+        found.append([tool.name for tool in await hosts.list_tools()])
+        raise RuntimeError("what fails here ends nothing")
+
+    hosts = Hosts({"late": [sys.executable, str(file)], "there": server_of("there", "x")}, on_change=on_change)
+    async with hosts:
+        assert not hosts.servers["late"].available
+        file.write_text(SERVER_FILE)
+        await until(lambda: bool(found))
+    assert found == [["search", "pid", "x"]]
 
 
 def _watched(hosts: Hosts) -> Callable[[], bool]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import os
+import signal
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
@@ -18,12 +20,15 @@ from hinge import (
     ElicitResult,
     ElicitUrlParams,
     Hosts,
+    Prompt,
     Refused,
     SamplingMessage,
     Server,
     Terminal,
     TextContent,
+    Tool,
 )
+from hinge.schema.prompts import PromptArgument
 from hinge.schema.sampling import CreateMessageParams, CreateMessageResult
 from tests.typist import Typist
 
@@ -368,6 +373,54 @@ async def test_a_prompt_is_left_with_the_same_keys(typist: Typist, terminal: Ter
     await typist.sees("> ")
     typist.type(key)
     assert await line is None
+
+
+async def test_an_application_asks_for_consent_and_for_what_is_missing(typist: Typist, terminal: Terminal) -> None:
+    for said, agreed in (("y\n", True), ("n\n", False), ("\x03", False)):
+        consent = asyncio.create_task(terminal.agree("Call it?"))
+        await typist.sees("Call it? [y/n]:")
+        typist.type(said)
+        assert await consent is agreed
+    tool = Tool(
+        name="book",
+        description="Book a seat",
+        input_schema={
+            "properties": {"city": {"$ref": "#/$defs/City"}, "days": {"type": "integer"}, "note": {"type": "string"}},
+            "required": ["city", "days"],
+            "$defs": {"City": {"enum": ["Oslo", "Bergen"]}},
+        },
+    )
+    found = asyncio.create_task(terminal.arguments(tool, {"days": 2}))
+    assert "── book needs to know more ─" in await typist.answers("city:", "berg")
+    assert await found == {"days": 2, "city": "Bergen"}
+    assert await terminal.arguments(tool, {"days": 2, "city": "Oslo"}) == {"days": 2, "city": "Oslo"}
+    prompt = Prompt(name="brief", arguments=[PromptArgument(name="topic", required=True)])
+    found = asyncio.create_task(terminal.arguments(prompt, {}))
+    await typist.answers("topic:", "/no")
+    assert await found is None
+
+
+async def test_ctrl_c_ends_what_an_application_waits_for_and_nothing_else(terminal: Terminal) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    started = asyncio.Event()
+
+    async def work() -> str:
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    waiting = asyncio.create_task(terminal.interruptible(work()))
+    await started.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+    assert await waiting is None
+    assert await terminal.interruptible(asyncio.sleep(0, "done")) == "done"
+    with pytest.raises(ZeroDivisionError):
+        await terminal.interruptible(failing())
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+async def failing() -> float:
+    return 1 / 0
 
 
 # ---------------------------------------------------------------- with a client

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from hinge.client.contents import Result, save_contents, words_of_result
+from hinge.client.contents import Result, in_words, save_contents
 from hinge.client.screen import is_terminal, plain, plain_text, width_of, write
 from hinge.client.terminal import Terminal
 from hinge.errors import InvalidResponse, StartError
@@ -89,7 +89,7 @@ class Console(logging.Handler):
                 raise StartError(f"--save {options.save}: {exc}") from exc
             for path in saved:
                 self.note(f"saved {path}")
-        self.print(as_json(result) if options.json else words_of_result(result))
+        self.print(as_json(result) if options.json else in_words(result))
 
     def print(self, text: str) -> None:
         """Print a server's words to standard output."""

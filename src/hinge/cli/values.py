@@ -38,12 +38,6 @@ def parse_texts(words: Sequence[str]) -> dict[str, str]:
     return parse_arguments(words, {"additionalProperties": {"type": "string"}})
 
 
-def missing(schema: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """The required arguments that weren't given."""
-    required = schema.get("required")
-    return [name for name in required if name not in given] if isinstance(required, list) else []
-
-
 # ---------------------------------------------------------------- where a value goes
 
 

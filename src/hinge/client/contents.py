@@ -32,6 +32,7 @@ from hinge.schema.tools import CallToolResult
 
 #: What has bytes that can be saved.
 Saveable: TypeAlias = TextContent | ImageContent | AudioContent | EmbeddedResource | ResourceContents
+Block: TypeAlias = ContentBlock | ResourceContents | ToolUseContent | ToolResultContent
 Result: TypeAlias = CallToolResult | ReadResourceResult | GetPromptResult
 
 #: Where systems differ, or know nothing.
@@ -108,14 +109,28 @@ def suffix_of(mime_type: str | None) -> str:
     return found or (".txt" if kind.startswith("text/") else ".bin")
 
 
-def words_of_content(block: ContentBlock | ResourceContents | ToolUseContent | ToolResultContent) -> str:
-    """A block as somebody would read it: text as it is, all else in brackets, as kind, size and name."""
+def in_words(content: Result | Block) -> str:
+    """A result, or one block of it, as somebody would read it: text as it is, all else in brackets as kind, size and name.
+
+    Structured content stands there as JSON where there is nothing else.
+    """
+    if isinstance(content, GetPromptResult):
+        return "\n".join(f"{message.role}: {_block(message.content)}" for message in content.messages)
+    if not isinstance(content, CallToolResult | ReadResourceResult):
+        return _block(content)
+    lines = [_block(block) for block in blocks_of(content)]
+    if not lines and isinstance(content, CallToolResult) and content.structured_content is not UNSET:
+        lines = [msgspec.json.encode(content.structured_content).decode()]
+    return "\n".join(lines)
+
+
+def _block(block: Block) -> str:
     if isinstance(block, TextContent):
         return block.text
     if isinstance(block, ImageContent | AudioContent):
         return f"[{block.mime_type}, {_size(block.data)}]"
     if isinstance(block, EmbeddedResource):
-        return words_of_content(block.resource)
+        return _block(block.resource)
     if isinstance(block, ResourceContents):
         return (
             block.text if block.text is not None else f"[{block.mime_type or 'data'}, {_size(block.blob)}, {block.uri}]"
@@ -124,17 +139,7 @@ def words_of_content(block: ContentBlock | ResourceContents | ToolUseContent | T
         return f"[link to {block.uri}{f', {block.title}' if block.title else ''}]"
     if isinstance(block, ToolUseContent):
         return f"[calls {block.name} with {msgspec.json.encode(block.input).decode()}]"
-    return f"[{block.tool_use_id} answered: {' '.join(map(words_of_content, block.content))}]"
-
-
-def words_of_result(result: Result) -> str:
-    """A result as somebody would read it; structured content as JSON where there is nothing else."""
-    if isinstance(result, GetPromptResult):
-        return "\n".join(f"{message.role}: {words_of_content(message.content)}" for message in result.messages)
-    lines = [words_of_content(block) for block in blocks_of(result)]
-    if not lines and isinstance(result, CallToolResult) and result.structured_content is not UNSET:
-        lines = [msgspec.json.encode(result.structured_content).decode()]
-    return "\n".join(lines)
+    return f"[{block.tool_use_id} answered: {' '.join(map(_block, block.content))}]"
 
 
 def _size(data: str | None) -> str:

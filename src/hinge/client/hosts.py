@@ -15,10 +15,10 @@ import msgspec
 from hinge.client.cache import CacheMode
 from hinge.client.client import Client
 from hinge.client.config import ServerEntry, Source, read_config
-from hinge.client.member import Health, Member
+from hinge.client.member import Health, Member, OnChange
 from hinge.client.merging import Origin, Prefixing, merge_names
 from hinge.errors import CallError, DefinitionError, NotSent, shorten
-from hinge.protocol.changes import Changed, Lost
+from hinge.schema.content import ResourceLink
 from hinge.schema.prompts import GetPromptResult, Prompt
 from hinge.schema.resources import ReadResourceResult, Resource, ResourceTemplate
 from hinge.schema.tools import CallToolResult, Tool
@@ -47,7 +47,8 @@ class Hosts:
     `prefix="always"` all of them; the `_meta` of everything listed holds the server's name under "hinge/server".
 
     `options` are those of Client, for all of them. Each callback gets the name of the server as its last argument:
-    `on_elicit(form, server)`, `on_roots(server)`. `on_change(change, server)` hears of changes of the servers' lists.
+    `on_elicit(form, server)`, `on_roots(server)`. `on_change(change, server)`, sync or async, hears of changes of
+    the servers' lists; of a server that came late or came back, with a Lost.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Hosts:
         *,
         concurrency: int = 64,
         prefix: Prefixing = "collision",
-        on_change: Callable[[Changed | Lost, str], Any] | None = None,
+        on_change: OnChange | None = None,
         **options: Any,
     ) -> None:
         if concurrency < 1:
@@ -187,8 +188,14 @@ class Hosts:
         async with self._member(origin.server).turn() as client:
             return await client.get_prompt(origin.name, arguments, **options)
 
-    async def read_resource(self, uri: str, *, server: str | None = None, **options: Any) -> ReadResourceResult:
-        """What a resource holds: of the one server that lists it or has a template for it; `server` says which otherwise."""
+    async def read_resource(
+        self, uri: str | Resource | ResourceLink, *, server: str | None = None, **options: Any
+    ) -> ReadResourceResult:
+        """What a resource holds: of the server that it was listed by, or the one that lists its URI or has a template for it;
+        `server` says which otherwise."""
+        if server is None and isinstance(uri, Resource):
+            server = (uri.meta or {}).get(SERVER)
+        uri = uri if isinstance(uri, str) else uri.uri
         async with self._member(server or await self._owner(uri)).turn() as client:
             return await client.read_resource(uri, **options)
 

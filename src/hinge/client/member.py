@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeAlias
 
@@ -24,6 +24,9 @@ logger = logging.getLogger("hinge")
 
 #: `lost` was ready before and is opened again by the next call; `failed` has never been reached so far.
 State: TypeAlias = Literal["disabled", "connecting", "ready", "lost", "failed", "closed"]
+
+#: Hears of a change, and of which server; sync or async.
+OnChange: TypeAlias = Callable[[Changed | Lost, str], Any]
 
 #: Seconds before the next attempt to reach a server: at first, and at most. Spread by chance, so that many don't meet.
 FIRST_WAIT = 0.5
@@ -44,7 +47,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 class Member:
     """One server. `concurrency` requests at once go to it; the others wait their turn.
 
-    `on_change(change, name)` hears of changes of its lists.
+    `on_change(change, name)`, sync or async, hears of changes of its lists, and with a Lost that it can be asked after all.
     """
 
     def __init__(
@@ -53,7 +56,7 @@ class Member:
         client: Client | None,
         *,
         concurrency: int,
-        on_change: Callable[[Changed | Lost, str], Any] | None = None,
+        on_change: OnChange | None = None,
     ) -> None:
         self.name = name
         self.state: State = "disabled" if client is None else "connecting"
@@ -135,7 +138,8 @@ class Member:
             await client.connect()
             self._reached = True
         if self._on_change is not None and (self._watching is None or self._watching.done()):
-            self._watching = asyncio.get_running_loop().create_task(self._watch(client, self._on_change))
+            late = self._settled.is_set()
+            self._watching = asyncio.get_running_loop().create_task(self._watch(client, self._on_change, late))
 
     def _now(self, state: State, reason: str = "") -> None:
         if state != self.state and state in ("lost", "failed"):
@@ -143,8 +147,13 @@ class Member:
         self.state, self.reason = state, reason
         self._settled.set()
 
-    async def _watch(self, client: Client, on_change: Callable[[Changed | Lost, str], Any]) -> None:
-        """Hear of changes of all lists that the server says it tells about; it goes on over losses by itself."""
+    async def _watch(self, client: Client, on_change: OnChange, late: bool) -> None:
+        """Hear of changes of all lists that the server says it tells about; it goes on over losses by itself.
+
+        A server that came late or came back is a change as well: nobody has seen its lists.
+        """
+        if late:
+            await self._tell(on_change, Lost("the server can be asked now"))
         offered = client.server_capabilities
         kinds = {"tools": offered.tools, "prompts": offered.prompts, "resource_list": offered.resources}
         wanted: dict[str, Any] = {
@@ -155,9 +164,18 @@ class Member:
         try:
             async with client.listen(**wanted) as changes:
                 async for change in changes:
-                    on_change(change, self.name)
+                    await self._tell(on_change, change)
         except HingeError as exc:
             logger.warning("Server %r: changes are no longer heard of: %s", self.name, exc)
+
+    async def _tell(self, on_change: OnChange, change: Changed | Lost) -> None:
+        """One change at a time; those that come meanwhile wait, and are told once. What fails there ends nothing here."""
+        try:
+            said = on_change(change, self.name)
+            if isinstance(said, Awaitable):
+                await said
+        except Exception:
+            logger.exception("Server %r: on_change failed", self.name)
 
     # ---------------------------------------------------------------- asking
 

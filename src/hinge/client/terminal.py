@@ -7,23 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from hinge.client.answers import OnSample, Refused, Sampled, asking_server
+from hinge.client.contents import in_words
 from hinge.client.dialog import Declined, Dialog
 from hinge.client.keyboard import Interrupted, Keyboard, Left
 from hinge.client.links import page_of
 from hinge.client.screen import is_terminal, plain, plain_text, write
 from hinge.schema.content import TextContent
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
+from hinge.schema.prompts import Prompt
 from hinge.schema.sampling import CreateMessageParams, CreateMessageResult
+from hinge.schema.tools import Tool
 
 logger = logging.getLogger("hinge")
+
+ValueT = TypeVar("ValueT")
 
 #: Seconds that a browser may take to say whether it opens a page.
 BROWSER_SECONDS = 10.0
@@ -158,6 +164,46 @@ class Terminal:
 
     # ---------------------------------------------------------------- for applications on a terminal
 
+    async def agree(self, question: str) -> bool:
+        """Whether the user says yes, in a word; leaving the question is no."""
+        try:
+            async with self._asking("The application") as dialog:
+                return await dialog.agree(plain(question))
+        except (Declined, Left):
+            return False
+
+    async def arguments(self, of: Tool | Prompt, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """All arguments of a call: those given, and required ones that aren't, asked of the user; None if they leave."""
+        schema = of.input_schema if isinstance(of, Tool) else _schema(of)
+        properties, required = schema.get("properties"), schema.get("required")
+        names = [name for name in required if name not in given] if isinstance(required, list) else []
+        if not names or not isinstance(properties, dict):
+            return dict(given)
+        form = {**schema, "properties": {name: properties.get(name, {}) for name in names}, "required": names}
+        try:
+            async with self._asking(of.name) as dialog:
+                dialog.head(of.name, "needs to know more")
+                dialog.quote(of.description or "")
+                return {**given, **await dialog.form(form)}
+        except (Declined, Left):
+            return None
+
+    async def interruptible(self, work: Awaitable[ValueT]) -> ValueT | None:
+        """Wait for something, which Ctrl-C cancels and nothing else: None then. In the main thread only, as signals are."""
+        task = asyncio.ensure_future(work)
+        loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+        try:
+            loop.add_signal_handler(signal.SIGINT, task.cancel)
+        except (NotImplementedError, RuntimeError, ValueError):
+            return await task
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)
+        return None if task.cancelled() else task.result()
+
     async def line(self, prompt: str = "> ") -> str | None:
         """A line that the user types of their own accord, None at Ctrl-C or Ctrl-D. Questions of servers go first.
 
@@ -191,7 +237,8 @@ class Terminal:
         self, ask: Callable[[Dialog, str], Awaitable[ElicitResult]], server: str | None
     ) -> ElicitResult:
         try:
-            async with self._asking(server) as (dialog, who):
+            who = _who(server)
+            async with self._asking(who) as dialog:
                 return await ask(dialog, who)
         except Declined:
             return ElicitResult(action="decline")
@@ -200,16 +247,15 @@ class Terminal:
 
     async def _sampled(self, ask: Callable[[Dialog, str], Awaitable[Any]], server: str | None) -> Any:
         try:
-            async with self._asking(server) as (dialog, who):
+            who = _who(server)
+            async with self._asking(who) as dialog:
                 return await ask(dialog, who)
         except (Declined, Left):
             raise Refused from None
 
     @asynccontextmanager
-    async def _asking(self, server: str | None) -> AsyncIterator[tuple[Dialog, str]]:
-        """Our turn at the keyboard, and who asks. Raises Left when nobody is there or time is up."""
-        asks = asking_server()
-        who = ", which is ".join(filter(None, (server, asks))) or "A server"
+    async def _asking(self, who: str) -> AsyncIterator[Dialog]:
+        """Our turn at the keyboard. Raises Left when nobody is there or time is up."""
         if not self.usable:
             logger.warning("%s asks, and nobody can answer: this is no terminal", plain(who))
             raise Left
@@ -220,7 +266,7 @@ class Terminal:
             with self._keyboard.attended(fresh=True):
                 try:
                     async with asyncio.timeout(self._limit):
-                        yield dialog, who
+                        yield dialog
                 except TimeoutError:
                     dialog.end(f"Nobody answered within {self._limit:g} seconds.")
                     raise Left from None
@@ -257,6 +303,18 @@ class Terminal:
         return opened.result() if done else True
 
 
+def _who(server: str | None) -> str:
+    """Who asks, in words: the name that the application has for the server, and what the client knows of it."""
+    return ", which is ".join(filter(None, (server, asking_server()))) or "A server"
+
+
+def _schema(prompt: Prompt) -> dict[str, Any]:
+    """A prompt's arguments as the schema of a form: all of them are texts (PRM-03)."""
+    arguments = prompt.arguments or []
+    properties = {one.name: {"type": "string", "description": one.description or ""} for one in arguments}
+    return {"type": "object", "properties": properties, "required": [one.name for one in arguments if one.required]}
+
+
 def _open_in_browser(url: str) -> bool:
     import webbrowser
 
@@ -271,7 +329,8 @@ def _show_request(dialog: Dialog, who: str, request: CreateMessageParams) -> Non
         dialog.quote(request.system_prompt)
     for message in request.messages:
         dialog.say(f"{message.role}:")
-        dialog.quote(message.text)
+        for block in message.content if isinstance(message.content, list) else [message.content]:
+            dialog.quote(in_words(block))
     if request.tools:
         dialog.say("with the tools:")
         dialog.quote(", ".join(tool.name for tool in request.tools))
