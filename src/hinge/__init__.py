@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from hinge.bridge.proxy import proxy as proxy
     from hinge.client.answers import Refused as Refused
     from hinge.client.client import Client as Client
+    from hinge.client.contents import in_words as in_words
     from hinge.client.contents import save_content as save_content
     from hinge.client.contents import save_contents as save_contents
     from hinge.client.extensions import ClientExtension as ClientExtension
@@ -210,6 +211,7 @@ _HOME = {
     "Topic": "hinge.server.extensions",
     "UnsupportedVersion": "hinge.errors",
     "current_context": "hinge.server.current",
+    "in_words": "hinge.client.contents",
     "is_not_found": "hinge.client.features",
     "proxy": "hinge.bridge.proxy",
     "require_client_extension": "hinge.server.extensions",
