@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hinge.client.contents import in_words as in_words
     from hinge.client.contents import save_content as save_content
     from hinge.client.contents import save_contents as save_contents
+    from hinge.client.contract import contract_of as contract_of
     from hinge.client.extensions import ClientExtension as ClientExtension
     from hinge.client.extensions import ClientMethod as ClientMethod
     from hinge.client.extensions import SentMethod as SentMethod
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from hinge.errors import ChannelClosed as ChannelClosed
     from hinge.errors import ConnectFailed as ConnectFailed
     from hinge.errors import ConnectionLost as ConnectionLost
+    from hinge.errors import ContractDrift as ContractDrift
     from hinge.errors import DefinitionError as DefinitionError
     from hinge.errors import ErrorObject as ErrorObject
     from hinge.errors import HeaderMismatch as HeaderMismatch
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from hinge.errors import ToolError as ToolError
     from hinge.errors import ToolFailed as ToolFailed
     from hinge.errors import UnsupportedVersion as UnsupportedVersion
+    from hinge.lock.comparing import Difference as Difference
+    from hinge.lock.contract import Contract as Contract
     from hinge.protocol.changes import Changed as Changed
     from hinge.protocol.changes import Lost as Lost
     from hinge.protocol.http import Principal as Principal
@@ -135,12 +139,15 @@ _HOME = {
     "ConnectionLost": "hinge.errors",
     "ContentBlock": "hinge.schema.content",
     "Context": "hinge.server.context",
+    "Contract": "hinge.lock.contract",
+    "ContractDrift": "hinge.errors",
     "CreateMessageParams": "hinge.schema.sampling",
     "CreateMessageResult": "hinge.schema.sampling",
     "Csp": "hinge.server.apps",
     "Declined": "hinge.server.asking",
     "DefinitionError": "hinge.errors",
     "Depends": "hinge.server.depends",
+    "Difference": "hinge.lock.comparing",
     "Discovery": "hinge.client.negotiate",
     "ElicitFormParams": "hinge.schema.elicitation",
     "ElicitResult": "hinge.schema.elicitation",
@@ -210,6 +217,7 @@ _HOME = {
     "ToolFailed": "hinge.errors",
     "Topic": "hinge.server.extensions",
     "UnsupportedVersion": "hinge.errors",
+    "contract_of": "hinge.client.contract",
     "current_context": "hinge.server.current",
     "in_words": "hinge.client.contents",
     "is_not_found": "hinge.client.features",

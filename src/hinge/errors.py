@@ -27,7 +27,8 @@
         │   └── SessionEnded             404: it no longer knows the session, and served nothing
         ├── ConnectionLost           it left and no answer will come: the outcome is unknown
         ├── CallTimeout              no answer in time: the outcome is unknown
-        └── ConnectFailed            no conversation could be opened
+        ├── ConnectFailed            no conversation could be opened
+        └── ContractDrift            the server isn't what its lock says: what was asked for was not done
 
 Errors made here, on our side, never carry a code that a peer could have sent (ERR-14): only ProtocolError and PeerError have codes.
 """
@@ -313,6 +314,16 @@ class ConnectFailed(CallError):
     """No conversation could be opened with the target."""
 
     outcome = Outcome.NOT_SENT
+
+
+class ContractDrift(CallError):
+    """The server is not what its lock says: what was asked for was not done. `lines` says what differs, one change each."""
+
+    outcome = Outcome.NOT_SENT
+
+    def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.lines = tuple(lines)
 
 
 def wire_error(exc: BaseException, about: str = "") -> ProtocolError:

@@ -19,7 +19,7 @@ from hinge.client.cache import METHODS as CACHEABLE
 from hinge.client.cache import Cache, CacheMode, MemoryStore, Store
 from hinge.client.connecting import Introduction
 from hinge.client.extensions import ClientExtension, ClientExtensions
-from hinge.client.features import Features
+from hinge.client.features import Features, guard_for
 from hinge.client.hearing import Hearing, OnChange, OnLog, OnNotification
 from hinge.client.link import Link
 from hinge.client.listening import Listeners, Listening, filter_of
@@ -49,6 +49,7 @@ from hinge.session import Session
 
 if TYPE_CHECKING:
     from hinge.client.config import Source
+    from hinge.client.drift import Drift, Lock, OnDrift
 
 PageT = TypeVar("PageT", bound=Page)
 ResultT = TypeVar("ResultT")
@@ -65,8 +66,9 @@ class Client(Agreed, Features, Hearing):
     client declares. `on_log`, `on_change` and `on_notification` hear what the server says unasked, `log_level` says from
     which level on; `on_progress` hears of requests that have no callback of their own. `middleware` stands around all that
     is asked and said, in both directions; `extensions` are of the protocol (objects, or classes that make them).
-    `reconnect=False` leaves a lost connection lost; `check_results=False` doesn't check structured content. Further
-    options go to the transport (`headers`, `auth`, `env`, …).
+    `reconnect=False` leaves a lost connection lost; `check_results=False` doesn't check structured content. `lock`
+    (a file of `hinge lock`) is what the server must be; `drift` "refuse" or "warn" says what becomes of a difference, which
+    `on_drift` hears of. Further options go to the transport (`headers`, `auth`, `env`, …).
     """
 
     def __init__(
@@ -92,6 +94,9 @@ class Client(Agreed, Features, Hearing):
         cache: Store | None = None,
         reconnect: bool = True,
         check_results: bool = True,
+        lock: Lock | None = None,
+        drift: Drift = "refuse",
+        on_drift: OnDrift | None = None,
         **options: Any,
     ) -> None:
         if era not in ("auto", "2025", "2026"):
@@ -134,6 +139,7 @@ class Client(Agreed, Features, Hearing):
         self._on_change = on_change
         self._on_notification = on_notification
         self._on_progress = on_progress
+        self._guard = guard_for(lock, drift, on_drift)
         self._middleware: list[ClientMiddleware] = []
         self._build()
         for one in middleware:
@@ -159,7 +165,7 @@ class Client(Agreed, Features, Hearing):
         return middleware
 
     def _build(self) -> None:
-        chain = self._middleware
+        chain: list[ClientMiddleware] = [*self._middleware, *([self._guard] if self._guard is not None else [])]
         self._chain = compose(chain, self._sent) if chain else None
         self._heard_chain = compose(chain, self._served) if chain else None
 
@@ -215,9 +221,11 @@ class Client(Agreed, Features, Hearing):
 
     async def _greet(self, session: Session) -> None:
         """A handshake server is told the log level; the stateless era says it with every request."""
+        if self._guard is not None:
+            self._guard.greeted(self.discovery)
         wants = self._link.log_level
         if wants is not None and self.era == "2025" and self.server_capabilities.logging is not None:
-            await self._link.request(session, "logging/setLevel", {"level": wants}, total=self.limits.call_idle)
+            await self._link.tell_log_level(session, wants)
 
     async def close(self) -> None:
         """End the conversation, from any task, twice or during a call: waiting calls fail with ConnectionLost."""

@@ -26,6 +26,7 @@ from hinge.session import Session
 
 if TYPE_CHECKING:
     from hinge.client.client import Client
+    from hinge.client.drift import Guard
 
 logger = logging.getLogger("hinge")
 
@@ -40,6 +41,7 @@ class Hearing:
     _link: Link
     _answers: Answers
     _cache: Cache
+    _guard: Guard | None
     _extensions: ClientExtensions
     _listeners: Listeners
     _on_log: OnLog | None
@@ -134,6 +136,8 @@ class Hearing:
 
     def _heard(self, change: Changed | Lost) -> None:
         self._cache.heard(change)
+        if self._guard is not None:
+            self._guard.heard(change)
         if self._on_change is not None:
             self._on_change(change)
 
