@@ -112,6 +112,14 @@ async def test_log_messages_come_from_the_wanted_level_on(era: Any) -> None:
     assert progress == [1.0]
 
 
+async def test_a_server_that_refuses_the_log_level_is_used_without(caplog: pytest.LogCaptureFixture) -> None:
+    """LOG-04."""
+    puppet = legacy(logging_setLevel=Error(-32603, "not now"), tools_list={"tools": []})
+    async with Client(puppet, on_log=print) as client:
+        assert await client.list_tools() == []
+    assert "refuses the log level" in caplog.text
+
+
 async def test_who_wants_no_log_asks_for_none() -> None:
     """LOG-05, REQM-10."""
     puppet = modern(tools_list={"tools": [], "ttlMs": 0, "cacheScope": "private"})

@@ -216,6 +216,8 @@ class Talk:
         self.waiting: dict[RequestId, Pending] = {}
         self.received: list[Message] = []
         self.cancelled: list[str] = []
+        #: The methods of what was answered or, where nobody waits, heard.
+        self.served: list[str] = []
         #: Set when a notification or a request arrives.
         self.heard = asyncio.Event()
         #: Answers wait for this.
@@ -254,6 +256,7 @@ class Talk:
         """Answer with the method."""
         assert isinstance(call, Call)
         await self.gate.wait()
+        self.served.append(call.method)
         call.state = CallState.ANSWERED
         return None if call.id is None else Outgoing(encode_response(call.id, {"for": call.method}), call.id)
 

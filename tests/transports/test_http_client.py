@@ -77,6 +77,13 @@ async def test_events_before_the_answer_reach_the_conversation_first() -> None:
         assert client.talk.methods() == ["notifications/message"]
 
 
+async def test_what_came_before_the_answer_is_served_before_the_call_is_over() -> None:
+    """Who collects log messages has all of them then."""
+    async with ScriptedServer(streams) as server, Talking(server.url) as client:
+        await client.call()
+        assert client.talk.served == ["notifications/message"]
+
+
 @pytest.mark.parametrize("script", [answers, streams])
 async def test_calls_one_after_another_share_one_connection(script: object) -> None:
     """One TCP connection for 50 calls, answered in JSON or as events that are read to their end."""

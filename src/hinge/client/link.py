@@ -16,7 +16,7 @@ from hinge.client import telemetry
 from hinge.client.connecting import Introduction, Opening
 from hinge.client.liveness import Liveness
 from hinge.client.negotiate import Discovery, may_be_older
-from hinge.errors import CallError, ChannelClosed, ConnectFailed, HingeError, HttpStatus, NotSent
+from hinge.errors import CallError, ChannelClosed, ConnectFailed, HingeError, HttpStatus, NotSent, PeerError
 from hinge.protocol import era_2026
 from hinge.protocol.connection import Connection
 from hinge.protocol.events import EraName
@@ -95,6 +95,13 @@ class Link:
         pending = session.ask(method)
         with self.span(method, params, pending.id) as trace:
             return await session.exchange(pending, {**params, "_meta": trace} if trace else params, total=total)
+
+    async def tell_log_level(self, session: Session, level: str) -> None:
+        """A handshake server that has a logger is told; one that then refuses is no reason to do without all the rest."""
+        try:
+            await self.request(session, "logging/setLevel", {"level": level}, total=self._limits.call_idle)
+        except PeerError as exc:
+            logger.warning("The server refuses the log level %r: %s", level, exc)
 
     @contextmanager
     def span(self, method: str, params: Mapping[str, Any], request_id: object = None) -> Iterator[dict[str, str]]:

@@ -168,6 +168,7 @@ class _Follower:
                 response.release(finish=pending.state is PendingState.ANSWERED)
                 self._response = None
                 if pending.state is not PendingState.WAITING:
+                    await self._line.inbox.heard()
                     return
                 if not self._legacy or not self._cursor.last_id:
                     raise ConnectionLost(f"The answer to {pending.method} ended without a result: {reason}")

@@ -76,6 +76,11 @@ class Inbox:
         while len(self._tasks) >= self._limits.calls:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
 
+    async def heard(self) -> None:
+        """Let what came before an answer begin to be served before the answer is told: it came first."""
+        if self._tasks:
+            await asyncio.sleep(0)
+
     def end(self, reason: str) -> None:
         """Nothing more will come: the conversation is over."""
         self._conversation.close(reason)
