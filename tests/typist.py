@@ -107,6 +107,11 @@ class Typist:
         self.type(f"{text}\n")
         return found
 
+    async def asks(self, text: str, answer: str) -> str:
+        """Type a line of one's own, and wait for what comes of it."""
+        self.type(f"{text}\n")
+        return await self.sees(answer)
+
     @property
     def modes(self) -> list[object]:
         """How the terminal is set."""
@@ -115,7 +120,11 @@ class Typist:
 
 @asynccontextmanager
 async def at_the_terminal(
-    command: Sequence[str | Path], environment: Mapping[str, str] | None = None, **options: int
+    command: Sequence[str | Path],
+    environment: Mapping[str, str] | None = None,
+    *,
+    directory: Path | None = None,
+    **options: int,
 ) -> AsyncIterator[tuple[Typist, subprocess.Popen[bytes]]]:
     """A command in a terminal of its own, and who sits there; it must have ended when the block ends."""
     async with Typist(**options) as typist:
@@ -125,6 +134,7 @@ async def at_the_terminal(
             stdout=typist.screen,
             stderr=typist.screen,
             env={**os.environ, "TERM": "dumb", "PAGER": "", **(environment or {})},
+            cwd=directory,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )

@@ -19,6 +19,7 @@ from hinge.client.client import Client
 from hinge.errors import CallError, HingeError, NotSent, shorten
 from hinge.protocol.changes import Changed, Lost
 from hinge.protocol.events import EraName
+from hinge.session import Session
 
 logger = logging.getLogger("hinge")
 
@@ -70,7 +71,7 @@ class Member:
         self._reached = False
         self._settled = asyncio.Event()
         self._supervising: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[str] | None = None
 
     def __repr__(self) -> str:
         return f"<Member {self.name!r}: {self.state}{f', {shorten(self.reason)}' if self.reason else ''}>"
@@ -121,8 +122,7 @@ class Member:
                 await self._reach(client)
                 wait = FIRST_WAIT
                 self._now("ready")
-                session = await client._link.session()
-                self._now("lost", await session.ended())
+                self._now("lost", await self._ended(await client._link.session()))
             except HingeError as exc:
                 self._now("lost" if self._reached else "failed", str(exc))
             except Exception as exc:
@@ -130,6 +130,21 @@ class Member:
                 self._now("lost" if self._reached else "failed", repr(exc))
             await asyncio.sleep(wait * random.uniform(0.5, 1.5))
             wait = min(wait * 2, LONGEST_WAIT)
+
+    async def _ended(self, session: Session) -> str:
+        """Wait until the server is lost, and say why: its conversation ends, or it can no longer be listened to.
+
+        The second is all that there is to notice where each request is a conversation of its own.
+        """
+        ended = asyncio.ensure_future(session.ended())
+        try:
+            if self._watching is not None:
+                await asyncio.wait([ended, self._watching], return_when=asyncio.FIRST_COMPLETED)
+                if not ended.done() and (failure := self._watching.result()):
+                    return failure
+            return await ended
+        finally:
+            ended.cancel()
 
     async def _reach(self, client: Client) -> None:
         if self._reached:
@@ -147,8 +162,9 @@ class Member:
         self.state, self.reason = state, reason
         self._settled.set()
 
-    async def _watch(self, client: Client, on_change: OnChange, late: bool) -> None:
-        """Hear of changes of all lists that the server says it tells about; it goes on over losses by itself.
+    async def _watch(self, client: Client, on_change: OnChange, late: bool) -> str:
+        """Hear of changes of all lists that the server says it tells about; it goes on over losses by itself. Gives the
+        reason when it can't go on, "" when there is nothing to hear.
 
         A server that came late or came back is a change as well: nobody has seen its lists.
         """
@@ -160,13 +176,14 @@ class Member:
             kind: True for kind, offer in kinds.items() if offer is not None and offer.list_changed
         }
         if not wanted:
-            return
+            return ""
         try:
             async with client.listen(**wanted) as changes:
                 async for change in changes:
                     await self._tell(on_change, change)
         except HingeError as exc:
-            logger.warning("Server %r: changes are no longer heard of: %s", self.name, exc)
+            return str(exc)
+        return ""
 
     async def _tell(self, on_change: OnChange, change: Changed | Lost) -> None:
         """One change at a time; those that come meanwhile wait, and are told once. What fails there ends nothing here."""

@@ -305,7 +305,10 @@ class Terminal:
 
 def _who(server: str | None) -> str:
     """Who asks, in words: the name that the application has for the server, and what the client knows of it."""
-    return ", which is ".join(filter(None, (server, asking_server()))) or "A server"
+    asks = asking_server()
+    if server is None or asks is None or asks.startswith(f"{server} ("):
+        return asks or server or "A server"
+    return f"{server}, which is {asks}"
 
 
 def _schema(prompt: Prompt) -> dict[str, Any]:
