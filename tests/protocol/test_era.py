@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from hinge.protocol import era
-from hinge.protocol.events import EraName
+from hinge.errors import InvalidEnvelope
+from hinge.protocol import era, era_2026
+from hinge.protocol.events import UNKNOWN_ORIGIN, EraName
 from hinge.schema.base import NOTHING
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_11, V2026_07
 from tests.client.puppet import META
+from tests.fuzz.ends import offer_of
 
 BOTH: tuple[EraName, ...] = ("2025", "2026")
 CLAIM = f"{META}protocolVersion"
@@ -85,6 +87,18 @@ def test_what_decides_is_read_field_by_field() -> None:
     assert inbound.meta is not None
     assert inbound.meta.progress_token is None
     assert json.loads(bytes(inbound.meta.client_capabilities)) == {"roots": {}}
+
+
+@pytest.mark.parametrize("claim", ["7", "null", "{}", "1e999", "-" + "9" * 400, "[" * 600 + "]" * 600])
+@pytest.mark.parametrize("rest", ['"x":1', '"x":1e999', '"progressToken":{}', '"progressToken":1e999'])
+def test_a_claim_is_one_whatever_it_says(claim: str, rest: str) -> None:
+    """C-108: a client that names its revision by what is no string is told so, in the era that it meant."""
+    data = f'{{"jsonrpc":"2.0","id":1,"method":"x","params":{{"_meta":{{"{CLAIM}":{claim},{rest}}}}}}}'
+    inbound = era.read(data.encode())
+    assert inbound.claims
+    assert inbound.meta is not None
+    with pytest.raises(InvalidEnvelope):
+        era_2026.admit(inbound, UNKNOWN_ORIGIN, offer_of())
 
 
 @pytest.mark.parametrize("meta", [[], "x", 7, True])

@@ -5,9 +5,8 @@ It knows how a claim looks and nothing of what either era does with it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
+from msgspec import Raw
 
 from hinge import jsonrpc
 from hinge.jsonrpc import ABSENT, Failure, Notification, Request, Response
@@ -20,12 +19,12 @@ class _WithMeta(Model, kw_only=True):
     meta: RequestMeta | None = msgspec.field(name="_meta", default=None)
 
 
-class _WithAnyMeta(Model, kw_only=True):
-    meta: Any = msgspec.field(name="_meta", default=None)
+class _WithRawMeta(Model, kw_only=True):
+    meta: dict[str, Raw] = msgspec.field(name="_meta", default_factory=dict)
 
 
 _decode_meta = msgspec.json.Decoder(_WithMeta).decode
-_any_meta_decoder = msgspec.json.Decoder(_WithAnyMeta)
+_raw_meta_decoder = msgspec.json.Decoder(_WithRawMeta)
 
 
 def read(data: bytes) -> Inbound:
@@ -43,21 +42,21 @@ def read(data: bytes) -> Inbound:
     return Inbound(message, meta, meta is not None and meta.protocol_version is not NOTHING)
 
 
-def _salvage(params: msgspec.Raw) -> RequestMeta | None:
+def _salvage(params: Raw) -> RequestMeta | None:
+    """What can be read; a claim is one even where its value can't be."""
     try:
-        found = _any_meta_decoder.decode(params).meta
+        found = _raw_meta_decoder.decode(params).meta
     except (msgspec.MsgspecError, RecursionError):
-        return None
-    if not isinstance(found, dict):
         return None
     meta = RequestMeta()
     for field in msgspec.structs.fields(RequestMeta):
-        if field.encode_name in found:
-            value = msgspec.Raw(msgspec.json.encode(found[field.encode_name]))
+        value = found.get(field.encode_name)
+        if value is not None:
             try:
                 setattr(meta, field.name, msgspec.json.decode(value, type=field.type))
-            except msgspec.ValidationError:
-                continue
+            except (msgspec.MsgspecError, RecursionError):
+                if field.name == "protocol_version":
+                    meta.protocol_version = value
     return meta
 
 

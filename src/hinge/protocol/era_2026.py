@@ -64,10 +64,9 @@ def admit(inbound: Inbound, origin: Origin, offer: Offer) -> Call:
 def _claimed(meta: RequestMeta | None, offer: Offer) -> str:
     if meta is None or meta.protocol_version is NOTHING:
         raise _envelope(f"Missing required params._meta field {PROTOCOL_VERSION}", offer)
-    try:
-        revision = _text.decode(meta.protocol_version)
-    except msgspec.ValidationError:
-        raise _envelope(f"params._meta field {PROTOCOL_VERSION} must be a string", offer) from None
+    revision = meta.protocol_version
+    if type(revision) is not str:
+        raise _envelope(f"params._meta field {PROTOCOL_VERSION} must be a string", offer)
     if meta.client_capabilities is NOTHING or opening(meta.client_capabilities) != OBJECT:
         raise _envelope(f"params._meta field {CLIENT_CAPABILITIES} must be present, and an object", offer)
     return revision

@@ -169,9 +169,6 @@ def last_event_id(headers: Headers) -> str | None:
     return text
 
 
-#: Texts that are longer are compared afresh each time, so that what is remembered never holds much.
-_CACHED_LENGTH: Final = 256
-
 # --- Mirrored headers -------------------------------------------------------------------------------------------------
 
 
@@ -195,23 +192,32 @@ def request_headers(method: str, name: str | None, version: str) -> dict[str, st
     return headers
 
 
+#: What headers were found to say, since a few values make up nearly all calls: those that are read as they stand, and
+#: names, which may be encoded. Bounded in number and length.
+_texts: dict[bytes | None, str] = {}
+_names: dict[bytes | None, str] = {}
+_KEPT: Final = 256
+_KEPT_LENGTH: Final = 256
+
+
+def _remember(known: dict[bytes | None, str], raw: bytes, text: str) -> None:
+    if len(raw) <= _KEPT_LENGTH:
+        if len(known) >= _KEPT:
+            known.clear()
+        known[raw] = text
+
+
 def check_envelope_headers(headers: Headers, version_claim: str, method: str) -> None:
     """Step 7 of table 4.B: `MCP-Protocol-Version` and `Mcp-Method` are there and equal the body (HDR-01, HDR-02).
 
     For requests only: no rule asks a notification for headers (T-23). Raises HeaderMismatch.
     """
     raw = headers.raw
-    compare = _compare_envelope_once if len(version_claim) + len(method) <= _CACHED_LENGTH else _compare_envelope
-    compare(raw.get(b"mcp-protocol-version"), version_claim, raw.get(b"mcp-method"), method)
-
-
-def _compare_envelope(version: bytes | None, version_claim: str, said: bytes | None, method: str) -> None:
-    _compare(PROTOCOL_VERSION, version, version_claim)
-    _compare(METHOD, said, method)
-
-
-#: A few values make up nearly all calls: what was found equal is known to be equal. Errors are not kept.
-_compare_envelope_once = lru_cache(maxsize=256)(_compare_envelope)
+    version, said = raw.get(b"mcp-protocol-version"), raw.get(b"mcp-method")
+    if _texts.get(version) != version_claim:
+        _compare(PROTOCOL_VERSION, version, version_claim)
+    if _texts.get(said) != method:
+        _compare(METHOD, said, method)
 
 
 def _compare(header: str, raw: bytes | None, body: str) -> None:
@@ -220,6 +226,7 @@ def _compare(header: str, raw: bytes | None, body: str) -> None:
     text = read_value(raw.decode("latin-1"), header)
     if text != body:
         raise _differs(header, text, body)
+    _remember(_texts, raw, text)
 
 
 def check_name_header(headers: Headers, expected_name: str) -> None:
@@ -227,8 +234,9 @@ def check_name_header(headers: Headers, expected_name: str) -> None:
 
     `expected_name` is the body's `params.name`, `params.uri` or `params.taskId`. Raises HeaderMismatch.
     """
-    compare = _compare_name_once if len(expected_name) <= _CACHED_LENGTH else _compare_name
-    compare(headers.raw.get(b"mcp-name"), expected_name)
+    raw = headers.raw.get(b"mcp-name")
+    if _names.get(raw) != expected_name:
+        _compare_name(raw, expected_name)
 
 
 def _compare_name(raw: bytes | None, expected_name: str) -> None:
@@ -239,9 +247,7 @@ def _compare_name(raw: bytes | None, expected_name: str) -> None:
     text = decode_value(raw.decode("latin-1"), NAME)
     if text != expected_name:
         raise _differs(NAME, text, expected_name)
-
-
-_compare_name_once = lru_cache(maxsize=256)(_compare_name)
+    _remember(_names, raw, text)
 
 
 def _missing(header: str, body: str) -> HeaderMismatch:

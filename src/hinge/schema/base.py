@@ -58,7 +58,8 @@ class RequestMeta(Model, kw_only=True):
     """The `_meta` of a request as the kernel needs it. What the client says of itself is decoded when asked for."""
 
     progress_token: ProgressToken | None = None
-    protocol_version: Raw = msgspec.field(name=PROTOCOL_VERSION, default=NOTHING)
+    #: A string, unless the client errs.
+    protocol_version: Any = msgspec.field(name=PROTOCOL_VERSION, default=NOTHING)
     client_capabilities: Raw = msgspec.field(name=CLIENT_CAPABILITIES, default=NOTHING)
     client_info: Raw = msgspec.field(name=CLIENT_INFO, default=NOTHING)
     log_level: Raw = msgspec.field(name=LOG_LEVEL, default=NOTHING)

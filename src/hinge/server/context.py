@@ -18,6 +18,7 @@ from hinge.errors import ChannelClosed, ConnectionLost, InvalidParams, shorten
 from hinge.jsonrpc import ABSENT, RequestId
 from hinge.protocol import era_2026
 from hinge.protocol.events import Call
+from hinge.protocol.record import Record
 from hinge.protocol.shape import shape
 from hinge.protocol.states import CallState
 from hinge.schema.base import Implementation
@@ -51,47 +52,29 @@ StepP = ParamSpec("StepP")
 _no_headers: Mapping[str, str] = {}
 
 
-class Context(Generic[StateT]):
+class Context(Record, Generic[StateT]):
     """What a handler knows and may do. Ask for it by annotating a parameter with `Context`.
 
     `method` and `params` are what arrived (`params` as JSON text); a middleware hands on changed ones with
     `call_next(ctx.replace(method=…, params=…))`. The type parameter is the type of the server's lifespan state.
     """
 
-    # What few calls need (`clock`, …) is not even set where nobody asks for it.
-    __slots__ = (
-        "_progress",
-        "_questions",
-        "_sync",
-        "call",
-        "clock",
-        "conversation_state",
-        "method",
-        "params",
-        "read",
-        "seal",
-        "session",
-        "state",
-    )
-
+    session: Session
+    call: Call
+    #: What the server's lifespan yielded; None without one.
+    state: StateT
+    seal: Seal
+    method: str
+    params: Raw
+    #: The typed params, once they are read.
+    read: Any = None
     #: The time limit of the call, if it has one.
-    clock: Clock | None
+    clock: Clock | None = None
     #: See `connection_state`.
-    conversation_state: Any
-    _sync: SyncContext
-
-    def __init__(self, session: Session, call: Call, state: StateT, seal: Seal) -> None:
-        self.session = session
-        self.call = call
-        self.method = call.method
-        self.params = call.params
-        #: What the server's lifespan yielded; None without one.
-        self.state = state
-        #: The typed params, once they are read.
-        self.read: Any = None
-        self.seal = seal
-        self._progress: float | None = None
-        self._questions: Questions | None = None
+    conversation_state: Any = None
+    _progress: float | None = None
+    _questions: Questions | None = None
+    _sync: SyncContext | None = None
 
     def replace(self, *, method: str | None = None, params: Any = UNSET) -> Context[StateT]:
         """This context with another method or other params (JSON text, or any value to be encoded) (A-028)."""
@@ -139,7 +122,7 @@ class Context(Generic[StateT]):
     @property
     def connection_state(self) -> Any:
         """What the server's `connection_lifespan` yielded; None without one, and in methods of the protocol itself."""
-        return getattr(self, "conversation_state", None)
+        return self.conversation_state
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -177,18 +160,16 @@ class Context(Generic[StateT]):
 
         For worker threads, where sync functions run; not for the event loop.
         """
-        try:
-            return self._sync
-        except AttributeError:
+        if self._sync is None:
             self._sync = SyncContext(self, self.session.loop)
-            return self._sync
+        return self._sync
 
     async def in_thread(self, threads: Threads, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Call a sync function in a worker thread; once nobody waits for it, it can't ask or tell anything more."""
         try:
             return await threads.run(function, arguments)
         except BaseException:
-            if hasattr(self, "_sync"):
+            if self._sync is not None:
                 self._sync.end()
             raise
 

@@ -49,7 +49,7 @@ _DONE = EmptyResult()
 class Served:
     """A method with its handler. `row` is the protocol's own row, None for a custom method."""
 
-    __slots__ = ("_decoder", "first", "handler", "last", "name", "name_field", "row")
+    __slots__ = ("_decoder", "first", "handler", "last", "name", "name_field", "result", "row")
 
     def __init__(
         self, name: str, handler: RequestHandler, params: Any = None, *, eras: Sequence[EraName] = ("2025", "2026")
@@ -60,6 +60,8 @@ class Served:
         self.row = row
         self.first, self.last = (row.first, row.last) if row is not None else _window(eras)
         self.name_field = row.name_field if row is not None else None
+        #: What a handler mostly gives back.
+        self.result = row.result if row is not None else None
         kind = params if params is not None else (row.params if row is not None else dict[str, Any])
         self._decoder = params_decoder(kind)
 
@@ -184,7 +186,7 @@ class Dispatch:
         return result if isinstance(result, Result) else _structured(result, served.row, ctx.method)
 
     def _dress(self, ctx: Context[Any], served: Served, result: Any) -> Any:
-        if isinstance(result, Result):
+        if type(result) is served.result or isinstance(result, Result):
             if result.result_type is not UNSET and result.result_type not in _CORE_TYPES:
                 result = self._extended(ctx, msgspec.json.decode(msgspec.json.encode(result)), result.result_type)
         elif result is None:

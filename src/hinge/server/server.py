@@ -265,7 +265,7 @@ class Server(Mountable, Generic[StateT]):
 
     def handle(self, session: Session, call: Call) -> Awaitable[Any]:
         """Serve one call: middleware, look-up, handler."""
-        ctx: Context[Any] = Context(session, call, self._lifespan.state, self._seal)
+        ctx: Context[Any] = Context(session, call, self._lifespan.state, self._seal, call.method, call.params)
         chain = self._notification_chain if call.id is None else self._request_chain
         return chain(ctx) if tracking.serve is None else tracking.serve(ctx, chain)
 

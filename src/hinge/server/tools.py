@@ -35,6 +35,9 @@ logger = logging.getLogger("hinge")
 #: TOOL-09
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}\Z")
 
+#: Surely no results: a Struct that is asked whether a value is one of its kind takes its time.
+_PLAIN = frozenset({bool, int, float, str, list, tuple, dict, type(None)})
+
 ToolFunction: TypeAlias = Callable[..., Any]
 
 
@@ -108,7 +111,7 @@ class RegisteredTool:
 
     def result(self, value: Any) -> Result:
         """A returned value as content and, where the tool has an output schema, as structured content (TOOL-15, TOOL-17)."""
-        if isinstance(value, Result):
+        if type(value) not in _PLAIN and isinstance(value, Result):
             return value
         if self._free:
             blocks = as_blocks(value)

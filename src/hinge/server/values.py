@@ -11,7 +11,7 @@ import re
 import sys
 import typing
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -119,19 +119,19 @@ class MsgspecType:
         self.schema = writer.write(info, annotation)
 
     @functools.cached_property
-    def _decoder(self) -> msgspec.json.Decoder[Any]:
-        return msgspec.json.Decoder(self.field)
+    def _decode(self) -> Callable[[bytes | Raw], Any]:
+        return msgspec.json.Decoder(self.field).decode
 
     def read(self, text: bytes | Raw) -> Any:
         try:
-            return self._decoder.decode(text)
+            return self._decode(text)
         except msgspec.ValidationError as error:
             raise Refused([refusal_of(error)], _decoded(text)) from None
 
     def write(self, value: Any) -> bytes:
         text = encode(value)
         try:
-            self._decoder.decode(text)
+            self._decode(text)
         except msgspec.ValidationError as error:
             raise Refused([refusal_of(error)], _decoded(text)) from None
         return text

@@ -13,7 +13,17 @@ from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest
 from hinge.protocol import sse
 from hinge.protocol.http import Headers, Refusal
 from hinge.protocol.record import Record
-from hinge.transports.asgi import JSON_TYPE, NO_BODY, RETRY_LATER, STREAM_HEADERS, HeaderPairs, Receive, Send, cut
+from hinge.transports.asgi import (
+    JSON_TYPE,
+    NO_BODY,
+    RETRY_LATER,
+    STREAM_HEADERS,
+    HeaderPairs,
+    Message,
+    Receive,
+    Send,
+    cut,
+)
 from hinge.transports.http_server_clock import Clock
 from hinge.transports.http_server_options import HttpOptions
 
@@ -79,12 +89,8 @@ class Exchange(Record):
         self._reader = asyncio.current_task(self._clock.loop)
         try:
             message = await self._receive()
-            body = message.get("body", b"")
-            while message.get("more_body", False) and len(body) <= limit:
-                message = await self._receive()
-                # A bytearray grows in place; small bodies never get here.
-                body = bytearray(body) if isinstance(body, bytes) else body
-                body += message.get("body", b"")
+            if message.get("more_body", False):
+                message = await self._whole(message, limit)
         except asyncio.CancelledError:
             if self._given_up is None or self._reader is None:
                 raise
@@ -96,9 +102,16 @@ class Exchange(Record):
             return None
         if self.watched:
             self.watch()
-        if len(body) > limit:
-            return self._too_large()
-        return body if type(body) is bytes else bytes(body)
+        body: bytes = message.get("body", b"")
+        return body if len(body) <= limit else self._too_large()
+
+    async def _whole(self, message: Message, limit: int) -> Message:
+        """The last message of a body that comes in pieces, with all of it; or with as much as is too large."""
+        body = bytearray(message.get("body", b""))  # it grows in place
+        while message.get("more_body", False) and len(body) <= limit:
+            message = await self._receive()
+            body += message.get("body", b"")
+        return {"type": message["type"], "body": bytes(body)}
 
     def _too_large(self) -> Refusal:
         return Refusal(413, f"A body may have {self._options.limits.body} bytes here", _CLOSE)

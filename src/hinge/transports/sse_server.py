@@ -156,9 +156,8 @@ class SseSession(Pump):
         """A stateless request has no place here: say what has, so that the client shakes hands (table 4.D)."""
         message = inbound.message
         if isinstance(message, Request):
-            meta = inbound.meta
-            asked = bytes(meta.protocol_version).decode("utf-8", "replace").strip('"') if meta is not None else ""
-            error = UnsupportedVersion(asked, HANDSHAKE_REVISIONS)
+            asked = inbound.meta.protocol_version if inbound.meta is not None else None
+            error = UnsupportedVersion(asked if isinstance(asked, str) else "", HANDSHAKE_REVISIONS)
             self._event(jsonrpc.encode_failure(message.id, error.error))
 
     async def send(self, message: Outgoing, /) -> None:
