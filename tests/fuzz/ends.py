@@ -1,7 +1,11 @@
-"""Connections for the fuzz tests: what a server offers, and a handshake done by hand. No event loop anywhere."""
+"""Connections for the fuzz tests: what a server offers, and a handshake done by hand. No event loop anywhere.
+
+`HINGE_FUZZ=50 python -m pytest tests/fuzz` tries fifty times as much, and something new each time.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from hinge import jsonrpc
@@ -13,6 +17,13 @@ from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, ServerCapabilities
 
 ME = Implementation(name="fuzz", version="1")
+
+_TIMES = int(os.environ.get("HINGE_FUZZ", "1"))
+
+
+def examples(number: int) -> int:
+    """How many examples a test tries: so many that the whole suite takes seconds, unless more is asked for."""
+    return number * _TIMES
 
 
 def offer_of(eras: Any = ("2025", "2026")) -> Offer:

@@ -16,7 +16,7 @@ from hinge.protocol.connection import Connection
 from hinge.protocol.events import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.http import Headers
 from tests.fuzz import messages
-from tests.fuzz.ends import offer_of, shake_hands
+from tests.fuzz.ends import examples, offer_of, shake_hands
 
 _headers = st.fixed_dictionaries(
     {}, optional={"mcp-protocol-version": messages.revisions, "mcp-method": messages.methods}
@@ -29,7 +29,7 @@ def parsed(data: bytes) -> Any:
     return json.loads(data, parse_int=lambda digits: int(digits) if len(digits) < 4000 else digits)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(messages.texts)
 def test_any_bytes_decode_to_a_message_or_a_protocol_error(data: bytes) -> None:
     """BASE-01, BASE-02, BASE-03, BASE-07, BASE-08, ERR-01, ERR-02."""
@@ -48,7 +48,7 @@ def test_any_bytes_decode_to_a_message_or_a_protocol_error(data: bytes) -> None:
         assert type(message.id) is type(found["id"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(messages.texts)
 def test_any_bytes_become_an_inbound_message_or_a_protocol_error(data: bytes) -> None:
     """C-108."""
@@ -61,7 +61,7 @@ def test_any_bytes_become_an_inbound_message_or_a_protocol_error(data: bytes) ->
         assert era.route(inbound, header, ("2025", "2026")) in ("2025", "2026")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(messages.texts, min_size=1, max_size=6),
     origins,

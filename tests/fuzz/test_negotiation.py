@@ -16,6 +16,7 @@ from hinge.errors import CallError, ConnectFailed, ConnectionLost, ErrorObject, 
 from hinge.protocol.events import EraName
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from tests.fuzz import messages
+from tests.fuzz.ends import examples
 
 #: Revisions of a world in which there were more of them: names sort by age.
 HANDSHAKE = ("a1", "a2", "a3", "a4")
@@ -108,7 +109,7 @@ def _expected(era: EraName | str, mine: Peer, peer: Peer) -> str | None:
     return max(set(mine.old) & set(peer.old))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     eras,
     subsets,
@@ -135,7 +136,7 @@ def test_two_ends_agree_on_the_best_revision_or_fail_with_a_reason(
         assert expected is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(subsets, modern_subsets, subsets, modern_subsets, st.booleans(), st.integers(1, 2))
 def test_a_server_that_answers_the_probe_late_is_understood_like_a_quick_one(
     old: set[str], new: set[str], their_old: set[str], their_new: set[str], polite: bool, late: int
@@ -193,7 +194,7 @@ def answers(draw: st.DrawFn, to: Any) -> Answer:
     return Answer(to, error=PeerError(ErrorObject(code, "no", data)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(eras, st.data())
 def test_whatever_a_server_says_the_negotiation_ends(era: Any, data: st.DataObject) -> None:
     """VER-08, VER-14: a discovery or a CallError, after a few steps; a silent probe may still answer later."""

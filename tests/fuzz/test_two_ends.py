@@ -20,7 +20,7 @@ from hinge.protocol.limits import Limits
 from hinge.protocol.states import CallState, HandshakeState, PendingState
 from hinge.schema.lifecycle import ClientCapabilities
 from tests.fuzz import messages
-from tests.fuzz.ends import ME, hello, initialize_result, offer_of
+from tests.fuzz.ends import ME, examples, hello, initialize_result, offer_of
 
 STATELESS = era_2026.request_meta(era_2026.LATEST, ME, ClientCapabilities())
 ERAS: list[Any] = [("2025",), ("2026",), ("2025", "2026")]
@@ -155,18 +155,35 @@ class Conversation(RuleBasedStateMachine):
             self.server.wire.append(jsonrpc.encode_request(pending.id, "initialize", hello(revision)))
         self.server.wire.append(jsonrpc.encode_notification("notifications/initialized"))
 
-    @rule(stateless=st.booleans(), method=st.sampled_from(["tools/call", "ping", "acme/do"]))
+    @rule(
+        stateless=st.booleans(),
+        method=st.sampled_from(
+            ["tools/call", "resources/read", "prompts/get", "subscriptions/listen", "ping", "acme/do"]
+        ),
+    )
     def the_client_asks(self, stateless: bool, method: str) -> None:
         pending = self.client.ask(method)
         if pending is not None:
             params = {"_meta": {**STATELESS, "progressToken": pending.id}} if stateless else {"name": "x"}
             self.server.wire.append(jsonrpc.encode_request(pending.id, method, params))
 
-    @rule()
-    def the_server_asks(self) -> None:
-        pending = self.server.ask("roots/list")
+    @rule(method=st.sampled_from(["roots/list", "elicitation/create", "sampling/createMessage"]))
+    def the_server_asks(self, method: str) -> None:
+        pending = self.server.ask(method)
         if pending is not None:
-            self.client.wire.append(jsonrpc.encode_request(pending.id, "roots/list"))
+            self.client.wire.append(jsonrpc.encode_request(pending.id, method))
+
+    @precondition(lambda self: self.client.asked)
+    @rule(data=st.data())
+    def the_server_cancels_what_it_was_asked(self, data: st.DataObject) -> None:
+        """That ends a subscription (CANC-04) and nothing else."""
+        pending = data.draw(st.sampled_from(list(self.client.asked)))
+        before = pending.state
+        notice = jsonrpc.encode_notification("notifications/cancelled", {"requestId": pending.id})
+        open_still = before is PendingState.WAITING and self.client.connection.closed is None
+        self.server.wire.extend(self.client.take(notice))
+        ends = open_still and pending.method == "subscriptions/listen"
+        assert pending.state is (PendingState.ANSWERED if ends else before)
 
     @rule(text=st.one_of(messages.encoded(messages.requests), messages.texts), at=st.sampled_from([0, 1]))
     def somebody_says_anything(self, text: bytes, at: int) -> None:
@@ -281,4 +298,4 @@ class Conversation(RuleBasedStateMachine):
 
 
 TestConversation = Conversation.TestCase
-TestConversation.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestConversation.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)
