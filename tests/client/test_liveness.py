@@ -118,7 +118,7 @@ async def test_a_socket_that_is_open_and_dead_is_opened_anew(era: Any, caplog: p
 
 @both_eras
 async def test_who_only_listens_hears_of_it_when_the_client_asks_now_and_then(era: Any) -> None:
-    """SUB-10: `limits.alive`."""
+    """SUB-10, PING-02: `limits.alive`."""
     server = a_server()
     limits = Limits(alive=0.1, silence=SILENCE, backoff=0.01)
     async with (

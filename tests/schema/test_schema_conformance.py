@@ -20,7 +20,7 @@ from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import InitializeParams, InitializeResult, ServerCapabilities
 from hinge.schema.methods import METHODS, Method, method_in
 from hinge.schema.revisions import REVISIONS, V2025_11, V2026_07, knows
-from hinge.schema.sampling import CreateMessageResult
+from hinge.schema.sampling import CreateMessageParams, CreateMessageResult
 from hinge.schema.subscriptions import ListenResult
 from tests.schema.instances import full, least
 from tests.wire_schema import Side, adapter, check_message
@@ -91,6 +91,19 @@ def test_a_message_passes_both_judges(method: str, revision: str, make: Make) ->
     assert found
     for side, data, answers in found:
         check_message(side, data, revision, answers=answers)
+
+
+@pytest.mark.parametrize("mode", ["auto", "required", "none", "any", None])
+def test_whether_a_model_must_use_tools_is_said_in_three_ways(mode: Any) -> None:
+    """SAMP-08."""
+    text = json.dumps({"messages": [], "maxTokens": 1, "tools": [], "toolChoice": {"mode": mode}})
+    if mode in ("auto", "required", "none"):
+        read = msgspec.json.decode(text, type=CreateMessageParams)
+        assert json.loads(msgspec.json.encode(shape(read, V2025_11)))["toolChoice"] == {"mode": mode}
+        check_message("server", jsonrpc.encode_request(1, "sampling/createMessage", read), V2025_11)
+    else:
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.json.decode(text, type=CreateMessageParams)
 
 
 @extents

@@ -143,6 +143,22 @@ async def test_many_clients_with_the_same_ids_each_get_their_own_answers(channel
 
 
 @pairs
+async def test_a_call_goes_on_over_another_connection_by_what_the_client_brings(channel: str) -> None:
+    """STATE-04, STATE-01: the state is in the request; who brings none begins anew."""
+    async with clients(channel, "2026", 2) as (one, two):
+        for talk in (one, two):
+            talk.capabilities = {"elicitation": {}}
+        asked = (await one.ask("tools/call", name="ask_name"))["result"]
+        (key,) = asked["inputRequests"]
+        answers = {key: {"action": "accept", "content": {"value": "Ann"}}}
+        went_on = await two.ask(
+            "tools/call", name="ask_name", requestState=asked["requestState"], inputResponses=answers
+        )
+        assert went_on["result"]["content"][0]["text"] == "You are Ann"
+        assert (await two.ask("tools/call", name="ask_name"))["result"]["resultType"] == "input_required"
+
+
+@pairs
 async def test_a_client_that_leaves_hurts_nobody(channel: str) -> None:
     """B-016, B-028, C-130."""
     async with clients(channel, "2025", 2, build(limits={"drain": 0.1})) as (one, two):
