@@ -22,6 +22,8 @@ def parser() -> argparse.ArgumentParser:
     _bridge(commands)
     _record(commands)
     _replay(commands)
+    _lock(commands)
+    _diff(commands)
     return top
 
 
@@ -151,6 +153,28 @@ def _replay(commands: Any) -> None:
     found.set_defaults(command=_lazily("hinge.cli.replay"), target=None)
 
 
+def _lock(commands: Any) -> None:
+    found = commands.add_parser("lock", help="write down what a server offers, to notice when it changes")
+    _target(found)
+    found.add_argument("-o", "--output", default="hinge.lock", metavar="FILE", help="the lock (default: %(default)s)")
+    found.add_argument("--only", metavar="WHAT", help="tools, prompts, resources, resourceTemplates: some of them")
+    found.set_defaults(command=_lazily("hinge.cli.lock"))
+
+
+def _diff(commands: Any) -> None:
+    found = commands.add_parser("diff", help="tell what changed since a lock was written, and what that breaks")
+    found.add_argument("lock", metavar="LOCK", help="a file that `hinge lock` wrote")
+    _target(found, also=", or another lock")
+    found.add_argument("--json", action="store_true", help="print the changes as JSON")
+    found.add_argument(
+        "--fail-on",
+        choices=("harmless", "text", "may-break", "breaking"),
+        default="harmless",
+        help="lighter changes than these end with exit code 0 (default: %(default)s)",
+    )
+    found.set_defaults(command=_lazily("hinge.cli.diff"))
+
+
 def _door(found: argparse.ArgumentParser) -> None:
     found.add_argument("--http", action="store_true", help="serve over HTTP instead of stdio")
     found.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
@@ -158,8 +182,9 @@ def _door(found: argparse.ArgumentParser) -> None:
     found.add_argument("--path", default="/mcp", help="path of the endpoint (default: %(default)s)")
 
 
-def _target(found: argparse.ArgumentParser, *, eras: bool = True) -> None:
-    found.add_argument("target", metavar="TARGET", help="a URL, FILE.py[:NAME], or a command line in quotes")
+def _target(found: argparse.ArgumentParser, *, eras: bool = True, also: str = "") -> None:
+    what = f"a URL, FILE.py[:NAME], CONFIG.json[:NAME], or a command line in quotes{also}"
+    found.add_argument("target", metavar="TARGET", help=what)
     if eras:
         found.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era (default: found out)")
     found.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header to send")

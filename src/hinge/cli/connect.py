@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from typing import Any
 
@@ -18,13 +19,22 @@ def client_for(options: argparse.Namespace, **more: Any) -> Client:
     return Client(target, era=options.era, **found, **more)
 
 
-def target_of(options: argparse.Namespace) -> tuple[str | list[str], dict[str, Any]]:
+#: A configuration that hosts share, and which of its servers is meant.
+_CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.json)(?::(?P<name>.+))?")
+
+
+def target_of(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     """The TARGET as a client takes it, and the options of its transport. Raises StartError."""
     found: dict[str, Any] = {}
     if options.header:
         if not options.target.startswith(("http://", "https://")):
             raise StartError("--header needs a URL as the target")
         found["headers"] = dict(_header(text) for text in options.header)
+    entry = _CONFIGURED.fullmatch(options.target)
+    if entry is not None:
+        from hinge.client.config import pick, read_config
+
+        return pick(read_config(entry["path"]), entry["name"]).reach()
     return _target(options.target), found
 
 

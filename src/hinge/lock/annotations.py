@@ -76,7 +76,16 @@ def word_changed(
             severity = "harmless"
         elif word == "default" and at == "input" and place in was:
             severity = "may break"
+        elif word == "default" and not has_text(new):
+            severity = "harmless"
         yield place, severity, text_changed(old, new)
+
+
+def has_text(value: Any) -> bool:
+    """Whether there are words in a JSON value."""
+    if isinstance(value, dict):
+        return bool(value)
+    return any(map(has_text, value)) if isinstance(value, list) else isinstance(value, str) and value != ""
 
 
 def _notes(schema: Any, at: str) -> Iterator[tuple[str, Any]]:

@@ -159,11 +159,12 @@ class _Entry:
         lost = compare(before, after, use, steps=self._steps)
         gained = compare(after, before, use, steps=self._steps)
         found = list(self._judged(use, lost, gained))
-        gone = tuple(one.at for one in lost if one.code in ("refused", "unlisted"))
+        gone = _below(one.at for one in lost if one.code in _GONE)
+        new = _below(one.at for one in gained if one.code in _GONE)
         found += [
             self.line(severity, place, message)
             for place, severity, message in word_changed(before, after, use)
-            if not place.startswith((*(f"{one}." for one in gone), *(f"{one}[" for one in gone)))
+            if not place.startswith(gone) and not (severity == "harmless" and place.startswith(new))
         ]
         yield from found or [self.line("harmless", use, "the schema is written differently, and means the same")]
 
@@ -208,6 +209,11 @@ class _Entry:
             for word in ("title", "description"):
                 if (old or {}).get(word) != new.get(word):
                     yield self.line("text", f"{place}.{word}", text_changed((old or {}).get(word), new.get(word)))
+
+
+def _below(places: Iterable[str]) -> tuple[str, ...]:
+    """How the places begin that lie inside these."""
+    return tuple(start for place in places for start in (f"{place}.", f"{place}["))
 
 
 def _severity(problem: Problem) -> Severity:

@@ -1,0 +1,55 @@
+"""`hinge diff`: what changed since a lock was written, and how grave it is."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from hinge.cli.lock import contract_for
+from hinge.client.screen import Style, write
+from hinge.lock.comparing import SEVERITIES, Difference, Severity, differences, gravest
+from hinge.lock.contract import SECTIONS, Contract
+from hinge.lock.file import is_lock, read_lock
+
+#: 1 and 2 are what they are for every command: it failed, or was written wrongly. The graver the change, the higher.
+EXIT_CODES: Mapping[Severity, int] = {"harmless": 3, "text": 4, "may break": 5, "breaking": 6}
+
+_COLOURS: Mapping[Severity, str] = {"harmless": "2", "text": "33", "may break": "35", "breaking": "31;1"}
+_WIDTH = max(map(len, SEVERITIES))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a line for each change, the gravest first in each entry. The exit code says how grave the gravest is."""
+    old = read_lock(options.lock)
+    found = differences(old, _other(options, old))
+    if options.json:
+        write(sys.stdout, msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+    else:
+        _print(found)
+    worst = gravest(found)
+    if worst is None or SEVERITIES.index(worst) < SEVERITIES.index(options.fail_on.replace("-", " ")):
+        return 0
+    count = f"{len(found)} changes, the gravest is {worst!r}" if len(found) > 1 else f"one change, {worst!r}"
+    write(sys.stderr, f"hinge: {count}\n")
+    return EXIT_CODES[worst]
+
+
+def _other(options: argparse.Namespace, old: Contract) -> Contract:
+    if is_lock(options.target):
+        return read_lock(options.target)
+    looked_at = [section for section in SECTIONS if old.section(section) is not None]
+    return asyncio.run(contract_for(options, looked_at))
+
+
+def _print(found: Sequence[Difference]) -> None:
+    colours = Style(sys.stdout).on
+    for one in found:
+        severity = one.severity.ljust(_WIDTH)
+        head = f"\x1b[{_COLOURS[one.severity]}m{severity}\x1b[0m" if colours else severity
+        write(sys.stdout, f"{head}  {one}\n")
+    if not found:
+        write(sys.stdout, "Nothing changed.\n")

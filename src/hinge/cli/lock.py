@@ -1,0 +1,104 @@
+"""`hinge lock`: write down what a server offers, so that a change of it can't go unseen."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from hinge.cli.connect import client_for
+from hinge.client.contract import contract_of
+from hinge.client.screen import plain, write
+from hinge.errors import StartError
+from hinge.lock.contract import SECTIONS, SINGULAR, Contract, Section
+from hinge.lock.file import is_lock, written
+from hinge.lock.hidden import hidden_in, name_shown
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the lock file; "-" is standard output. What is hidden in the server's words is told on standard error."""
+    _refuse_to_overwrite(options.output)
+    contract = asyncio.run(contract_for(options, sections_of(options.only)))
+    for line in warnings(contract):
+        write(sys.stderr, f"hinge: {line}\n")
+    if options.output == "-":
+        write(sys.stdout, written(contract))
+        return 0
+    _replace(Path(options.output), written(contract))
+    counts = [_count(len(found), section) for section in SECTIONS if (found := contract.section(section)) is not None]
+    name = (
+        " ".join(str(contract.server.get(word, "")) for word in ("name", "version")).strip()
+        or "a server without a name"
+    )
+    write(sys.stdout, f"{options.output}: {plain(name)}, {', '.join(counts)}\n")
+    return 0
+
+
+async def contract_for(options: argparse.Namespace, sections: Iterable[Section] = SECTIONS) -> Contract:
+    """What the server of the command line's TARGET offers."""
+    async with client_for(options) as client:
+        return await contract_of(client, sections=sections)
+
+
+def sections_of(only: str | None) -> tuple[Section, ...]:
+    """The sections that `--only` names, all by default. Raises StartError for a word that is none."""
+    if only is None:
+        return SECTIONS
+    names = [name.strip() for name in only.split(",")]
+    found: tuple[Section, ...] = tuple(section for section in SECTIONS if section in names)
+    if unknown := [name for name in names if name not in SECTIONS]:
+        raise StartError(f"--only {unknown[0]!r} is nothing that can be locked: use {', '.join(SECTIONS)}")
+    return found
+
+
+def warnings(contract: Contract) -> Iterator[str]:
+    """A line for each entry in whose words characters are hidden."""
+    for section in SECTIONS:
+        for name, definition in (contract.section(section) or {}).items():
+            found = list(dict.fromkeys(one for text in (name, *_texts(definition)) for one in hidden_in(text)))
+            if found:
+                yield f"{SINGULAR[section]} {name_shown(name)} has hidden characters: {', '.join(found[:8])}"
+    if found := hidden_in(contract.instructions or ""):
+        yield f"the server's instructions have hidden characters: {', '.join(found[:8])}"
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _count(number: int, section: Section) -> str:
+    return f"{number} {SINGULAR[section]}{'s' * (number != 1)}"
+
+
+def _refuse_to_overwrite(path: str) -> None:
+    if path != "-" and Path(path).exists() and not is_lock(path):
+        raise StartError(f"{path} is there already, and is no lock file: it is not overwritten")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write it whole or not at all."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            os.chmod(name, 0o644 if not path.exists() else path.stat().st_mode & 0o777)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as exc:
+        raise StartError(f"{path} can't be written: {exc.strerror or exc}") from exc
