@@ -93,7 +93,7 @@ def test_a_message_passes_both_judges(method: str, revision: str, make: Make) ->
         check_message(side, data, revision, answers=answers)
 
 
-@pytest.mark.parametrize("mode", ["auto", "required", "none", "any", None])
+@pytest.mark.parametrize("mode", ["auto", "required", "none", "any", ""])
 def test_whether_a_model_must_use_tools_is_said_in_three_ways(mode: Any) -> None:
     """SAMP-08."""
     text = json.dumps({"messages": [], "maxTokens": 1, "tools": [], "toolChoice": {"mode": mode}})
