@@ -308,6 +308,42 @@ def results(*ids: str, more: bool = False) -> SamplingMessage:
     return SamplingMessage(role="user", content=[*blocks, *([TextContent(text="x")] if more else [])])
 
 
+@pytest.mark.parametrize(
+    ("revision", "declared", "said"),
+    [
+        ("2025-06-18", {}, "thisServer"),
+        ("2025-11-25", {}, None),
+        ("2025-11-25", {"context": {}}, "thisServer"),
+        ("2026-07-28", {"tools": {}}, None),
+        ("2026-07-28", {"context": {}}, "thisServer"),
+    ],
+)
+async def test_a_model_is_given_other_servers_words_where_the_client_offers_that(
+    revision: str, declared: dict[str, Any], said: str | None
+) -> None:
+    """SAMP-09: before there was a capability for it, everybody may be asked."""
+    server: Server[Any] = Server("s")
+
+    @server.tool
+    async def think(ctx: Context[Any]) -> str:
+        return (await ctx.sample("hello", include_context="thisServer")).text
+
+    async with routes.memory(server) as route:
+        talk = Talk(route, revision[:4])
+        talk.capabilities = {"sampling": declared}
+        if revision < "2026":
+            params = {"protocolVersion": revision, "capabilities": talk.capabilities, "clientInfo": talk.info}
+            await talk.ask("initialize", **params)
+            await talk.say({"method": "notifications/initialized"})
+            call = await talk.begin("tools/call", name="think")
+            asked = await talk.hear("sampling/createMessage")
+            await talk.route.cancel(call, "2025")
+        else:
+            result = (await talk.ask("tools/call", name="think"))["result"]
+            (asked,) = [question["params"] for question in result["inputRequests"].values()]
+        assert asked.get("includeContext") == said
+
+
 def test_tool_uses_and_results_balance() -> None:
     """SAMP-06, SAMP-07, T-40."""
     hello = SamplingMessage(role="user", content=TextContent(text="hello"))

@@ -19,11 +19,11 @@ from msgspec import UNSET, Raw
 from hinge.errors import HingeError, InvalidParams, MissingClientCapability, ToolError, shorten
 from hinge.jsonrpc import RequestId
 from hinge.protocol.events import Call
-from hinge.protocol.shape import shape
+from hinge.protocol.shape import known_in, shape
 from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.base import Result
 from hinge.schema.input_required import InputRequest, InputRequiredResult
-from hinge.schema.lifecycle import ClientCapabilities
+from hinge.schema.lifecycle import ClientCapabilities, Sampling
 from hinge.schema.methods import METHODS
 from hinge.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
 from hinge.server.clock import Clock
@@ -248,6 +248,12 @@ def check_content(content: Mapping[str, Any] | None, schema: Mapping[str, Any]) 
     if problem is not None:
         raise InvalidParams(f"The answer doesn't fit the form: {problem}")
     return found
+
+
+def sees_contexts(client: ClientCapabilities, revision: str) -> bool:
+    """Whether a model may be given what servers said: once there is a capability for that, it must be declared (SAMP-09)."""
+    declared = client.sampling is not None and client.sampling.context is not None
+    return declared or not known_in(Sampling, "context", revision)
 
 
 def check_balance(messages: Sequence[SamplingMessage]) -> None:

@@ -28,7 +28,7 @@ from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.notifications import SEVERITY, LoggingLevel, LogParams, ProgressParams
 from hinge.schema.roots import ListRootsResult, Root
 from hinge.schema.sampling import CreateMessageParams, CreateMessageResult, SamplingMessage
-from hinge.server.asking import Declined, Questions, ask, check_balance, check_content, require, step
+from hinge.server.asking import Declined, Questions, ask, check_balance, check_content, require, sees_contexts, step
 from hinge.server.clock import Clock
 from hinge.server.forms import form_of
 from hinge.server.sealing import Seal
@@ -233,6 +233,7 @@ class Context(Record, Generic[StateT]):
     ) -> CreateMessageResult:
         """Ask the client's model. `options` are the fields of `CreateMessageParams` (`system_prompt`, `tools`, …).
 
+        `include_context` is left out for clients that don't offer it: it is a wish, and the answer comes all the same.
         Raises MissingClientCapability, and PeerError when the user of a handshake client refuses.
         """
         if isinstance(messages, str):
@@ -240,6 +241,8 @@ class Context(Record, Generic[StateT]):
         check_balance(messages)
         params = CreateMessageParams(messages=list(messages), max_tokens=max_tokens, **options)
         require(self.client_capabilities, {"sampling": {"tools": {}} if params.tools or params.tool_choice else {}})
+        if params.include_context is not None and not sees_contexts(self.client_capabilities, self.protocol_version):
+            params.include_context = None
         return await ask(self, "sampling/createMessage", params, CreateMessageResult, key)
 
     async def list_roots(self, *, key: str | None = None) -> list[Root]:
