@@ -51,7 +51,9 @@ class Matrix:
             for client in self.clients.values()
             for transport in server.commands
             for era in ERAS[transport]
-            if era in server.plans and transport in client.transports
+            if era in server.plans
+            if transport in client.transports
+            if not server.clients or client.name in server.clients
         ]
 
     def plan(self, cell: Cell) -> Plan:
@@ -113,7 +115,7 @@ def target(server: Server, transport: str, place: Path, journal: Path, port: int
     port = port or free_port()
     command = server.command(transport, port, place)
     with http_server(command, port, place / "server.log", {**extra, **server.variables(port, place)}):
-        yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
+        yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else server.path}"
 
 
 def last_report(output: str, log: Path) -> dict[str, Any]:

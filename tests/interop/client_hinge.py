@@ -13,6 +13,7 @@ from hinge import (
     CallToolResult,
     Changed,
     Client,
+    ClientExtension,
     CreateMessageParams,
     CreateMessageResult,
     ElicitFormParams,
@@ -36,6 +37,22 @@ METHODS = {
 }
 
 
+class Catalog(ClientExtension):
+    """Declares the extension of one of the official SDK's examples."""
+
+    id = "com.example/catalog"
+
+
+class Ui(ClientExtension):
+    """Declares that user interfaces are shown."""
+
+    id = "io.modelcontextprotocol/ui"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {"mimeTypes": ["text/html;profile=mcp-app"]}
+
+
 class Ours:
     skips: Mapping[str, str] = {}
 
@@ -55,6 +72,7 @@ class Ours:
             on_elicit_url=self.on_elicit_url,
             on_sample=self.on_sample,
             on_roots=self.on_roots,
+            extensions=[Catalog(), Ui()],
         )
 
     def on_log(self, params: LogParams) -> None:
@@ -134,13 +152,20 @@ class Ours:
     async def complete(
         self, reference: dict[str, str], argument: str, value: str, given: dict[str, str] | None
     ) -> dict[str, Any]:
-        found = await self.client.complete(argument=argument, value=value, given=given, **reference)
+        prompt, resource = reference.get("prompt"), reference.get("resource")
+        found = await self.client.complete(
+            argument=argument, value=value, given=given, prompt=prompt, resource=resource
+        )
         as_data: dict[str, Any] = msgspec.to_builtins(found)
         return as_data
 
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        return msgspec.to_builtins(await self.client.request(method, params))
+
     @asynccontextmanager
-    async def watch(self, uri: str) -> AsyncIterator[Any]:
-        async with self.client.listen(tools=True, prompts=True, resource_list=True, resources=[uri]) as listening:
+    async def watch(self, uri: str | None) -> AsyncIterator[Any]:
+        uris = [uri] if uri is not None else []
+        async with self.client.listen(tools=True, prompts=True, resource_list=True, resources=uris) as listening:
             yield msgspec.to_builtins(listening.honoured)
 
     async def watch_to_end(self, uri: str, ready: Callable[[], None]) -> Any:

@@ -68,12 +68,12 @@ class Held:
         """Let the client answer the question."""
         (self.place / "go").touch()
 
-    def report(self, how: str) -> dict[str, Any]:
+    def report(self, how: str, limit: float = NOTICED_LIMIT) -> dict[str, Any]:
         """The client's report: it must end by itself. Raises Fault, with `how` it came that it should."""
         try:
-            output, _ = self.process.communicate(timeout=NOTICED_LIMIT)
+            output, _ = self.process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
-            raise Fault(f"{HUNG} {NOTICED_LIMIT} s after {how}") from None
+            raise Fault(f"{HUNG} {limit} s after {how}") from None
         steps = last_report(output.decode("utf-8", "replace"), self.place / "client.log")
         (self.place / "report.json").write_text(json.dumps(steps, indent=1))
         hung = [name for name, entry in steps.items() if entry.get("error", {}).get("type") == "Hang"]
@@ -117,14 +117,18 @@ def client_killed(held: Held) -> None:
 
 def server_killed(held: Held) -> None:
     """SIGKILL to the server: whatever was held ends, with an error or as lost, in time."""
+    # A stateless question goes on with the next process, where the client starts one.
+    restarts = held.cell.client == "hinge" and held.cell.transport == "stdio"
     os.kill(held.server_pid, signal.SIGKILL)
+    killed_at = time.time()
     time.sleep(UNDER_WAY)
     held.answer()
-    steps = held.report("the server's death")
+    steps = held.report("the server's death", STARTED_LIMIT if restarts else NOTICED_LIMIT)
     if "error" not in steps["call"]:
         raise Fault(f"the call of a dead server ended without an error: {steps['call']}")
-    # A stateless question goes on with the next process, where the client starts one.
-    if "value" in steps.get("ask", {}) and not (held.cell.client == "hinge" and held.cell.transport == "stdio"):
+    if steps["call"]["ended_at"] - killed_at > NOTICED_LIMIT:
+        raise Fault(f"the call of a dead server ended late: {steps['call']}")
+    if "value" in steps.get("ask", {}) and not restarts:
         raise Fault(f"the question of a dead server ended without an error: {steps['ask']}")
     if "listen" in steps and steps["listen"].get("value", "lost") not in ("lost", "remote"):
         raise Fault(f"the subscription ended as if the server had wished so: {steps['listen']}")
@@ -194,7 +198,7 @@ def run_all(matrix: Matrix, cells: list[Cell], pool: Executor) -> int:
         known = KNOWN.get((cell.client, cell.transport, cell.era, name)) if problem and HUNG in problem else None
         bad += problem is not None and known is None
         verdict = f"known: {known}" if problem and known else problem or "ok"
-        print(f"{cell.client:<11}{cell.server:<12}{cell.transport:<6}{cell.era:<6}{name}: {verdict}", flush=True)
+        print(f"{cell.client:<11}{cell.server:<23}{cell.transport:<6}{cell.era:<6}{name}: {verdict}", flush=True)
     print(f"faults: {len(wanted) - bad} of {len(wanted)} held")
     return bad
 

@@ -45,6 +45,7 @@ SKIPS = {
     "limit": ONE_RUN,
     "concurrent": ONE_RUN,
     "page": "it has no option for a cursor",
+    "request": "it knows its own methods only",
     "complete": "it has no option for completion",
     "ask": NOBODY,
     "ask_prompt": NOBODY,
@@ -149,7 +150,10 @@ class Inspector:
     ) -> dict[str, Any]:
         raise NotImplementedError
 
-    def watch(self, uri: str) -> Any:
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def watch(self, uri: str | None) -> Any:
         raise NotImplementedError
 
     async def watch_to_end(self, uri: str, ready: Callable[[], None]) -> Any:

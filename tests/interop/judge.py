@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.interop.answers import ROOTS
 from tests.interop.peers import REVISIONS
-from tests.interop.plans import CONCURRENT, Plan, Step
+from tests.interop.plans import Plan, Step
 from tests.interop.processes import entries, wait_for_entry
 
 JOURNAL_LIMIT = 6.0
@@ -92,9 +92,12 @@ def _connected(evidence: Evidence) -> str | None:
     value, revision = entry["value"], REVISIONS[evidence.cell.era]
     if value.get("revision") != revision:
         return f"the revision is not {revision}; got {value.get('revision')}"
-    if not value.get("name") or not value.get("version"):
+    if not value.get("name") or not isinstance(value.get("version"), str):
         return "the server's name or version is not known"
-    return None if "tools" in (value.get("capabilities") or {}) else "the capability tools is missing"
+    offers_tools = any(step.verb == "items" and step.arguments == ("tools",) for step in evidence.plan.values())
+    if offers_tools and "tools" not in (value.get("capabilities") or {}):
+        return "the capability tools is missing"
+    return None
 
 
 def _judge(one: One) -> str | None:
@@ -180,7 +183,7 @@ def _levels(one: One, levels: list[str]) -> str | None:
 
 def _answered(one: One, _: bool) -> str | None:
     bad = [answer for answer in one.value if "text" not in answer or answer["is_error"]]
-    if len(one.value) != CONCURRENT or bad:
+    if len(one.value) != len(one.step.arguments[0]) or bad:
         return f"{len(bad)} of {len(one.value)} concurrent calls failed: {bad[:2]}"
     return None
 
@@ -242,8 +245,14 @@ def _heard(one: One, changes: list[list[str | None]]) -> str | None:
         return None
     honoured = value["honoured"] or {}
     lists = {f"{kind}ListChanged": True for kind, uri in changes if uri is None}
-    wanted = {**lists, "resourceSubscriptions": [uri for _, uri in changes if uri is not None]}
-    return None if honoured == wanted else f"the server did not honour {wanted}"
+    uris = [uri for _, uri in changes if uri is not None]
+    wanted = {**lists, **({"resourceSubscriptions": uris} if uris else {})}
+    return None if wanted.items() <= honoured.items() else f"the server did not honour {wanted}"
+
+
+def _result(one: One, members: dict[str, Any]) -> str | None:
+    missing = {name: value for name, value in members.items() if one.value.get(name) != value}
+    return f"a result with {missing} was expected" if missing else None
 
 
 def _once(one: One, event: str) -> str | None:
@@ -285,6 +294,8 @@ RULES: dict[str, Callable[[One, Any], str | None]] = {
     "names": _names,
     "pages": _pages,
     "steps": _progress,
+    "told": lambda one, told: None if one.value["progress"] == told else f"the progress {told} was expected",
+    "result": _result,
     "levels": _levels,
     "level_refused": lambda one, refused: None,  # with the levels
     "answered": _answered,

@@ -4,13 +4,15 @@ Knows command lines; judges nothing.
 """
 
 import json
+import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.interop import plans
-from tests.interop.peers import FOREIGN, REVISIONS, Peers, script
+from tests.interop import plans, stories
+from tests.interop.peers import FOREIGN, IMPORTS, REVISIONS, Peers, script
 from tests.interop.plans import Plan
 
 HERE = Path(__file__).resolve().parent
@@ -32,6 +34,12 @@ class Server:
     environment: dict[str, str] = field(default_factory=dict)
     has_journal: bool = False
     """Whether it is a fixture: it keeps a journal and knows its pid."""
+    path: str = "mcp"
+    """Of the endpoint on HTTP."""
+    is_ours: bool = False
+    """Whether what is under test is the server, whoever its client is."""
+    clients: tuple[str, ...] = ()
+    """Who is to meet it; everybody by default."""
 
     def command(self, transport: str, port: int, place: Path) -> list[str]:
         return [_filled(part, port, place) for part in self.commands[transport]]
@@ -79,6 +87,7 @@ def servers(peers: Peers, fixture: Path) -> dict[str, Server]:
             },
             plans.HINGE,
             has_journal=True,
+            is_ours=True,
         ),
         Server(
             "python",
@@ -113,7 +122,43 @@ def servers(peers: Peers, fixture: Path) -> dict[str, Server]:
         Server("time", {"stdio": peers.time_server}, plans.TIME),
         Server("fetch", {"stdio": peers.fetch_server}, plans.FETCH),
     ]
-    return {server.name: server for server in found}
+    return {server.name: server for server in [*found, _bridge(everything), *_stories(peers), _reference(peers)]}
+
+
+def _bridge(everything: list[str]) -> Server:
+    """The reference server, which speaks the handshake over stdio, behind a bridge, and behind two that turn back."""
+    bridge = [*HINGE, "bridge", shlex.join([*everything, "stdio"]), "--to"]
+    return Server(
+        "bridge",
+        {
+            "stdio": [*HINGE, "bridge", shlex.join([*bridge, "stdio"]), "--to", "stdio"],
+            "http": [*bridge, "http", "--port", "PORT"],
+        },
+        plans.BRIDGE,
+        is_ours=True,
+        clients=("python", "typescript", "hinge"),
+    )
+
+
+def _stories(peers: Peers) -> list[Server]:
+    """The examples of the official Python SDK."""
+    found = []
+    for name, story in stories.STORIES.items():
+        commands = {
+            transport: command
+            for transport in ("stdio", "http")
+            if (command := story.command(str(peers.peers_python), name, transport)) is not None
+        }
+        imports = os.pathsep.join((IMPORTS, str(peers.examples)))
+        found.append(Server(f"sdk-{name}", commands, story.plans, {"PYTHONPATH": imports}, path=story.path))
+    return found
+
+
+def _reference(peers: Peers) -> Server:
+    """The official Python SDK's server for the conformance suite."""
+    imports = os.pathsep.join((IMPORTS, str(peers.examples / "servers" / "everything-server")))
+    command = [str(peers.peers_python), "-m", "mcp_everything_server", "--port", "PORT"]
+    return Server("reference", {"http": command}, stories.REFERENCE, {"PYTHONPATH": imports})
 
 
 def clients(peers: Peers) -> dict[str, Client]:

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 VERSIONS = Path(__file__).with_name("peers.toml")
 FOREIGN = Path(__file__).with_name("foreign")
-GROUPS = frozenset(("node", "peers", "fastmcp", "fastmcp-server"))
+GROUPS = frozenset(("node", "peers", "fastmcp", "fastmcp-server", "examples"))
 REVISIONS: dict[str, str] = tomllib.loads(VERSIONS.read_text())["revisions"]
 IMPORTS = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
 """Where a child finds this checkout, and no other one that may be installed."""
@@ -35,6 +36,7 @@ class Peers:
     peers_python: Path
     fastmcp_python: Path
     fastmcp_server_python: Path
+    examples: Path
 
     @property
     def conformance(self) -> list[str]:
@@ -81,6 +83,7 @@ def locate() -> Peers:
         peers_python=CACHE / "peers-venv" / "bin" / "python",
         fastmcp_python=CACHE / "fastmcp-venv" / "bin" / "python",
         fastmcp_server_python=CACHE / "fastmcp-server-venv" / "bin" / "python",
+        examples=CACHE / "python-sdk" / "examples",
     )
 
 
@@ -100,6 +103,11 @@ def install(only: frozenset[str] = GROUPS) -> Peers:
             directory = CACHE / group["directory"]
             with _one_installer_at_a_time(directory):
                 _install_python(group["packages"], directory)
+    if "examples" in only:
+        group = versions["examples"]
+        directory = CACHE / group["directory"]
+        with _one_installer_at_a_time(directory):
+            _install_examples(group["package"], group["version"], directory)
     return locate()
 
 
@@ -159,6 +167,23 @@ def _install_python(packages: Mapping[str, str], directory: Path) -> None:
     wanted = [name if version == "*" else f"{name}=={version}" for name, version in packages.items()]
     _run([str(directory / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", *wanted], ROOT)
     _mark_current(directory, packages)
+
+
+def _install_examples(package: str, version: str, directory: Path) -> None:
+    """The folder `examples` of a package's source distribution."""
+    if _is_current(directory, {package: version}):
+        return
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    pip = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps"]
+    _run([*pip, "--no-binary", package, f"{package}=={version}"], directory)
+    (archive,) = directory.glob("*.tar.gz")
+    with tarfile.open(archive) as source:
+        for member in source:
+            member.name = member.name.partition("/")[2]
+            if member.name.startswith("examples/"):
+                source.extract(member, directory, filter="data")
+    _mark_current(directory, {package: version})
 
 
 def _run(command: list[str], directory: Path) -> None:

@@ -15,7 +15,8 @@ class Step:
 
     The wants: `text` is contained in the answer's text; `is_error`, `structured`, `length`, `types`, `values`, `pages`
     are as said; `names` are among the items; `contents` and `messages` have at least these members; `code` is the
-    error's code (or one for each era); `asked` are the kinds of questions; `heard` is heard and nothing else.
+    error's code (or one for each era); `asked` are the kinds of questions; `heard` is heard and nothing else;
+    `told` is the progress as it came; `result` has at least these members.
     """
 
     verb: str
@@ -271,6 +272,9 @@ EVERYTHING = {
         ),
     }
 }
+
+#: Through a bridge both eras have what the handshake server has.
+BRIDGE = {"2025": EVERYTHING["2025"], "2026": EVERYTHING["2025"]}
 
 FILESYSTEM = {
     "2025": {

@@ -61,7 +61,11 @@ class Adapter(Protocol):
     async def complete(
         self, reference: dict[str, str], argument: str, value: str, given: dict[str, str] | None
     ) -> dict[str, Any]: ...
-    def watch(self, uri: str) -> AbstractAsyncContextManager[Any]:
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        """A method that is not the client's own."""
+        ...
+
+    def watch(self, uri: str | None) -> AbstractAsyncContextManager[Any]:
         """Hear of this resource and, where they come unasked or can be asked for, of all lists; gives what is honoured."""
         ...
 
@@ -259,6 +263,10 @@ class Walk:
         """Suggestions for an argument or a variable."""
         return await self._adapter.complete(reference, argument, value, given)
 
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        """Any method."""
+        return await self._adapter.request(method, params)
+
     async def progress(self, name: str, arguments: dict[str, Any]) -> Any:
         """A tool, and the progress that it reports."""
         seen: list[Any] = []
@@ -306,22 +314,25 @@ class Walk:
         answers = await asyncio.gather(*(self._adapter.call(*item) for item in calls), return_exceptions=True)
         return [describe(one) if isinstance(one, BaseException) else one for one in answers]
 
-    async def watch(self, uri: str, touch: Any, changes: Any) -> Any:
+    async def watch(self, uri: str | None, touch: Any, changes: Any) -> Any:
         """Watch a resource and the lists, bring changes about, stop, and bring one more about.
 
-        `touch` is the call that changes the resource; `changes` gives for each list the call that changes it.
+        `touch` is the call that changes the resource; `changes` gives for each list the call that changes it. Without a
+        resource only the lists are watched.
         """
         heard = self._adapter.heard
         async with self._adapter.watch(uri) as honoured:
             heard.clear()
-            await self._adapter.call(*touch)
-            await self._until(["resource", uri])
+            if uri is not None:
+                await self._adapter.call(*touch)
+                await self._until(["resource", uri])
             for kind, change in changes.items():
                 await self._adapter.call(*change)
                 await self._until([kind, None])
             came = [list(one) for one in heard]
         heard.clear()
-        await self._adapter.call(*touch)
+        if uri is not None:
+            await self._adapter.call(*touch)
         await asyncio.sleep(SILENCE)
         return {"honoured": honoured, "heard": came, "after": [list(one) for one in heard]}
 

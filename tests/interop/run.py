@@ -10,6 +10,7 @@ import json
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatch
 from pathlib import Path
 
 from tests.interop import faults
@@ -20,13 +21,15 @@ from tests.interop.matrix import HERE
 from tests.interop.peers import install
 
 
-def _wanted(cell: Cell, chosen: argparse.Namespace) -> bool:
+def _wanted(cell: Cell, matrix: Matrix, chosen: argparse.Namespace) -> bool:
     """With --proof the pairs without Hinge; else the pairs with Hinge on at least one side."""
-    has_hinge = "hinge" in (cell.client, cell.server)
+    has_hinge = cell.client == "hinge" or matrix.servers[cell.server].is_ours
     if has_hinge == chosen.proof:
         return False
     filters = {"client": chosen.client, "server": chosen.server, "transport": chosen.transport, "era": chosen.era}
-    return all(not wanted or getattr(cell, name) in wanted for name, wanted in filters.items())
+    return all(
+        not wanted or any(fnmatch(getattr(cell, name), one) for one in wanted) for name, wanted in filters.items()
+    )
 
 
 def _show(outcome: Outcome, verbose: bool) -> None:
@@ -36,7 +39,7 @@ def _show(outcome: Outcome, verbose: bool) -> None:
     parts += [f"excused: {', '.join(outcome.excused)}"] if outcome.excused else []
     parts += [f"{left_out} not possible"] if left_out else []
     print(
-        f"{cell.client:<11}{cell.server:<12}{cell.transport:<6}{cell.era:<6}"
+        f"{cell.client:<11}{cell.server:<23}{cell.transport:<6}{cell.era:<6}"
         f"{len(outcome.steps):>3} steps {outcome.seconds:6.1f} s  {'; '.join(parts)}",
         flush=True,
     )
@@ -61,7 +64,7 @@ def _explain(outcomes: list[Outcome]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--proof", action="store_true", help="only pairs without Hinge")
-    parser.add_argument("--client", action="append")
+    parser.add_argument("--client", action="append", help="a name or a pattern; may be repeated, as the next three")
     parser.add_argument("--server", action="append")
     parser.add_argument("--transport", action="append", choices=("stdio", "http", "sse"))
     parser.add_argument("--era", action="append", choices=("2025", "2026"))
@@ -78,7 +81,7 @@ def main() -> int:
     chosen = _arguments()
     keep: Path = (chosen.keep or Path(tempfile.mkdtemp(prefix="interop-"))).resolve()
     matrix = Matrix(install(), keep, chosen.fixture)
-    cells = [cell for cell in matrix.cells() if _wanted(cell, chosen)]
+    cells = [cell for cell in matrix.cells() if _wanted(cell, matrix, chosen)]
     bad = 0
     with ThreadPoolExecutor(chosen.jobs) as pool:
         if chosen.faults != "only":

@@ -26,7 +26,8 @@ class FastClient:
         self.era = chosen.era
         is_sse = chosen.transport == "sse"
         too_large = {"huge": "the client ends the connection at an event beyond 1 MiB"}
-        self.skips: Mapping[str, str] = too_large if is_sse else {}
+        typed = {"request": "it wants a type for each method"}
+        self.skips: Mapping[str, str] = {**typed, **(too_large if is_sse else {})}
         self.client = Client(
             _target(chosen),
             mode="legacy" if chosen.era == "2025" else "auto",
@@ -116,25 +117,30 @@ class FastClient:
         found = await self.client.complete(_reference_to(reference), {"name": argument, "value": value}, given)
         return plain(found)
 
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
     @asynccontextmanager
-    async def watch(self, uri: str) -> AsyncIterator[Any]:
+    async def watch(self, uri: str | None) -> AsyncIterator[Any]:
         """By the session below the client: the client itself has nothing for it."""
         session = self.client.session
         if self.era == "2025":
-            await session.subscribe_resource(uri)
+            if uri is not None:
+                await session.subscribe_resource(uri)
             yield None
-            await session.unsubscribe_resource(uri)
+            if uri is not None:
+                await session.unsubscribe_resource(uri)
             return
         async with self.listen(uri) as subscription:
             yield plain(subscription.honored)
 
-    def listen(self, uri: str) -> Any:
+    def listen(self, uri: str | None) -> Any:
         return listen(
             self.client.session,
             tools_list_changed=True,
             prompts_list_changed=True,
             resources_list_changed=True,
-            resource_subscriptions=[uri],
+            resource_subscriptions=[uri] if uri is not None else None,
         )
 
     async def watch_to_end(self, uri: str, ready: Callable[[], None]) -> Any:

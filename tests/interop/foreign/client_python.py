@@ -27,7 +27,8 @@ class Official:
         self.era = chosen.era
         is_sse = chosen.transport == "sse"
         too_large = {"huge": "the client ends the connection at an event beyond 1 MiB"}
-        self.skips: Mapping[str, str] = too_large if is_sse else {}
+        typed = {"request": "it wants a type for each method"}
+        self.skips: Mapping[str, str] = {**typed, **(too_large if is_sse else {})}
         self.client = Client(
             _target(chosen),
             mode="legacy" if chosen.era == "2025" else "auto",
@@ -119,12 +120,17 @@ class Official:
         found = await self.client.complete(_reference_to(reference), {"name": argument, "value": value}, given)
         return plain(found.completion)
 
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
     @asynccontextmanager
-    async def watch(self, uri: str) -> AsyncIterator[Any]:
+    async def watch(self, uri: str | None) -> AsyncIterator[Any]:
         if self.era == "2025":
-            await self.client.subscribe_resource(uri)
+            if uri is not None:
+                await self.client.subscribe_resource(uri)
             yield None
-            await self.client.unsubscribe_resource(uri)
+            if uri is not None:
+                await self.client.unsubscribe_resource(uri)
             return
         async with self.listen(uri) as subscription:
             hearing = asyncio.ensure_future(self.hear(subscription))
@@ -133,12 +139,12 @@ class Official:
             hearing.cancel()
             await hearing
 
-    def listen(self, uri: str) -> Any:
+    def listen(self, uri: str | None) -> Any:
         return self.client.listen(
             tools_list_changed=True,
             prompts_list_changed=True,
             resources_list_changed=True,
-            resource_subscriptions=[uri],
+            resource_subscriptions=[uri] if uri is not None else None,
         )
 
     async def hear(self, subscription: Subscription) -> None:

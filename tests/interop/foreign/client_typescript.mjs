@@ -155,11 +155,11 @@ const everyList = { toolsListChanged: true, promptsListChanged: true, resourcesL
 
 async function open(uri) {
     if (isModern) {
-        const subscription = await client.listen({ ...everyList, resourceSubscriptions: [uri] });
+        const subscription = await client.listen({ ...everyList, ...(uri && { resourceSubscriptions: [uri] }) });
         return { honoured: subscription.honoredFilter, closed: subscription.closed, close: () => subscription.close() };
     }
-    await client.subscribeResource({ uri });
-    return { honoured: null, closed: new Promise(() => {}), close: () => client.unsubscribeResource({ uri }) };
+    if (uri) await client.subscribeResource({ uri });
+    return { honoured: null, closed: new Promise(() => {}), close: async () => uri && client.unsubscribeResource({ uri }) };
 }
 
 // ---------------------------------------------------------------- the verbs of a plan
@@ -190,6 +190,8 @@ const verbs = {
         const context = chosen ? { context: { arguments: chosen } } : {};
         return (await client.complete({ ref, argument: { name: argument, value }, ...context })).completion;
     },
+    request: async (method, params) =>
+        client.request({ method, params }, { '~standard': { version: 1, vendor: 'interop', validate: value => ({ value }) } }),
     async progress(...item) {
         const seen = [];
         const onprogress = p => seen.push([p.progress, p.total ?? null, p.message ?? null]);
@@ -219,8 +221,10 @@ const verbs = {
     async watch(uri, touch, changes) {
         const watching = await open(uri);
         heard.length = 0;
-        await call(touch);
-        await until(['resource', uri]);
+        if (uri) {
+            await call(touch);
+            await until(['resource', uri]);
+        }
         for (const [kind, change] of Object.entries(changes)) {
             await call(change);
             await until([kind, null]);
@@ -228,7 +232,7 @@ const verbs = {
         const came = [...heard];
         await watching.close();
         heard.length = 0;
-        await call(touch);
+        if (uri) await call(touch);
         await pause(SILENCE);
         return { honoured: watching.honoured, heard: came, after: [...heard] };
     }
