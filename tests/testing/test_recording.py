@@ -22,6 +22,7 @@ from hinge import (
     StartError,
 )
 from hinge.protocol.http import Refusal
+from hinge.protocol.limits import Limits
 from hinge.testing import Recording, ScriptedPeer
 from tests.docs.serving import over_http
 from tests.testing.tour import ANSWERS, ERAS, ROUTES, everything, reachable, take_tour
@@ -291,6 +292,24 @@ async def test_a_call_that_was_called_off_waits_to_be_called_off_again(era: Any,
             await client.call_tool("wait")
 
 
+@pytest.mark.parametrize("late", [True, False])
+async def test_a_server_that_was_slow_to_be_greeted_is_greeted_at_once(late: bool, tmp_path: Path) -> None:
+    path = tmp_path / "slow.jsonl"
+    async with ScriptedPeer() as peer:
+        calling = asyncio.ensure_future(_tools(Recording(path, peer), era="auto", limits=Limits(probe=0.01)))
+        probe = await peer.expect("server/discover")
+        hello = await peer.expect("initialize")
+        if late:
+            await peer.answer(probe, error={"code": -32601, "message": "Method not found"})
+        await peer.answer(hello, {"protocolVersion": hello["params"]["protocolVersion"], "capabilities": {}, **PEER})
+        await peer.answer(await peer.until("tools/list"), {"tools": []})
+        assert await calling == []
+    played = Recording(path, patience=60)
+    assert await _tools(played, era="auto") == []
+    assert await _tools(played, era="2025") == []
+    played.check(all_played=True)
+
+
 async def test_a_server_that_died_dies_again(tmp_path: Path) -> None:
     path, program = tmp_path / "dying.jsonl", tmp_path / "dying.py"
     program.write_text(
@@ -534,6 +553,9 @@ async def test_a_line_that_is_no_message_is_played_as_it_was(tmp_path: Path, cap
     assert "Loading the tools" in caplog.text
 
 
-async def _tools(target: Any) -> list[Any]:
-    async with Client(target, era="2025") as client:
+PEER = {"serverInfo": {"name": "slow", "version": "1"}}
+
+
+async def _tools(target: Any, era: Any = "2025", **options: Any) -> list[Any]:
+    async with Client(target, era=era, **options) as client:
         return list(await client.list_tools())

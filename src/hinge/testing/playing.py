@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET
 
-from hinge.errors import CallError, ErrorObject, HingeError, PeerError, ProtocolError, shorten
+from hinge.errors import CallError, ErrorObject, HingeError, MethodNotFound, PeerError, ProtocolError, shorten
 from hinge.protocol.connection import Connection
 from hinge.protocol.events import Call, Outgoing
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -28,8 +28,9 @@ from hinge.testing.script import LISTEN, Await, Exchange, Question, Say, Script,
 from hinge.testing.tape import Entry, Redact, redacted
 from hinge.transports.channel import Channel
 
+_GREETINGS = frozenset({"initialize", "server/discover", "ping"})
 #: Asked again, they are answered as the last time: they change nothing.
-_REPEATABLE = frozenset({"initialize", "server/discover", "ping", "resources/read", "prompts/get"})
+_REPEATABLE = _GREETINGS | {"resources/read", "prompts/get"}
 
 
 class Elsewhere(Protocol):
@@ -86,8 +87,11 @@ class Player:
         return Session(connection, channel, self._handle)
 
     def unplayed(self) -> list[Exchange]:
-        """The exchanges of the recording that nobody asked for."""
-        return sorted((one for some in self._waiting.values() for one in some), key=lambda one: one.number)
+        """The exchanges that nobody asked for. How often a client greets is a matter of how slow the server was."""
+        left = [one for some in self._waiting.values() for one in some]
+        return sorted(
+            (one for one in left if one.id is not None and one.method not in _GREETINGS), key=lambda one: one.number
+        )
 
     def _key(self, method: str, params: Any, request_id: object) -> bytes:
         if request_id is None:  # of notifications only that they came counts
@@ -340,6 +344,10 @@ class _Part:
         if exchange.method == LISTEN:
             await self._until_over()
             return {}
+        if (
+            exchange.method == "server/discover"
+        ):  # too slow for the client's patience then: it went on without an answer
+            raise MethodNotFound(exchange.method)
         if exchange.ending == "cancelled":
             await asyncio.sleep(self._player.play.patience)
         raise ProtocolError(f"{about} has no answer in the recording {name} (line {exchange.entry.line})")

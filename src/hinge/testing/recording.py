@@ -194,9 +194,9 @@ class Recording:
 
     @property
     def unplayed(self) -> list[str]:
-        """What the recording holds and nobody asked for, in words, with the lines."""
+        """What the recording holds and nobody asked for, in words, with the lines; greetings and pings don't count."""
         found = [] if self._player is None else self._player.unplayed()
-        return [f"{subject(one.method, one.params)} (line {one.entry.line})" for one in found if one.id is not None]
+        return [f"{subject(one.method, one.params)} (line {one.entry.line})" for one in found]
 
     def check(self, *, all_played: bool = False) -> None:
         """Raise AssertionError if something was missed, or with `all_played` if something of the recording wasn't asked.
