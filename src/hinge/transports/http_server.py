@@ -89,9 +89,12 @@ class HttpApp:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
-        if asyncio.get_running_loop() is not self._loop:
+        task = None if self._loop is None else asyncio.current_task(self._loop)
+        if task is None:
             self._enter()
-        exchange = Exchange(receive, send, self._clock, self.options)
+            task = asyncio.current_task()
+            assert task is not None
+        exchange = Exchange(receive, send, self._clock, self.options, task)
         self._clock.begin(exchange)
         try:
             if not self._started:

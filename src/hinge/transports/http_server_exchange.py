@@ -6,7 +6,7 @@ Knows ASGI and SSE framing. Must not know eras, sessions or what the messages me
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Any, Protocol
 
 from hinge import jsonrpc
 from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest
@@ -59,8 +59,10 @@ class Exchange(Record):
     _send: Send
     _clock: Clock
     _options: HttpOptions
+    #: What the HTTP server runs the request in.
+    _task: asyncio.Task[Any]
     _lock: asyncio.Lock | None = None
-    _reader: asyncio.Task[object] | None = None
+    _reading: bool = False
     _watcher: asyncio.Task[None] | None = None
     _given_up: Refusal | None = None
     _lost: str = ""
@@ -86,18 +88,18 @@ class Exchange(Record):
         declared = headers.raw.get(b"content-length", b"")
         if len(declared) > 6 and declared.isdigit() and int(declared[:20]) > limit:
             return self._too_large()
-        self._reader = asyncio.current_task(self._clock.loop)
+        self._reading = True
         try:
             message = await self._receive()
             if message.get("more_body", False):
                 message = await self._whole(message, limit)
         except asyncio.CancelledError:
-            if self._given_up is None or self._reader is None:
+            if self._given_up is None:
                 raise
-            self._reader.uncancel()
+            self._task.uncancel()
             return self._given_up
         finally:
-            self._reader = None
+            self._reading = False
         if message["type"] == "http.disconnect":
             return None
         if self.watched:
@@ -190,7 +192,7 @@ class Exchange(Record):
     def watch(self) -> None:
         """It takes long: wait for the client to leave, in a task of its own (MHTTP-13)."""
         self._quiet_since = asyncio.get_running_loop().time()
-        if self._reader is None and self._watcher is None and not self.over:
+        if not self._reading and self._watcher is None and not self.over:
             self._watcher = asyncio.get_running_loop().create_task(self._await_disconnect())
 
     async def _await_disconnect(self) -> None:
@@ -212,7 +214,7 @@ class Exchange(Record):
     def beat(self, now: float) -> None:
         """Give up on a slow body, keep a quiet stream open (MHTTP-10)."""
         quiet = now - self._quiet_since
-        if self._reader is not None:
+        if self._reading:
             if quiet > self._options.body_wait:
                 self._give_up(_TOO_SLOW)
         elif self.may_stream and not self.over and quiet >= self._options.limits.keep_alive * 0.8:
@@ -223,9 +225,9 @@ class Exchange(Record):
         self._give_up(STOPPING)
 
     def _give_up(self, refusal: Refusal) -> None:
-        if self._reader is not None and self._given_up is None:
+        if self._reading and self._given_up is None:
             self._given_up = refusal
-            self._reader.cancel()
+            self._task.cancel()
 
     async def _keep_alive(self) -> None:
         if self._lock is not None and self._lock.locked():
