@@ -189,17 +189,19 @@ def deaths(matrix: Matrix, cell: Cell) -> Iterator[tuple[str, Death, list[str]]]
         yield "server replaced", server_replaced, [*(["relisten"] if is_ours else []), "ask"]
 
 
-def run_all(matrix: Matrix, cells: list[Cell], pool: Executor) -> int:
-    """All deaths of all cells; prints a line each and returns how many went wrong."""
+def run_all(matrix: Matrix, cells: list[Cell], pool: Executor) -> list[str]:
+    """All deaths of all cells; prints a line each and returns those that went wrong."""
+    begin = time.monotonic()
     able = [cell for cell in cells if cell.client != "inspector" and matrix.servers[cell.server].has_journal]
     wanted = [(cell, *death) for cell in able for death in deaths(matrix, cell)]
-    bad = 0
+    bad: list[str] = []
     for (cell, name, _, _), problem in zip(wanted, pool.map(lambda one: _attempt(matrix, *one), wanted), strict=True):
         known = KNOWN.get((cell.client, cell.transport, cell.era, name)) if problem and HUNG in problem else None
-        bad += problem is not None and known is None
+        if problem is not None and known is None:
+            bad.append(f"{cell} {name}")
         verdict = f"known: {known}" if problem and known else problem or "ok"
         print(f"{cell.client:<11}{cell.server:<23}{cell.transport:<6}{cell.era:<6}{name}: {verdict}", flush=True)
-    print(f"faults: {len(wanted) - bad} of {len(wanted)} held")
+    print(f"faults: {len(wanted) - len(bad)} of {len(wanted)} held, {time.monotonic() - begin:.0f} s", flush=True)
     return bad
 
 

@@ -3,13 +3,15 @@
 python -m tests.interop.run                    foreign clients on Hinge, Hinge's client on foreign servers, faults
 python -m tests.interop.run --proof            foreign clients on foreign servers: is the harness itself right?
 python -m tests.interop.run --client python --server hinge --transport http --era 2026 -v
+python -m tests.interop.run --server 'sdk-*'   the examples of the official Python SDK
 """
 
 import argparse
 import json
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import Executor, ThreadPoolExecutor
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -82,20 +84,30 @@ def main() -> int:
     keep: Path = (chosen.keep or Path(tempfile.mkdtemp(prefix="interop-"))).resolve()
     matrix = Matrix(install(), keep, chosen.fixture)
     cells = [cell for cell in matrix.cells() if _wanted(cell, matrix, chosen)]
-    bad = 0
+    wrong: list[str] = []
     with ThreadPoolExecutor(chosen.jobs) as pool:
         if chosen.faults != "only":
-            outcomes = []
-            for outcome in pool.map(matrix.run, cells):
-                _show(outcome, chosen.verbose)
-                outcomes.append(outcome)
-            bad = sum(bool(outcome.wrong) for outcome in outcomes)
-            _explain(outcomes)
-            print(f"matrix: {len(cells) - bad} of {len(cells)} cells without complaint", flush=True)
+            wrong += _matrix(matrix, cells, pool, chosen.verbose)
         if chosen.faults != "no":
-            bad += faults.run_all(matrix, cells, pool)
+            wrong += faults.run_all(matrix, cells, pool)
     print(f"reports, logs and journals: {keep}")
-    return 1 if bad else 0
+    print(f"interop: FAILED: {'; '.join(wrong)}" if wrong else "interop: passed")
+    return 1 if wrong else 0
+
+
+def _matrix(matrix: Matrix, cells: list[Cell], pool: Executor, verbose: bool) -> list[str]:
+    """Run the cells; returns those that went wrong."""
+    begin, outcomes = time.monotonic(), []
+    for outcome in pool.map(matrix.run, cells):
+        _show(outcome, verbose)
+        outcomes.append(outcome)
+    _explain(outcomes)
+    wrong = [str(outcome.cell) for outcome in outcomes if outcome.wrong]
+    steps = sum(len(outcome.steps) for outcome in outcomes)
+    fine = len(cells) - len(wrong)
+    took = time.monotonic() - begin
+    print(f"matrix: {fine} of {len(cells)} cells without complaint, {steps} steps, {took:.0f} s", flush=True)
+    return wrong
 
 
 if __name__ == "__main__":
