@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -559,3 +560,25 @@ PEER = {"serverInfo": {"name": "slow", "version": "1"}}
 async def _tools(target: Any, era: Any = "2025", **options: Any) -> list[Any]:
     async with Client(target, era=era, **options) as client:
         return list(await client.list_tools())
+
+
+async def test_a_server_that_runs_by_itself_records_until_it_dies(tmp_path: Path) -> None:
+    path, program = tmp_path / "served.jsonl", tmp_path / "served.py"
+    program.write_text(
+        "import os, sys, hinge\n"
+        "from hinge.testing import Recording\n"
+        "server = hinge.Server('served')\n"
+        "@server.tool\n"
+        "def double(number: int) -> int: return 2 * number\n"
+        "@server.tool\n"
+        "def die() -> str: os._exit(3)\n"
+        "with Recording(sys.argv[1]).attach(server): server.run()\n"
+    )
+    async with Client([sys.executable, str(program), str(path)], reconnect=False) as client:
+        assert (await client.call_tool("double", {"number": 4})).text == "8"
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("die")
+    async with Client(Recording(path)) as client:
+        assert (await client.call_tool("double", {"number": 4})).text == "8"
+        with pytest.raises(PeerError, match="tools/call 'die' has no answer in the recording"):
+            await client.call_tool("die")
