@@ -133,7 +133,7 @@ async def at_the_terminal(
             stdin=typist.keyboard,
             stdout=typist.screen,
             stderr=typist.screen,
-            env={**os.environ, "TERM": "dumb", "PAGER": "", **(environment or {})},
+            env={**os.environ, "TERM": "xterm", "NO_COLOR": "1", "PAGER": "", **(environment or {})},
             cwd=directory,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),

@@ -33,14 +33,14 @@ class Console(logging.Handler):
         self.terminal = Terminal()
         #: Whether somebody may be asked.
         self.asks = self.terminal.usable and not options.no_input
-        self._live = is_terminal(sys.stderr)
+        self._live = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
         self._bar_shown = False
         logging.getLogger("hinge").addHandler(self)
 
     def client_options(self, target: str) -> dict[str, Any]:
         """What a client needs to write here and to ask here."""
         found: dict[str, Any] = {"on_log": self.log, **(self.terminal.answers if self.asks else {})}
-        if self._live and not target.startswith(("http://", "https://", "unix:", "tcp://")):
+        if is_terminal(sys.stderr) and not target.startswith(("http://", "https://", "unix:", "tcp://")):
             found["stderr"] = self.note  # what a child process writes can't disturb a question
         return found
 
@@ -62,8 +62,8 @@ class Console(logging.Handler):
         """How far a call is: a line that is written anew on a terminal, a line each otherwise."""
         total = f"/{params.total:g}" if params.total is not None else ""
         text = plain(f"{params.progress:g}{total} {params.message or ''}".rstrip())
-        if not self._live:
-            write(sys.stderr, text + "\n")
+        if not self._live or self.terminal.prompting:
+            self.terminal.show(text)
             return
         if params.total:
             done = min(max(round(_BAR * params.progress / params.total), 0), _BAR)
@@ -73,9 +73,9 @@ class Console(logging.Handler):
 
     def clear(self) -> None:
         """Take the line of progress away."""
-        if self._bar_shown:
+        if self._bar_shown and not self.terminal.prompting:
             write(sys.stderr, "\r\x1b[K")
-            self._bar_shown = False
+        self._bar_shown = False
 
     # ---------------------------------------------------------------- results
 

@@ -71,6 +71,11 @@ class Terminal:
         return is_terminal(self._input) and is_terminal(self._output)
 
     @property
+    def prompting(self) -> bool:
+        """Whether a prompt stands on the screen and waits for somebody to type."""
+        return self._keyboard.prompt is not None
+
+    @property
     def answers(self) -> dict[str, Any]:
         """The callbacks for forms, pages and requests to a model, as Client and Hosts take them; none if nobody is there.
 
