@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -217,7 +216,9 @@ class Context(Record, Generic[StateT]):
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> None:
         """Ask the user to open a page, and wait for consent, which is not completion (ELIC-12). Raises Declined."""
         require(self.client_capabilities, {"elicitation": {"url": {}}})
-        identity = secrets.token_urlsafe(16) if self.call.era == "2025" else None
+        from secrets import token_urlsafe
+
+        identity = token_urlsafe(16) if self.call.era == "2025" else None
         params = ElicitUrlParams(message=message, url=url, mode="url", elicitation_id=identity)
         answer = await ask(self, "elicitation/create", params, ElicitResult, key)
         if answer.action != "accept":

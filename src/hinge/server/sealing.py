@@ -7,8 +7,7 @@ several processes can share them (MRTR-11…MRTR-13, T-30).
 from __future__ import annotations
 
 import base64
-import hashlib
-import secrets
+import os
 import time
 from collections.abc import Sequence
 
@@ -44,8 +43,7 @@ class Seal:
         self.shared = bool(keys)
         self._ttl = ttl
         self._once = once
-        self._secrets = [hashlib.sha256(b"hinge request state" + key).digest() for key in keys]
-        self._secrets = self._secrets or [secrets.token_bytes(32)]
+        self._secrets = [_hash(b"hinge request state" + key) for key in keys] or [os.urandom(32)]
         self._used: dict[bytes, float] = {}
 
     def seal(self, payload: bytes, bound: bytes) -> str:
@@ -53,15 +51,17 @@ class Seal:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         key = self._secrets[0]
-        nonce = secrets.token_bytes(_NONCE)
+        nonce = os.urandom(_NONCE)
         inner = msgspec.msgpack.encode(Sealed(time.time() + self._ttl, bound, payload))
         box = _fingerprint(key) + nonce + AESGCM(key).encrypt(nonce, inner, None)
         return base64.urlsafe_b64encode(box).decode().rstrip("=")
 
     def open(self, state: str, bound: bytes) -> bytes:
         """The payload. Raises InvalidParams for what isn't ours, is bound to something else, expired or used."""
+        from hmac import compare_digest
+
         nonce, inner = self._decrypt(state)
-        if not secrets.compare_digest(inner.bound, bound):
+        if not compare_digest(inner.bound, bound):
             raise InvalidParams("Invalid requestState: it belongs to another request")
         now = time.time()
         if inner.expires < now:
@@ -94,4 +94,10 @@ class Seal:
 
 
 def _fingerprint(key: bytes) -> bytes:
-    return hashlib.sha256(b"fingerprint" + key).digest()[:_FINGERPRINT]
+    return _hash(b"fingerprint" + key)[:_FINGERPRINT]
+
+
+def _hash(data: bytes) -> bytes:
+    from hashlib import sha256
+
+    return sha256(data).digest()
