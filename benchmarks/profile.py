@@ -89,6 +89,7 @@ async def in_memory(run: Callable[[One], Awaitable[None]]) -> None:
     from hinge import Client
 
     async with Client(_server()) as client:
+        await client.list_tools()  # its results are held against the schema from now on
 
         async def one() -> None:
             result = await client.call_tool("add", {"a": 3, "b": 7})

@@ -9,6 +9,7 @@ from hinge import Client
 
 async def main() -> None:
     async with Client(server) as client:
+        await client.list_tools()  # from now on it holds each result against its schema, as the official client does
 
         async def call(number: int) -> int:
             result = await client.call_tool("add", {"a": number, "b": 7})

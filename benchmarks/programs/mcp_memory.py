@@ -10,6 +10,7 @@ from benchmarks.programs.memory_main import on_command
 
 async def main() -> None:
     async with Client(server) as client:
+        await client.list_tools()
 
         async def call(number: int) -> int:
             result = await client.call_tool("add", {"a": number, "b": 7})
