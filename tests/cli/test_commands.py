@@ -158,6 +158,7 @@ def test_a_tool_that_fails_ends_with_code_1_and_its_words(file: Path) -> None:
     ("words", "said"),
     [
         (["call", "{file}:server", "pric"], "hinge: Unknown tool: pric. Did you mean 'price'? (-32602)"),
+        (["call", "{file}:server", "zzz"], "hinge: Unknown tool: zzz; there are price, note, fail, picture, favourite"),
         (
             ["call", "{file}:server", "price", "tea"],
             "hinge: 'tea' is no argument: write KEY=VALUE, KEY:=JSON, or KEY=@FILE",

@@ -158,7 +158,7 @@ async def test_answers_to_questions_that_were_never_asked_are_ignored() -> None:
         (7, "is no valid answer"),
         ({"action": "perhaps"}, "is no valid answer"),
         ({"content": {"value": True}}, "is no valid answer"),
-        ({"action": "accept", "content": {"value": "yes"}}, "not what the form asked for"),
+        ({"action": "accept", "content": {"value": "yes"}}, "value: expected boolean"),
         ({"action": "accept", "content": {}}, "value: missing"),
         ({"action": "accept"}, "value: missing"),
         ({"model": "m", "role": "user", "content": {"type": "text", "text": "x"}}, "is no valid answer"),

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 import pytest
 from msgspec import Meta
+from pydantic import BaseModel, Field, field_validator
 
 from hinge import DefinitionError, Titled
 from hinge.protocol.shape import TooNew, shape
@@ -159,18 +160,37 @@ def test_what_users_send_becomes_a_value_of_the_type(what: str) -> None:
     assert (found, type(found)) == (value, type(value))
 
 
+class Guest(BaseModel):
+    name: str = Field(min_length=2)
+    age: int
+
+    @field_validator("age")
+    @classmethod
+    def grown_up(cls, age: int) -> int:
+        if age < 18:
+            raise ValueError("only for grown-ups")
+        return age
+
+
 @pytest.mark.parametrize(
     ("annotation", "content", "words"),
     [
-        (int, {"value": "7"}, "the answer: not what the form asked for"),
-        (int, {}, "value: missing"),
+        (int, {"value": "7"}, "value: expected integer$"),
+        (int, {}, r"value: missing \(required integer\)"),
         (int, None, "value: missing"),
-        (FIELDS["bounded integer"][0], {"value": 10}, "the answer: not what the form asked for"),
-        (FIELDS["a pattern, which is checked here"][0], {"value": "b"}, "the answer: not what the form asked for"),
-        (Flavour, {"value": "bitter"}, "the answer: not what the form asked for"),
-        (list[Flavour], {"value": ["sweet", "bitter"]}, "1: not what the form asked for"),
-        (Booking, {"seats": 2}, "the answer: not what the form asked for"),
-        (Booking, {"name": 5}, "name: not what the form asked for"),
+        (FIELDS["bounded integer"][0], {"value": 10}, "value: expected integer from 1 to 9$"),
+        (FIELDS["a pattern, which is checked here"][0], {"value": "b"}, "value: expected string matching"),
+        (Flavour, {"value": "bitter"}, 'value: expected one of "sweet", "sour"$'),
+        (list[Flavour], {"value": ["sweet", "bitter"]}, r'value\[1\]: expected one of "sweet", "sour"$'),
+        (Booking, {"seats": 2}, r"name: missing \(required string\)$"),
+        (Booking, {"name": 5}, "name: expected string$"),
+        (Guest, {}, r"^name: missing \(required string of at least 2 characters\); age: missing \(required integer\)$"),
+        (
+            Guest,
+            {"name": "a", "age": "secret"},
+            "^name: expected string of at least 2 characters; age: expected integer$",
+        ),
+        (Guest, {"name": "Ada", "age": 3}, "^age: only for grown-ups$"),
     ],
 )
 def test_what_does_not_fit_is_told_by_its_place(annotation: Any, content: Any, words: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Apps, Client, Context, DefinitionError, Limits, Server, StartError
+from hinge import Apps, Client, Context, DefinitionError, Image, Limits, Server, StartError
 from tests.server.bare_end import BareEnd
 
 
@@ -244,6 +244,17 @@ async def test_a_returned_value_that_json_cannot_say(caplog: pytest.LogCaptureFi
     assert await logged(caplog, connect) == (
         "Tool 'tool': tool(): returned Connection, which can't become JSON; return a dataclass, TypedDict, "
         "msgspec.Struct, pydantic model, dict, list, number or str, or convert the value to one"
+    )
+
+
+async def test_a_picture_that_no_annotation_announces_is_explained(caplog: pytest.LogCaptureFixture) -> None:
+    """A bare `list` promises JSON, and a picture is none."""
+
+    def tool() -> list:  # type: ignore[type-arg]  # as authors write it
+        return ["look", Image(b"\x89PNG\r\n\x1a\n")]
+
+    assert await logged(caplog, tool) == (
+        "Tool 'tool': tool(): returned Image where nothing says so: annotate `-> Image`, or `-> list[str | Image]` for several"
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import difflib
 from typing import Any
 
 from hinge.cli.connect import client_for
 from hinge.cli.console import Console
 from hinge.cli.values import parse_arguments
-from hinge.errors import StartError
+from hinge.client.screen import plain
+from hinge.errors import PeerError, StartError
 from hinge.schema.prompts import Prompt
 from hinge.schema.tools import Tool
 
@@ -22,15 +24,30 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     console = Console(options)
     async with client_for(options, **console.client_options(options.target)) as client:
-        tool = next((tool for tool in await client.list_tools() if tool.name == options.name), None)
+        tools = {tool.name: tool for tool in await client.list_tools()}
+        tool = tools.get(options.name)
         arguments = parse_arguments(options.arguments, tool.input_schema if tool is not None else {})
         arguments = await completed(console, tool, arguments)
         limits: dict[str, Any] = {} if options.timeout is None else {"idle": options.timeout, "total": options.timeout}
-        result = await client.call_tool(
-            options.name, arguments, on_progress=console.progress, raise_on_error=False, **limits
-        )
+        try:
+            result = await client.call_tool(
+                options.name, arguments, on_progress=console.progress, raise_on_error=False, **limits
+            )
+        except PeerError as exc:
+            if tool is not None or "Did you mean" in exc.message:
+                raise
+            raise StartError(f"{exc.message}; {_what_there_is(options.name, list(tools))}") from exc
     console.result(result, options)
     return 1 if result.is_error else 0
+
+
+def _what_there_is(name: str, known: list[str]) -> str:
+    """Words for a name that the server's list lacks."""
+    near = difflib.get_close_matches(name[:128], known, n=1)
+    if near:
+        return f"did you mean {near[0]}?"
+    more = ", …: hinge list shows all" if len(known) > 10 else ""
+    return f"there are {', '.join(plain(one) for one in known[:10])}{more}" if known else "there are no tools"
 
 
 async def completed(console: Console, of: Tool | Prompt | None, given: dict[str, Any]) -> dict[str, Any]:

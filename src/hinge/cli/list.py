@@ -100,7 +100,7 @@ def signature(tool: Tool) -> str:
     properties = tool.input_schema.get("properties")
     parts = []
     for key, schema in properties.items() if isinstance(properties, dict) else ():
-        text = f"{key}: {_kind(schema)}"
+        text = f"{key}: {_kind(schema, tool.input_schema)}"
         if isinstance(schema, dict) and "default" in schema:
             text += f" = {msgspec.json.encode(schema['default']).decode()}"
         elif key not in required:
@@ -109,14 +109,28 @@ def signature(tool: Tool) -> str:
     return f"{tool.name}({', '.join(parts)})"
 
 
-def _kind(schema: Any) -> str:
+def _kind(schema: Any, root: dict[str, Any]) -> str:
+    """A type in a word or two; of an object also which members it has."""
     if not isinstance(schema, dict):
         return "any"
+    if isinstance(schema.get("$ref"), str):
+        name = schema["$ref"].rpartition("/")[2]
+        definitions = root.get("$defs")
+        found = definitions.get(name) if isinstance(definitions, dict) else None
+        return f"{name}{_members(found)}"
     if "enum" in schema:
         return " | ".join(msgspec.json.encode(value).decode() for value in schema["enum"])
     if "anyOf" in schema:
-        return " | ".join(_kind(one) for one in schema["anyOf"])
+        return " | ".join(_kind(one, root) for one in schema["anyOf"])
     kind = schema.get("type", "any")
     if kind == "array":
-        return f"array of {_kind(schema.get('items', {}))}"
-    return " | ".join(kind) if isinstance(kind, list) else str(kind)
+        return f"array of {_kind(schema.get('items', {}), root)}"
+    return " | ".join(kind) if isinstance(kind, list) else f"{kind}{_members(schema)}"
+
+
+def _members(schema: Any) -> str:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or not properties:
+        return ""
+    required = schema.get("required") or ()
+    return " {" + ", ".join(name if name in required else f"{name}?" for name in properties) + "}"

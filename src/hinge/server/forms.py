@@ -11,7 +11,9 @@ from msgspec import Raw
 
 from hinge.errors import DefinitionError
 from hinge.server.annotations import class_hints, has_fields, metadata_of, shown
-from hinge.server.json_schema import Schema, SchemaWriter
+from hinge.server.expectation import expected
+from hinge.server.json_schema import Schema, SchemaWriter, root_schema
+from hinge.server.problems import explain, lines
 from hinge.server.values import Refused, value_type
 
 #: What a form field may say, by its type (ELIC-06, ELIC-08); `pattern` and the like are checked here, not sent (T-39).
@@ -45,6 +47,7 @@ class Form:
         except TypeError as exc:
             raise DefinitionError(f"{shown(annotation)} can't be a form: {exc}") from exc
         self._name = shown(annotation)
+        self._whole = root_schema(self._type.schema, writer.definitions)
         schema = _resolved(self._type.schema, writer.definitions)
         self._wrapped = schema.get("type") != "object" or "properties" not in schema
         if self._wrapped:
@@ -99,19 +102,19 @@ class Form:
         return {"type": "string", "enum": items["enum"]}
 
     def read(self, content: Mapping[str, Any] | None) -> Any:
-        """The user's answer as a value. Raises ValueError that says which field is wrong."""
+        """The user's answer as a value. Raises ValueError that says which fields are wrong, never what a person wrote."""
         found: Any = dict(content or {})
         if self._wrapped:
             if "value" not in found:
-                raise ValueError("value: missing")
+                raise ValueError(f"value: missing (required {expected(self._whole, self._whole)})")
             found = found["value"]
         try:
             return self._type.read(Raw(msgspec.json.encode(found)))
         except Refused as exc:
-            places = [".".join(map(str, refusal.path)) for refusal in exc.refusals] or ["the answer"]
-            raise ValueError(
-                f"{', '.join(place or 'the answer' for place in places)}: not what the form asked for"
-            ) from exc
+            path = ("value",) if self._wrapped else ()
+            problems = explain(self._whole, exc.value, exc.refusals, path=path, sure=self._type.exact)
+            silent = [problem._replace(value=msgspec.UNSET) for problem in problems]
+            raise ValueError("; ".join(lines(silent)) or "not what the form asked for") from None
 
 
 @functools.lru_cache(maxsize=512)

@@ -163,10 +163,16 @@ class _TypedOutput:
         return self.place.mistake(f"returned a value that doesn't fit `-> {shown(self.annotation)}`: {text}; {_ADVICE}")
 
 
+#: What becomes content by itself, where the annotation tells of it.
+_CONTENT = frozenset({"Image", "Audio", "File"})
 _SUGGESTED = "return a dataclass, TypedDict, msgspec.Struct, pydantic model, dict, list, number or str"
 _ADVICE = "return what the annotation says, or change the annotation"
 
 
 def unwritable(place: Place, error: Unwritable) -> DefinitionError:
     """The author's error for a value that can't become JSON."""
+    if str(error) in _CONTENT:
+        return place.mistake(
+            f"returned {error} where nothing says so: annotate `-> {error}`, or `-> list[str | {error}]` for several"
+        )
     return place.mistake(f"returned {error}, which can't become JSON; {_SUGGESTED}, or convert the value to one")

@@ -29,6 +29,8 @@ SERVE_OPTIONS = frozenset({"uds", "tls", "uvicorn_options", "announce"})
 IDLE = 75
 #: A connection that sends no request, or half of a request's head, is closed after this long to twice this long.
 HEAD_WAIT = 10.0
+#: How a port is chosen.
+_HOW = "(port=… in code, --port on the command line)"
 #: What may pass between the end of the last call and the end of the process.
 MARGIN = 0.3
 
@@ -223,9 +225,9 @@ def _why(exc: OSError, port: int) -> str:
     import errno
 
     if exc.errno == errno.EADDRINUSE:
-        return "the port is in use; stop what uses it, or choose another with port="
+        return f"the port is in use; stop what uses it, or choose another {_HOW}"
     if exc.errno == errno.EACCES and port < 1024:
-        return "ports below 1024 need special rights; choose another with port="
+        return f"ports below 1024 need special rights; choose another {_HOW}"
     return exc.strerror or str(exc)
 
 
