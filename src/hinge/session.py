@@ -127,7 +127,7 @@ class Session(Record, weakref=True):
 
         The peer is then waiting for us and can't answer (A-033).
         """
-        if self.connection.handshake.state is HandshakeState.NEGOTIATING and self.connection.offer is not None:
+        if self.connection.offer is not None and self.connection.handshake.state is HandshakeState.NEGOTIATING:
             raise HingeError(
                 f"{method} can't be asked while initialize is being answered: the client would never reply"
             )

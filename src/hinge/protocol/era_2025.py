@@ -56,9 +56,9 @@ class Handshake:
 def make_call(inbound: Inbound, origin: Origin, handshake: Handshake) -> Call:
     """A call by the revision of this conversation; nothing is checked."""
     message = inbound.message
-    assert isinstance(message, Request | Notification)
+    assert type(message) is Request or type(message) is Notification
     return Call(
-        message.id if isinstance(message, Request) else None,
+        message.id if type(message) is Request else None,
         message.method,
         message.params,
         meta=inbound.meta,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from re import compile as regex
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, final
 
 from hinge.errors import HeaderMismatch, InvalidRequest, NotSent, shorten
 from hinge.protocol.header_values import OWS, REPEATED, decode_value, encode_value, read_value
@@ -26,6 +26,7 @@ _SINGLE: Final = frozenset({b"host", b"origin", b"content-type", b"content-lengt
 RawHeaders: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
+@final
 class Refusal(NamedTuple):
     """A request turned away before its body is read: the HTTP status, a text for people, extra response headers."""
 

@@ -67,7 +67,7 @@ class Routes:
         body = await exchange.read(headers)
         if body is None:
             return
-        if isinstance(body, Refusal):
+        if type(body) is Refusal:
             await exchange.refuse(body)
             return
         inbound: Inbound | bytes
@@ -82,7 +82,7 @@ class Routes:
             await self._handshake(exchange, headers, origin, inbound)
 
     def _is_modern(self, inbound: Inbound | bytes, headers: Headers) -> bool:
-        if isinstance(inbound, bytes):
+        if type(inbound) is not Inbound:
             return self._modern_only or era.is_stateless(http.protocol_version(headers) or "")
         return era.route(inbound, None if inbound.claims else http.protocol_version(headers), self._eras) == "2026"
 

@@ -89,10 +89,11 @@ class Pump:
             return
         if got is None:
             return
-        if isinstance(got, Outgoing):
+        if type(got) is Outgoing:
             self._reply(got, last=False)
             return
-        self._running[got] = self._loop.create_task(self._serve(got))
+        name = got.method if type(got) is Call else "a batch"
+        self._running[got] = self._loop.create_task(self._serve(got), name=name)
         self._parked = got.inline
 
     def end_input(self, why: str) -> None:
