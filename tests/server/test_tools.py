@@ -388,3 +388,19 @@ def test_a_name_that_clients_would_refuse_is_told(name: str) -> None:
 def test_a_name_that_is_allowed_is_taken(name: str) -> None:
     """TOOL-09."""
     Server("x").tool(name)(lambda: "x")
+
+
+@both_eras
+async def test_a_name_may_be_given_as_an_option_too(era: Era) -> None:
+    server = Server("x")
+    server.tool(name="first")(lambda: "1")
+    server.tool(lambda: "2", name="second")
+    server.prompt(name="opening")(lambda: "e4")
+    async with BareEnd(server, era) as end:
+        assert [tool["name"] for tool in (await end.ask("tools/list"))["tools"]] == ["first", "second"]
+        assert [prompt["name"] for prompt in (await end.ask("prompts/list"))["prompts"]] == ["opening"]
+
+
+def test_two_names_for_one_tool_are_told() -> None:
+    with pytest.raises(DefinitionError, match=r"@server.tool has two names, 'one' and 'two': give one"):
+        Server("x").tool("one", name="two")

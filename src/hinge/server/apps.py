@@ -20,7 +20,7 @@ from hinge.schema.content import ResourceContents
 from hinge.schema.tools import Tool
 from hinge.server.context import Context
 from hinge.server.extensions import Extension
-from hinge.server.options import ToolOptions, check_options
+from hinge.server.options import ToolOptions, check_options, with_name
 from hinge.server.resource import ResourceOptions
 from hinge.server.visibility import Caller
 
@@ -144,7 +144,7 @@ class Apps(Extension):
 
     def tool(
         self,
-        name: str | None = None,
+        called: str | None = None,
         /,
         *,
         ui: str,
@@ -167,6 +167,7 @@ class Apps(Extension):
         if audience != "both":
             shown["visibility"] = [audience]
         meta = {**(options.get("meta") or {}), "ui": shown}
+        named = with_name("@apps.tool", called, options)
         condition = options.get("visible")
         plain = fallback and audience != "app"
 
@@ -178,7 +179,7 @@ class Apps(Extension):
             return _without_page(listing) if plain else None
 
         def register(function: FunctionT) -> FunctionT:
-            self._home().add_tool(function, {**options, "meta": meta}, name=name, view=view)
+            self._home().add_tool(function, {**named, "meta": meta}, view=view)
             return function
 
         return register

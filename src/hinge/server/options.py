@@ -16,6 +16,8 @@ from hinge.server.visibility import Caller
 class PromptOptions(TypedDict, total=False):
     """What can be said of a prompt, and of a tool."""
 
+    #: In place of the function's; the same as the first argument of the decorator.
+    name: str | None
     #: For people; the name stays what it is.
     title: str | None
     #: In place of the docstring's.
@@ -58,6 +60,15 @@ def check_options(what: str, given: Mapping[str, Any], kind: type) -> None:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
             raise DefinitionError(f"{what} has no option {name!r}: {hint}")
+
+
+def with_name(what: str, name: str | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options with the name that was given before them. Raises DefinitionError for a second name."""
+    if name is None:
+        return options
+    if options.get("name") is not None:
+        raise DefinitionError(f"{what} has two names, {name!r} and {options['name']!r}: give one")
+    return {**options, "name": name}
 
 
 def check_text(given: Any, advice: str) -> None:

@@ -114,10 +114,10 @@ class Prompts:
     def __len__(self) -> int:
         return len(self._shelf.entries)
 
-    def add(self, function: PromptFunction, options: Mapping[str, Any], *, name: str | None = None) -> RegisteredPrompt:
+    def add(self, function: PromptFunction, options: Mapping[str, Any]) -> RegisteredPrompt:
         """Register a function; `options` are PromptOptions. Raises DefinitionError that says what to change."""
         check_options("@server.prompt", options, PromptOptions)
-        signature = inspect_handler(function, gives_content, name)
+        signature = inspect_handler(function, gives_content, options.get("name"))
         found = signature.name
         if found == "<lambda>":
             raise DefinitionError('A prompt needs a name: write server.prompt("name")(function)')

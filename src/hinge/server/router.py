@@ -10,7 +10,7 @@ from hinge.errors import DefinitionError
 from hinge.server.completion import Completable, Completions, RegisteredCompleter
 from hinge.server.files import FOLDER, Files, default_uri
 from hinge.server.including import include
-from hinge.server.options import PromptOptions, ToolOptions, check_text
+from hinge.server.options import PromptOptions, ToolOptions, check_text, with_name
 from hinge.server.prompts import Prompts
 from hinge.server.resource import ResourceOptions
 from hinge.server.resources import Resources
@@ -112,10 +112,12 @@ class Router:
     # ---------------------------------------------------------------- tools
 
     @overload
-    def tool(self, function: FunctionT, /) -> FunctionT: ...
+    def tool(self, function: FunctionT, /, **options: Unpack[ToolOptions]) -> FunctionT: ...
 
     @overload
-    def tool(self, name: str | None = None, /, **options: Unpack[ToolOptions]) -> Callable[[FunctionT], FunctionT]: ...
+    def tool(
+        self, called: str | None = None, /, **options: Unpack[ToolOptions]
+    ) -> Callable[[FunctionT], FunctionT]: ...
 
     def tool(self, function: Any = None, /, **options: Any) -> Any:
         """Offer a function as a tool: `@server.tool`, `@server.tool("name", title=…)`, or `server.tool(obj.method)`.
@@ -125,23 +127,17 @@ class Router:
         comes back unchanged. Raises DefinitionError, at once, for what can't work.
         """
         if function is None or isinstance(function, str):
-            return lambda found: self._add_tool(found, name=function, **options)
-        return self._add_tool(function, **options)
+            named = with_name("@server.tool", function, options)
+            return lambda found: self._add_tool(found, named)
+        return self._add_tool(function, options)
 
-    def _add_tool(self, function: FunctionT, *, name: str | None = None, **options: Any) -> FunctionT:
-        self.add_tool(function, options, name=name)
+    def _add_tool(self, function: FunctionT, options: Mapping[str, Any]) -> FunctionT:
+        self.add_tool(function, options)
         return function
 
-    def add_tool(
-        self,
-        function: Callable[..., Any],
-        options: Mapping[str, Any],
-        *,
-        name: str | None = None,
-        view: View | None = None,
-    ) -> None:
+    def add_tool(self, function: Callable[..., Any], options: Mapping[str, Any], *, view: View | None = None) -> None:
         """`tool` for extensions: `view(listing, caller)` says what a caller sees of the tool, None for nothing."""
-        self._tools.add(function, options, name=name, view=view)
+        self._tools.add(function, options, view=view)
 
     def remove_tool(self, name: str) -> None:
         """Take a tool away; connected clients are told. Raises KeyError when there is none of that name."""
@@ -150,11 +146,11 @@ class Router:
     # ---------------------------------------------------------------- prompts
 
     @overload
-    def prompt(self, function: Callable[P, R], /) -> Completable[P, R]: ...
+    def prompt(self, function: Callable[P, R], /, **options: Unpack[PromptOptions]) -> Completable[P, R]: ...
 
     @overload
     def prompt(
-        self, name: str | None = None, /, **options: Unpack[PromptOptions]
+        self, called: str | None = None, /, **options: Unpack[PromptOptions]
     ) -> Callable[[Callable[P, R]], Completable[P, R]]: ...
 
     def prompt(self, function: Any = None, /, **options: Any) -> Any:
@@ -164,11 +160,12 @@ class Router:
         read by their annotations. `@function.complete("argument")` completes an argument. Raises DefinitionError.
         """
         if function is None or isinstance(function, str):
-            return lambda found: self._add_prompt(found, name=function, **options)
-        return self._add_prompt(function, **options)
+            named = with_name("@server.prompt", function, options)
+            return lambda found: self._add_prompt(found, named)
+        return self._add_prompt(function, options)
 
-    def _add_prompt(self, function: Callable[P, R], *, name: str | None = None, **options: Any) -> Completable[P, R]:
-        entry = self._prompts.add(function, options, name=name)
+    def _add_prompt(self, function: Callable[P, R], options: Mapping[str, Any]) -> Completable[P, R]:
+        entry = self._prompts.add(function, options)
         names = [item.wire_name for item in entry.signature.parameters]
         return Completable(function, names, self._completions.prompts[entry.prompt.name])
 

@@ -149,16 +149,14 @@ class Tools:
     def __len__(self) -> int:
         return len(self._shelf.entries)
 
-    def add(
-        self, function: ToolFunction, options: Mapping[str, Any], *, name: str | None = None, view: View | None = None
-    ) -> RegisteredTool:
+    def add(self, function: ToolFunction, options: Mapping[str, Any], *, view: View | None = None) -> RegisteredTool:
         """Register a function; `options` are ToolOptions. `view` says what a caller sees of the listing.
 
         Raises DefinitionError with one line that says what to change.
         """
         check_options("@server.tool", options, ToolOptions)
         given = options.get("input_schema")
-        signature = inspect_handler(function, gives_content, name)
+        signature = inspect_handler(function, gives_content, options.get("name"))
         found = signature.name
         if found == "<lambda>":
             raise DefinitionError('A tool needs a name: write server.tool("name")(function)')
@@ -211,7 +209,7 @@ class Tools:
         entry = self._open.get(params.name) or self._shelf.find(ctx, params.name)
         if entry is None:
             raise InvalidParams(_unknown(params.name, self._shelf.names(ctx)))
-        if entry.header_params and ctx.call.era == "2026" and ctx.call.origin.headers is not None:
+        if entry.header_params and not ctx.depth and ctx.call.era == "2026" and ctx.call.origin.headers is not None:
             check_param_headers(entry.header_params, ctx.call.origin.headers, msgspec.json.decode(params.arguments))
         try:
             arguments = entry.arguments(params.arguments)
