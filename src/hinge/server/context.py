@@ -25,11 +25,15 @@ from hinge.schema.content import TextContent
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.notifications import SEVERITY, LoggingLevel, LogParams, ProgressParams
+from hinge.schema.prompts import GetPromptResult
+from hinge.schema.resources import ReadResourceResult
 from hinge.schema.roots import ListRootsResult, Root
 from hinge.schema.sampling import CreateMessageParams, CreateMessageResult, SamplingMessage
+from hinge.schema.tools import CallToolResult
 from hinge.server.asking import Declined, Questions, ask, check_balance, check_content, require, sees_contexts, step
 from hinge.server.clock import Clock
 from hinge.server.forms import form_of
+from hinge.server.nested import call_tool, use
 from hinge.server.sealing import Seal
 from hinge.server.sync_context import SyncContext
 from hinge.server.threads import Threads
@@ -65,12 +69,16 @@ class Context(Record, Generic[StateT]):
     seal: Seal
     method: str
     params: Raw
+    #: Serves what a handler asks of its own server.
+    own: Callable[[Context[Any]], Awaitable[Any]]
     #: The typed params, once they are read.
     read: Any = None
     #: The time limit of the call, if it has one.
     clock: Clock | None = None
     #: See `connection_state`.
     conversation_state: Any = None
+    #: How many handlers of this server have asked for it, one through the other; 0 for what the client asked.
+    depth: int = 0
     _progress: float | None = None
     _questions: Questions | None = None
     _sync: SyncContext | None = None
@@ -269,6 +277,23 @@ class Context(Record, Generic[StateT]):
         """
         return await step(self, function, *arguments, **named)
 
+    # ---------------------------------------------------------------- its own server
+
+    async def read_resource(self, uri: str) -> ReadResourceResult:
+        """Read a resource of this server, as the caller would see it. Raises ResourceNotFound."""
+        return await use(self, "resources/read", {"uri": uri}, ReadResourceResult)
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> CallToolResult:
+        """Call a tool of this server for the same caller; `result.data` is what it returned.
+
+        It may ask the user, too; its progress is left out. Raises ToolError, with its words, when it fails.
+        """
+        return await call_tool(self, name, dict(arguments or {}))
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
+        """A prompt of this server, with its arguments. Raises ToolError for one that isn't there or doesn't fit."""
+        return await use(self, "prompts/get", {"name": name, "arguments": dict(arguments or {})}, GetPromptResult)
+
     # ---------------------------------------------------------------- telling the client
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
@@ -277,7 +302,7 @@ class Context(Record, Generic[StateT]):
         `progress` must grow from call to call: a value that doesn't is left out, with a debug line in the log.
         """
         meta = self.call.meta
-        if meta is None or meta.progress_token is None or self.call.state is not CallState.RUNNING:
+        if meta is None or meta.progress_token is None or self.depth or self.call.state is not CallState.RUNNING:
             return
         if self._progress is not None and progress <= self._progress:
             logger.debug("%s: progress %r is not above %r and is left out", self.method, progress, self._progress)

@@ -46,6 +46,7 @@ class Mountable(Router):
     _elsewhere: MountedExtensions
     _extensions: Extensions
     _inner_chain: CallNext
+    _nested_chain: CallNext
     _lifespan: Lifespan
     _mounted_in: list[Callable[[Server[Any], Changed], None]]
     _mounts: Mounts
@@ -119,6 +120,7 @@ class Mountable(Router):
     async def _within(self, ctx: Context[Any]) -> Any:
         """Serve a request for a server that this one is mounted in; the result isn't dressed yet."""
         ctx.state = self._lifespan.state
+        ctx.own = self._nested_chain
         return await self._inner_chain(ctx)
 
     def _applied(self, method: str, handler: RequestHandler) -> RequestHandler:

@@ -224,6 +224,7 @@ class Server(Mountable, Generic[StateT]):
     def _build(self) -> None:
         inner: list[Middleware] = [*self._conversations, *self._middleware]
         self._inner_chain: CallNext = compose(inner, self._dispatch.within)
+        self._nested_chain: CallNext = compose(self._middleware, self._dispatch.within)
         self._request_chain: CallNext = compose([telemetry, *inner], self._dispatch.request)
         self._notification_chain: CallNext = compose([telemetry, *inner], self._dispatch.notification)
 
@@ -265,7 +266,8 @@ class Server(Mountable, Generic[StateT]):
 
     def handle(self, session: Session, call: Call) -> Awaitable[Any]:
         """Serve one call: middleware, look-up, handler."""
-        ctx: Context[Any] = Context(session, call, self._lifespan.state, self._seal, call.method, call.params)
+        state = self._lifespan.state
+        ctx: Context[Any] = Context(session, call, state, self._seal, call.method, call.params, self._nested_chain)
         chain = self._notification_chain if call.id is None else self._request_chain
         return chain(ctx) if tracking.serve is None else tracking.serve(ctx, chain)
 

@@ -16,8 +16,11 @@ from msgspec import UNSET
 
 from hinge.errors import HingeError
 from hinge.schema.notifications import LoggingLevel
+from hinge.schema.prompts import GetPromptResult
+from hinge.schema.resources import ReadResourceResult
 from hinge.schema.roots import Root
 from hinge.schema.sampling import CreateMessageResult, SamplingMessage
+from hinge.schema.tools import CallToolResult
 
 FormT = TypeVar("FormT")
 ResultT = TypeVar("ResultT")
@@ -94,6 +97,23 @@ class SyncContext:
     def notify(self, method: str, params: Any = UNSET) -> None:
         """`Context.notify`."""
         self._do(self._ctx.notify(method, params))
+
+    # ---------------------------------------------------------------- its own server
+
+    def read_resource(self, uri: str) -> ReadResourceResult:
+        """`Context.read_resource`."""
+        found: ReadResourceResult = self._do(self._ctx.read_resource(uri))
+        return found
+
+    def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> CallToolResult:
+        """`Context.call_tool`."""
+        result: CallToolResult = self._do(self._ctx.call_tool(name, arguments))
+        return result
+
+    def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
+        """`Context.get_prompt`."""
+        prompt: GetPromptResult = self._do(self._ctx.get_prompt(name, arguments))
+        return prompt
 
     # ---------------------------------------------------------------- asking the client
 
