@@ -7,6 +7,8 @@ of schemas. Loaded in the process of the tests and, by `sitecustomize.py`, in th
 from __future__ import annotations
 
 import functools
+import json
+import os
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,6 +25,9 @@ class Sent(NamedTuple):
 
 Note = Callable[[Sent], None]
 
+#: So many messages of one process are written down.
+MOST = 10_000
+
 _IDS = re.compile(rb'("id"|"progressToken"|"requestId"|"progress"|/subscriptionId"):(-?\d+(?:\.\d+)?|"[\w.:-]*")')
 
 
@@ -37,6 +42,30 @@ def listen(note: Note) -> None:
     _errors(note)
     _answers(note)
     _questions(note)
+
+
+def listen_after(spec: Any, folder: str) -> None:
+    """Listen as soon as this module of the session is loaded; each message goes to the process's own file in the folder."""
+    plain, written = spec.loader.exec_module, set[int]()
+
+    def write(sent: Sent) -> None:
+        """Once for all that are alike."""
+        alike = likeness(sent)
+        if alike in written or len(written) >= MOST:
+            return
+        written.add(alike)
+        line = json.dumps([*sent[:2], sent.data.decode(errors="replace"), sent.answers])
+        try:
+            with open(os.path.join(folder, str(os.getpid())), "a") as file:
+                file.write(f"{line}\n")
+        except OSError:
+            return  # the tests are over
+
+    def exec_module(module: Any) -> None:
+        plain(module)
+        listen(write)
+
+    spec.loader.exec_module = exec_module
 
 
 def _errors(note: Note) -> None:
