@@ -27,19 +27,19 @@ def status(guard: Guard, host: str | None = "localhost", origin: str | None = No
 
 #: Host values that no server without options may serve, with the status; a malformed Host is 400 (RFC 9112 §3.2).
 FOREIGN_HOSTS = {
-    "evil.example": 421,
-    "evil.example:80": 421,
-    "EVIL.example": 421,
-    "localhost.evil.example": 421,
-    "127.0.0.1.evil.example": 421,
-    "evil-localhost": 421,
-    "evil.localhost": 421,
-    "localhostevil.example": 421,
-    "localhost.": 421,
-    "127.0.0.1.": 421,
-    "127.1": 421,
-    "2130706433": 421,
-    "0x7f000001": 421,
+    "evil.example": 403,
+    "evil.example:80": 403,
+    "EVIL.example": 403,
+    "localhost.evil.example": 403,
+    "127.0.0.1.evil.example": 403,
+    "evil-localhost": 403,
+    "evil.localhost": 403,
+    "localhostevil.example": 403,
+    "localhost.": 403,
+    "127.0.0.1.": 403,
+    "127.1": 403,
+    "2130706433": 403,
+    "0x7f000001": 403,
     "localhost:evil.example": 400,
     "localhost:1@evil.example": 400,
     "localhost@evil.example": 400,
@@ -61,7 +61,7 @@ FOREIGN_HOSTS = {
     "http://localhost": 400,
     "localhost/": 400,
     "*": 400,
-    "null": 421,
+    "null": 403,
     ":8000": 400,
     "": 400,
     "löcalhost": 400,
@@ -97,27 +97,27 @@ def test_loopback_names_are_served_on_any_port_on_every_bind(bind: str | None, h
 @pytest.mark.parametrize(
     ("bind", "host", "expected"),
     [
-        ("127.0.0.1", "192.0.2.7", 421),
-        ("127.0.0.1", "127.0.0.2", 421),
-        ("127.0.0.1", "0.0.0.0:8000", 421),
-        ("127.0.0.1", "[::]", 421),
-        ("127.0.0.1", "[::ffff:127.0.0.1]", 421),
-        ("::1", "[fe80::1]", 421),
-        ("localhost", "10.0.0.1", 421),
+        ("127.0.0.1", "192.0.2.7", 403),
+        ("127.0.0.1", "127.0.0.2", 403),
+        ("127.0.0.1", "0.0.0.0:8000", 403),
+        ("127.0.0.1", "[::]", 403),
+        ("127.0.0.1", "[::ffff:127.0.0.1]", 403),
+        ("::1", "[fe80::1]", 403),
+        ("localhost", "10.0.0.1", 403),
         ("127.0.0.2", "127.0.0.2:8000", 200),
         ("0.0.0.0", "192.0.2.7", 200),
         ("0.0.0.0", "192.0.2.7:8000", 200),
         ("0.0.0.0", "[2001:db8::7]:8000", 200),
-        ("0.0.0.0", "192.0.2.07", 421),
-        ("0.0.0.0", "192.0.2.256", 421),
-        ("0.0.0.0", "192.0.2", 421),
+        ("0.0.0.0", "192.0.2.07", 403),
+        ("0.0.0.0", "192.0.2.256", 403),
+        ("0.0.0.0", "192.0.2", 403),
         ("::", "192.0.2.7", 200),
         ("192.0.2.7", "192.0.2.7", 200),
         ("2001:db8::7", "[2001:DB8:0::7]", 200),
         (None, "10.0.0.1", 200),
         ("mcp.internal", "MCP.internal:8000", 200),
-        ("mcp.internal", "mcp.internal.evil.example", 421),
-        ("0.0.0.0", "mcp.internal", 421),
+        ("mcp.internal", "mcp.internal.evil.example", 403),
+        ("0.0.0.0", "mcp.internal", 403),
     ],
 )
 def test_addresses_are_served_where_the_bind_can_be_reached_by_them(bind: str | None, host: str, expected: int) -> None:
@@ -178,7 +178,7 @@ def test_no_origin_and_pages_of_this_machine_are_let_in(bind: str | None, origin
 
 @pytest.mark.parametrize("bind", BINDS)
 def test_a_rebound_name_is_403_since_its_origin_is_foreign_too(bind: str | None) -> None:
-    """SEC-04: the attack itself. Host and Origin agree, and both are the attacker's; 403 wins over 421 (MHTTP-18)."""
+    """SEC-04: the attack itself. Host and Origin agree, and both are the attacker's; 403 wins over 403 (MHTTP-18)."""
     assert status(Guard.for_bind(bind), "evil.example:8000", "http://evil.example:8000") == 403
     assert status(Guard.for_bind(bind), "evil.example:8000", "http://localhost:8000") == 403
 
@@ -262,7 +262,7 @@ def test_an_authority_is_parsed_strictly(text: str, expected: Authority | None) 
 def test_any_bytes_are_a_verdict_and_only_known_hosts_pass(host: bytes, origin: bytes) -> None:
     guard = Guard.for_bind("127.0.0.1")
     verdict = guard.check(Headers({b"host": host, b"origin": origin}))
-    assert verdict is None or verdict.status in (400, 403, 421)
+    assert verdict is None or verdict.status in (400, 403, 403)
     if guard.check(Headers({b"host": host})) is None:
         authority = parse_authority(host.decode("latin-1").strip(" \t"))
         assert authority is not None

@@ -31,26 +31,26 @@ def status(guard: Guard, host: str | None = "localhost", origin: str | None = No
         (["mcp.example.com"], "MCP.Example.COM:8443", 200),
         (["MCP.Example.com"], "mcp.example.com", 200),
         (["mcp.example.com:*"], "mcp.example.com:8443", 200),
-        (["mcp.example.com"], "mcp.example.com.", 421),
+        (["mcp.example.com"], "mcp.example.com.", 403),
         (["mcp.example.com."], "mcp.example.com.", 200),
-        (["mcp.example.com"], "a.mcp.example.com", 421),
-        (["mcp.example.com"], "mcp.example.com.evil.example", 421),
+        (["mcp.example.com"], "a.mcp.example.com", 403),
+        (["mcp.example.com"], "mcp.example.com.evil.example", 403),
         (["mcp.example.com"], "localhost", 200),
         (["mcp.example.com:8443"], "mcp.example.com:8443", 200),
-        (["mcp.example.com:8443"], "mcp.example.com:8444", 421),
-        (["mcp.example.com:8443"], "mcp.example.com", 421),
+        (["mcp.example.com:8443"], "mcp.example.com:8444", 403),
+        (["mcp.example.com:8443"], "mcp.example.com", 403),
         (["mcp.example.com:443"], "mcp.example.com", 200),
         (["mcp.example.com:80"], "mcp.example.com", 200),
         (["*.example.com"], "a.example.com", 200),
         (["*.example.com"], "a.b.example.com:8000", 200),
-        (["*.example.com"], "example.com", 421),
-        (["*.example.com"], "evilexample.com", 421),
-        (["*.example.com"], "a.example.com.evil.example", 421),
+        (["*.example.com"], "example.com", 403),
+        (["*.example.com"], "evilexample.com", 403),
+        (["*.example.com"], "a.example.com.evil.example", 403),
         (["192.0.2.7"], "192.0.2.7:8000", 200),
         (["2001:db8::7"], "[2001:db8::7]:8000", 200),
         (["[2001:db8::7]"], "[2001:DB8::7]", 200),
         (["[2001:db8::7]:8000"], "[2001:db8::7]:8000", 200),
-        (["[2001:db8::7]:8000"], "[2001:db8::7]:8001", 421),
+        (["[2001:db8::7]:8000"], "[2001:db8::7]:8001", 403),
         (["mcp_server"], "mcp_server:8000", 200),
         (["*"], "anything.example", 200),
         (["*"], "any thing", 400),
@@ -78,14 +78,14 @@ def test_listed_hosts_are_served_besides_the_loopback_names(allowed: list[str], 
         ([], ["https://app.example.com"], "localhost", "https://app.example.com.evil.example", 403),
         ([], ["https://app.example.com"], "localhost", "http://localhost:3000", 200),
         ([], ["https://app.example.com"], "localhost", None, 200),
-        ([], ["https://app.example.com"], "evil.example", "https://app.example.com", 421),
+        ([], ["https://app.example.com"], "evil.example", "https://app.example.com", 403),
         ([], ["https://app.example.com"], None, "https://app.example.com", 400),
         ([], ["chrome-extension://abc"], "localhost", "chrome-extension://abc", 200),
         ([], ["chrome-extension://abc"], "localhost", "chrome-extension://abd", 403),
         ([], ["null"], "localhost", "null", 200),
         ([], ["*"], "localhost", "http://evil.example", 200),
         ([], ["*"], "localhost", "nonsense", 200),
-        ([], ["*"], "evil.example", "http://evil.example", 421),
+        ([], ["*"], "evil.example", "http://evil.example", 403),
         (["*"], [], "evil.example", "http://evil.example", 403),
         (["*"], [], "evil.example", "http://localhost", 403),
         (["*"], [], "localhost", "http://localhost:3000", 200),
@@ -103,7 +103,7 @@ def test_listed_origins_are_let_in_and_equal_ones_only_where_the_host_is_known(
 
 def test_an_app_that_knows_no_bind_can_still_refuse_addresses() -> None:
     assert status(Guard(), "192.0.2.7") == 200
-    assert status(Guard(ip_hosts=False), "192.0.2.7") == 421
+    assert status(Guard(ip_hosts=False), "192.0.2.7") == 403
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_verdicts_are_remembered_within_bounds() -> None:
     """Somebody who tries names can't fill our memory."""
     guard = Guard()
     for number in range(3000):
-        assert status(guard, f"host{number}.example") == 421
+        assert status(guard, f"host{number}.example") == 403
     assert len(guard._verdicts) <= 512
     assert status(guard, "localhost") == 200
 

@@ -227,7 +227,7 @@ async def test_a_reader_that_does_not_read_is_cut_off(log: Log) -> None:
 # ---------------------------------------------------------------- the door
 
 
-@pytest.mark.parametrize(("name", "status"), [("Origin", 403), ("Host", 421)])
+@pytest.mark.parametrize(("name", "status"), [("Origin", 403), ("Host", 403)])
 async def test_a_foreign_origin_or_host_opens_no_stream(site: Site, name: str, status: int) -> None:
     """HSSE-05."""
     old = await open_old(site)

@@ -137,7 +137,7 @@ def call(meta: Any = FULL, **params: Any) -> dict[str, Any]:
 #: Each row is wrong in its own step and in those after it that can be wrong, too: the first one wins.
 @rows(
     Row("1 origin", b"{", {"Origin": "http://evil.example", "Content-Type": "text/plain"}, 403, -32600),
-    Row("1 host", b"{", {"Host": "evil.example", "Content-Type": "text/plain"}, 421, -32600),
+    Row("1 host", b"{", {"Host": "evil.example", "Content-Type": "text/plain"}, 403, -32600),
     Row("3 content type", b"{", {"Content-Type": "text/plain"}, 415, -32600),
     Row("3 accept", call({}), {**CALL_HEADERS, "Accept": "text/html"}, 406, -32600),
     Row("3 size", b"[" + b" " * 5000, {}, 413, -32600),

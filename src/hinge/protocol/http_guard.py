@@ -176,7 +176,7 @@ class Guard:
     def check(self, headers: Headers) -> Refusal | None:
         """None if the request may come in; without an Origin it comes from no page of another site.
 
-        403 for a foreign Origin, 421 for a foreign Host, 400 for a Host that is missing or malformed, and for headers
+        403 for a foreign Origin or Host (SEC-04), 400 for a Host that is missing or malformed, and for headers
         that came more than once.
         """
         if headers.repeated:
@@ -212,7 +212,7 @@ class Guard:
             return Refusal(400, f"Host {said}: it must be a name or address with an optional port")
         if not self._any_host and not self._knows_host(authority):
             return Refusal(
-                421,
+                403,
                 f"Host {_quote(str(host))} is not served here. "
                 f"If clients reach this server under that name, list it: allowed_hosts=[{_quote(authority.host)}]",
             )
