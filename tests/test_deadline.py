@@ -8,6 +8,7 @@ import pytest
 
 from hinge import CallTimeout, Client, Context, ElicitFormParams, Outcome, Server
 from hinge.protocol.events import EraName
+from tests.client.puppet import SILENCE, legacy
 from tests.jumping_clock import in_no_time
 
 
@@ -137,3 +138,31 @@ async def test_thousands_of_calls_are_late_at_once() -> None:
         late = await asyncio.gather(*(call(client, 10 + number / 100_000) for number in range(1000)))
     assert min(late) >= 0
     assert max(late) <= 0.02
+
+
+@pytest.mark.parametrize(("method", "params"), [("ping", {}), ("roots/list", {}), ("no/such", {})])
+@in_no_time
+async def test_a_server_that_keeps_asking_keeps_no_call_open_for_ever(method: str, params: dict[str, str]) -> None:
+    """T-14: only the time that answers take doesn't count, and these take none."""
+    puppet = legacy(tools_call=SILENCE)
+    clock = asyncio.get_running_loop().time
+
+    async def keep_asking() -> None:
+        for number in range(1000):
+            puppet.say({"id": f"{number}", "method": method, "params": params})
+            await asyncio.sleep(0.1)
+
+    async with Client(puppet, on_roots=lambda: []) as client:
+        asking = asyncio.create_task(keep_asking())
+        begin = clock()
+        with pytest.raises(CallTimeout, match="within 5 seconds"):
+            await client.call_tool("x", idle=2, total=5)
+        assert clock() - begin == pytest.approx(5, abs=0.2)
+        asking.cancel()
+
+
+@pytest.mark.parametrize("limit", [0.001, 0.25])
+async def test_a_limit_that_was_passed_is_told_as_it_was_set(limit: float) -> None:
+    async with Client(made()) as client:
+        with pytest.raises(CallTimeout, match=f"within {limit:g} seconds"):
+            await client.call_tool("steps", {"count": 1, "pause": 30}, total=limit)

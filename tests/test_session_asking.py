@@ -207,7 +207,7 @@ async def test_silence_ends_a_request_and_the_peer_is_told(idle: float | None, t
     """LIFE-14, CANC-10, C-087, D-005."""
     line = Line()
     session = asking(line)
-    with pytest.raises(CallTimeout, match=r"roots/list got no answer within 60.0 seconds"):
+    with pytest.raises(CallTimeout, match=r"roots/list got no answer within 60 seconds"):
         await session.request("roots/list", idle=idle, total=total)
     await turns()
     assert line.notices() == [{"requestId": 1, "reason": "timeout"}]
@@ -223,7 +223,7 @@ async def test_progress_renews_the_patience_but_not_the_hard_limit() -> None:
     while not task.done():
         await asyncio.wait([task], timeout=6)
         session.receive(jsonrpc.encode_notification("notifications/progress", {"progressToken": 1, "progress": 1}))
-    with pytest.raises(CallTimeout, match=r"35.0 seconds"):
+    with pytest.raises(CallTimeout, match=r"35 seconds"):
         await task
     assert len(told) == 5
 

@@ -17,7 +17,8 @@ class Deadlines:
     """The limits of all requests of one conversation: one timer for all, which most requests are over before.
 
     It is set to the earliest end there was; then it looks who is late, and which end is the earliest now. While `held()`,
-    nobody is late: it is the peer who waits.
+    nobody is late: it is the peer who waits. That time doesn't count, but no more than that time, or a peer could keep a
+    request open for ever by asking.
     """
 
     __slots__ = ("_at", "_held", "_loop", "_running", "_stopping", "_timer")
@@ -42,7 +43,7 @@ class Deadlines:
         end = at = float("inf") if total is None else now + total
         if idle is not None and now + idle < end:
             at = now + idle
-        limit = Deadline(self, task, task.cancelling(), now, end, at, idle, on_progress)
+        limit = Deadline(self, task, task.cancelling(), now, end, at, idle, total, on_progress)
         self._running.add(limit)
         if at < self._at:
             self._set(at)
@@ -54,11 +55,11 @@ class Deadlines:
         if self._stopping and not self._running:
             self._set(float("inf"))
 
-    def renew(self) -> None:
-        """The peer waited for us, and no longer does: it gets the usual time anew."""
+    def renew(self, since: float) -> None:
+        """The peer waited for us since then, and no longer does: that time didn't count."""
         now = self._loop.time()
         for limit in self._running:
-            limit.extend(now)
+            limit.extend(now, since)
 
     def stop(self) -> None:
         """Nothing new will be limited: the timer is gone as soon as what runs is over."""
@@ -81,7 +82,7 @@ class Deadlines:
         earliest = float("inf")
         for limit in list(self._running):
             if limit.at <= now and held:
-                limit.extend(now)
+                limit.at = now + 1.0  # its end is moved by `renew`
             if limit.at <= now:
                 self._running.discard(limit)
                 limit.expire()
@@ -101,21 +102,24 @@ class Deadline(Record):
     #: When it is late, unless the peer says something.
     at: float
     _idle: float | None
+    _total: float | None
     _on_progress: Callable[[Raw], None] | None
     expired: bool = False
+    #: Whether the peer said something meanwhile.
+    _moved: bool = False
 
     def progress(self, params: Raw) -> None:
         """Progress is a word from the peer: it moves the end, and goes on to whoever wants it."""
         if self._idle is not None:
             self.at = min(self._end, self._all.now() + self._idle)
+            self._moved = True
         if self._on_progress is not None:
             self._on_progress(params)
 
-    def extend(self, now: float) -> None:
-        """Not before the usual time from now."""
-        soonest = now + (1.0 if self._idle is None else self._idle)
-        self._end = max(self._end, soonest)
-        self.at = max(self.at, soonest)
+    def extend(self, now: float, since: float) -> None:
+        """The time since then didn't count: the end is as much later, and silence begins anew."""
+        self._end += now - max(since, self._start)
+        self.at = self._end if self._idle is None else min(self._end, now + self._idle)
 
     def expire(self) -> None:
         """The time is up."""
@@ -131,6 +135,9 @@ class Deadline(Record):
         self._all.end(self)
 
     @property
-    def waited(self) -> float:
-        """Seconds since the start."""
-        return self._all.now() - self._start
+    def words(self) -> str:
+        """For an error: the limit that it passed, in seconds."""
+        if self._idle is not None and self.at < self._end:
+            since = " after its last progress" if self._moved else ""
+            return f"within {self._idle:g} seconds{since}"
+        return f"within {0 if self._total is None else self._total:g} seconds"

@@ -49,6 +49,8 @@ class Session(Record, weakref=True):
     _cleanups: list[Callable[[], Awaitable[None]]] | None = None
     _endings: dict[object, Callable[[], None]] | None = None
     _limits: Deadlines | None = None
+    #: A client: since when it answers what the peer asked, while it does.
+    _asked_since: float | None = None
     _finished: bool = False
     _ended: asyncio.Future[None] | None = None
 
@@ -67,6 +69,8 @@ class Session(Record, weakref=True):
         assert task is not None
         call.on_cancel = task.cancel
         self._tasks[task] = call
+        if connection.offer is None and self._asked_since is None and call.id is not None:
+            self._asked_since = self.loop.time()
         try:
             reply = connection.answer(call, await self.handle(self, call))
         except asyncio.CancelledError as exc:
@@ -82,8 +86,8 @@ class Session(Record, weakref=True):
             reply = connection.refuse(call, exc)
         finally:
             del self._tasks[task]
-            if self._limits is not None and connection.offer is None and call.id is not None:
-                self._limits.renew()
+            if self._asked_since is not None and call.id is not None:
+                self._answered(self._asked_since)
         if reply is None and task.cancelling():
             await _absorb_cancellation(task)
         return reply
@@ -168,7 +172,7 @@ class Session(Record, weakref=True):
                 self._abandon(pending, "no longer wanted")
                 raise
             self._abandon(pending, "timeout")
-            raise CallTimeout(f"{pending.method} got no answer within {limit.waited:.1f} seconds") from exc
+            raise CallTimeout(f"{pending.method} got no answer {limit.words}") from exc
         except BaseException:
             self.connection.give_up(pending)
             raise
@@ -205,7 +209,14 @@ class Session(Record, weakref=True):
 
     def is_asked(self) -> bool:
         """Whether a request of the peer is being answered on a client's side: then it is the peer who waits."""
-        return self.connection.offer is None and any(call.id is not None for call in self._tasks.values())
+        return self._asked_since is not None
+
+    def _answered(self, since: float) -> None:
+        """One request of the peer is answered; with the last one, time counts again."""
+        if not any(call.id is not None for call in self._tasks.values()):
+            self._asked_since = None
+            if self._limits is not None:
+                self._limits.renew(since)
 
     def _abandon(self, pending: Pending, reason: str) -> None:
         """We stop waiting: drop the debt and tell the peer where the channel itself doesn't (CANC-03, CANC-10)."""

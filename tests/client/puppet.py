@@ -68,6 +68,12 @@ class Puppet:
 
         return await connect(begin, limits=self.limits).open(serve)
 
+    @property
+    def channel(self) -> Channel:
+        """The newest connection."""
+        assert self._channel is not None
+        return self._channel
+
     # ---------------------------------------------------------------- what it hears and says
 
     def _take(self, data: bytes) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from hinge import Changed, Client, ConnectFailed, ConnectionLost, Lost, NotSent, Outcome
+from hinge.protocol.events import EraName, Outgoing
 from hinge.protocol.limits import Limits
 from hinge.schema.elicitation import ElicitFormParams
 from tests.client.puppet import HANG_UP, SILENCE, Puppet, done, legacy, modern
@@ -92,6 +94,41 @@ async def test_a_handshake_server_is_shaken_hands_with_again_and_told_the_level(
 
 
 @in_no_time
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_no_call_leaves_on_a_connection_that_is_still_being_agreed_on(era: EraName) -> None:
+    """LIFE-03, LHTTP-22: whoever comes meanwhile waits for the handshake, as the one does whose call began it."""
+    greeting = "initialize" if era == "2025" else "server/discover"
+    puppet = (legacy if era == "2025" else modern)(tools_call=done())
+    agreed = puppet.by_method[greeting]
+    answers = [agreed]
+    puppet.by_method[greeting] = lambda *_: answers.pop() if answers else SILENCE
+    async with Client(puppet, era=era) as client:
+        puppet.hang_up()
+        await puppet.until(lambda: not client._link.alive)
+        first = asyncio.create_task(client.call_tool("x"))
+        await puppet.until(lambda: puppet.methods().count(greeting) == 2)
+        later = [asyncio.create_task(client.call_tool("x")) for _ in range(3)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert "tools/call" not in puppet.methods()
+        puppet.answer(next(one for one in reversed(puppet.came) if one["method"] == greeting), agreed)
+        assert [(await call).text for call in (first, *later)] == ["done"] * 4
+    assert puppet.connections == 2
+
+
+async def test_a_retired_session_keeps_what_is_in_flight_there() -> None:
+    """LHTTP-25: a new session is begun beside the old one, whose calls get their own end."""
+    puppet = legacy(tools_call=lambda puppet, message: SILENCE if message["params"]["name"] == "slow" else done())
+    async with Client(puppet, era="2025") as client:
+        slow = asyncio.create_task(client.call_tool("slow"))
+        await puppet.until(lambda: puppet.asked("tools/call"))
+        asked, old = puppet.came[-1], puppet.channel
+        client._link.retire(await client._link.session(), "the server forgot it")
+        assert (await client.call_tool("quick")).text == "done"
+        await old.send(Outgoing(msgspec.json.encode({"jsonrpc": "2.0", "id": asked["id"], "result": done("late")})))
+        assert (await slow).text == "late"
+
+
 async def test_a_server_that_is_gone_for_good_is_reported_after_a_few_attempts() -> None:
     """STDIO-08, T-08."""
     puppet = modern(tools_call=HANG_UP)

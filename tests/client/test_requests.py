@@ -223,9 +223,9 @@ async def test_a_call_ends_after_silence_and_the_server_is_told() -> None:
     """CANC-03, CANC-10, C-087, LIFE-14."""
     puppet = modern(tools_call=SILENCE)
     async with Client(puppet) as client:
-        with pytest.raises(CallTimeout, match=r"60\.0 seconds"):
+        with pytest.raises(CallTimeout, match=r"60 seconds"):
             await client.call_tool("x")
-        with pytest.raises(CallTimeout, match=r"5\.0 seconds"):
+        with pytest.raises(CallTimeout, match=r"5 seconds"):
             await client.call_tool("x", idle=5)
         await asyncio.sleep(0.1)
     ids = [message["id"] for message in puppet.came if message.get("method") == "tools/call"]
@@ -251,7 +251,7 @@ async def test_progress_is_reported_and_renews_the_patience_up_to_the_hard_limit
 
     puppet = modern(tools_call=answer)
     async with Client(puppet) as client:
-        with pytest.raises(CallTimeout, match=r"600\.0 seconds"):
+        with pytest.raises(CallTimeout, match=r"600 seconds"):
             await client.call_tool("x", on_progress=told.append)
         assert [one.progress for one in told] == list(range(1, 15))
         assert (told[0].total, told[0].message) == (19, "on the way")

@@ -52,7 +52,10 @@ class Link:
         self.extensions = extensions
         self._limits = limits
         self._reconnect = reconnect
+        #: What requests go over: only a session that has agreed with its server.
         self._session: Session | None = None
+        #: The session that is being opened, or was last.
+        self._begun: Session | None = None
         self._resources: AsyncExitStack | None = None
         self._opening = asyncio.Lock()
         self._reopening: asyncio.Task[Session] | None = None
@@ -220,7 +223,7 @@ class Link:
         if hasattr(self._target, "running"):
             await resources.enter_async_context(self._target.running())
         channel = await self._transport.open(self._serve)
-        session = self._session
+        session = self._begun
         assert session is not None
         resources.push_async_callback(_end, session, channel)
         found = self._introduction.saved
@@ -238,6 +241,9 @@ class Link:
         self._liveness = Liveness(session, self._limits, self._ask_for_a_sign)
         resources.push_async_callback(self._liveness.stop)
         self._liveness.start()
+        if self._begun is not session:
+            raise ConnectFailed("The client was closed while it was being connected")
+        self._session = session
 
     async def _ask_for_a_sign(self, session: Session, within: float) -> None:
         modern = session.connection.stateless
@@ -272,15 +278,16 @@ class Link:
             self._write_meta(self.found.revision)
 
     def _serve(self, channel: Channel) -> Session:
-        self._session = Session(Connection(None, limits=self._limits), channel, self._handle)
-        return self._session
+        self._begun = Session(Connection(None, limits=self._limits), channel, self._handle)
+        return self._begun
 
     def retire(self, session: Session, reason: str) -> None:
         """The server no longer knows this session: requests begin another one; what is in flight there gets its own end."""
         if self._session is not session:
             return
         self._over = reason
-        self._session, resources, self._resources = None, self._resources, None
+        self._session = self._begun = None
+        resources, self._resources = self._resources, None
         leaving = asyncio.get_running_loop().create_task(_leave(session, resources, reason, self._limits.teardown))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
@@ -296,7 +303,7 @@ class Link:
         await self._shut("the client was closed")
 
     async def _shut(self, reason: str) -> None:
-        session, self._session = self._session, None
+        session, self._session, self._begun = self._begun, None, None
         resources, self._resources = self._resources, None
         if session is not None:
             await session.withdraw(reason)

@@ -139,6 +139,10 @@ class Requests:
             start = time.monotonic()
             try:
                 raw = await self._safely(ask, params, left)
+            except CallTimeout as exc:
+                if rounds == 0:
+                    raise
+                raise CallTimeout(f"{exc}, in round {rounds + 1} of questions") from exc
             except CallError as exc:
                 if rounds == 0 or exc.outcome is not Outcome.NOT_SENT:
                     raise
