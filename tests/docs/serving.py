@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,3 +24,14 @@ async def over_http(server: Server[Any], **options: Any) -> AsyncIterator[str]:
     finally:
         serving.cancel()
         await asyncio.wait([serving])
+
+
+async def get(url: str) -> str:
+    """What a browser would show there."""
+
+    def read() -> str:
+        with urllib.request.urlopen(url, timeout=10) as response:
+            text: str = response.read().decode()
+            return text
+
+    return await asyncio.to_thread(read)

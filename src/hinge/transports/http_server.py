@@ -18,6 +18,7 @@ from hinge.protocol.http import Headers, Principal, Refusal
 from hinge.protocol.http_guard import Guard
 from hinge.transports.asgi import RETRY_LATER, Receive, Scope, Send
 from hinge.transports.channel import Serve
+from hinge.transports.http_server_beside import AsgiApp, Beside, BesideRequest
 from hinge.transports.http_server_clock import Clock
 from hinge.transports.http_server_exchange import Exchange
 from hinge.transports.http_server_options import Authenticate, Hook, HttpOptions
@@ -58,6 +59,10 @@ class HttpApp:
         )
         self._methods = http.SESSION_METHODS if self.holds_sessions else http.MODERN_METHODS
         self._old = self._old_transport()  # another one for each loop; here it tells a wrong path at once
+        taken = {self.options.path, self.options.sse_path, "/livez", "/readyz"} - {None}
+        self._beside = (
+            Beside(self.options.routes, frozenset(map(str, taken))) if self.options.routes is not None else None
+        )
         self._told: set[str] = set()
         self._signals = StopSignals(self._stop_soon)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -94,6 +99,11 @@ class HttpApp:
             self._enter()
             task = asyncio.current_task()
             assert task is not None
+        if self._beside is not None:
+            found = self._beside.find(scope)
+            if found is not None:
+                await self._aside(*found, receive, send)
+                return
         exchange = Exchange(receive, send, self._clock, self.options, task)
         self._clock.begin(exchange)
         try:
@@ -113,17 +123,38 @@ class HttpApp:
 
         Behind the same door lies the `old` transport.
         """
-        headers = http.read_headers(scope["headers"])
-        raw, options = headers.raw, self.options
-        if len(raw) > options.headers or len(b"".join(raw.values())) > options.header_bytes:
-            return exchange.refuse(Refusal(431, "The headers of this request are too many or too large"))
-        refusal = self._guard.check(headers)
+        headers, options = http.read_headers(scope["headers"]), self.options
+        refusal = self._refusal(headers)
         if refusal is not None:
-            self._tell_operator(refusal)
             return exchange.refuse(refusal)
         if options.authenticate is not None:
             return self._authenticated(options.authenticate, scope, exchange, headers, old)
         return self._routed(exchange, Origin(headers, None, scope), headers, old)
+
+    def _refusal(self, headers: Headers) -> Refusal | None:
+        """What the door says, if it doesn't let this request in."""
+        raw = headers.raw
+        if len(raw) > self.options.headers or len(b"".join(raw.values())) > self.options.header_bytes:
+            return Refusal(431, "The headers of this request are too many or too large")
+        refusal = self._guard.check(headers)
+        if refusal is not None:
+            self._tell_operator(refusal)
+        return refusal
+
+    async def _aside(self, app: AsgiApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request for an app beside the endpoint, behind the same door."""
+        request = BesideRequest(send)
+        self._clock.begin(request)
+        try:
+            if not self._started:
+                await self.start()
+            refusal = self._refusal(http.read_headers(scope["headers"]))
+            if refusal is not None:
+                await request.refuse(refusal)
+            else:
+                await request.run(app, scope, receive)
+        finally:
+            self._clock.end(request)
 
     async def _authenticated(
         self, ask: Authenticate, scope: Scope, exchange: Exchange, headers: Headers, old: SseRoutes | None

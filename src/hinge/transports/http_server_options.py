@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -12,6 +12,7 @@ from hinge.protocol.http import Headers, Principal, Refusal
 from hinge.protocol.http_guard import Guard
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.transports.asgi import Scope
+from hinge.transports.http_server_beside import AsgiApp
 
 #: Who is calling: a name, a Principal with scopes, None for nobody in particular, or a Refusal (401, 403), sent as it is.
 Authenticate: TypeAlias = Callable[[Scope, Headers], Awaitable[str | Principal | Refusal | None]]
@@ -36,6 +37,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: Sequence[str] = ()
     guard: Guard | None = None
     authenticate: Authenticate | None = None
+    #: ASGI apps beside the endpoint, by path: `/metrics` that path alone, `/static/` all below. `authenticate` isn't asked.
+    routes: Mapping[str, AsgiApp] | None = None
     #: Run before the first request is served; its failure is the server's.
     on_start: Hook | None = None
     #: Run as soon as a stop is asked for, while calls still may finish: end here what would never end by itself.
