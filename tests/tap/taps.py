@@ -94,6 +94,8 @@ def _answers(note: Note) -> None:
         if reply is not None and hasattr(call, "method"):
             revision = self.connection.handshake.revision if call.inline else call.revision
             note(Sent(_side(self), revision, reply.data, call.method))
+            if reply.follow is not None:
+                note(Sent(_side(self), revision, reply.follow.data))
         return reply
 
     Session.answer = answer  # type: ignore[method-assign]  # the same, overheard

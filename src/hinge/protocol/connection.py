@@ -245,7 +245,9 @@ class Connection(Record):
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
             wire_error(exc, f"{call.method}: its result can't be written as JSON, and")
             return self.refuse(call, ProtocolError("Handler returned an invalid result"))
-        return Outgoing(data, call.id) if self._remove(call, "answer") else None
+        if not self._remove(call, "answer"):
+            return None
+        return Outgoing(data, call.id) if call.parting is None else Outgoing(data, call.id, follow=call.parting)
 
     def refuse(self, call: Call, exc: BaseException) -> Outgoing | None:
         """The error reply to a call, by the one ladder; None when nothing is owed or it was a notification."""

@@ -75,6 +75,8 @@ class Call(Record):
     #: The reader must take no further message until this call is answered (A-032).
     inline: bool = False
     on_cancel: Callable[[], object] | None = None
+    #: A notification that follows the answer, where the channel stays open.
+    parting: Outgoing | None = None
 
 
 @final
@@ -108,7 +110,8 @@ class Outgoing(Record):
     - an answer: `id` is set (None if the request's could not be read), `error` says whether it is one
 
     `about` is the inbound call that it belongs to: on HTTP it leaves on that call's own stream.
-    `status` is the HTTP status of an answer that is sent as a body of its own.
+    `status` is the HTTP status of an answer that is sent as a body of its own. `follow` leaves right after it, where the
+    channel stays open.
     """
 
     data: bytes
@@ -119,6 +122,7 @@ class Outgoing(Record):
     headers: Mapping[str, str] | None = None
     error: ErrorObject | None = None
     status: int = 200
+    follow: Outgoing | None = None
 
     @classmethod
     def failure(cls, data: bytes, request_id: RequestId | None, error: ProtocolError, status: int) -> Outgoing:

@@ -16,9 +16,11 @@ from weakref import WeakSet
 import msgspec
 from msgspec import Raw, Struct
 
+from hinge import jsonrpc
 from hinge.backends.backend import Backend, Event
 from hinge.errors import InvalidParams
 from hinge.protocol.changes import Changed, Lost, covers
+from hinge.protocol.events import Outgoing
 from hinge.protocol.states import CallState
 from hinge.schema.base import SUBSCRIPTION_ID, EmptyResult
 from hinge.schema.resources import ResourceUpdatedParams, SubscribeParams
@@ -294,18 +296,20 @@ class _Stream:
                 del self._changes[change]
                 await self._tell(change)
             if self._ended or ctx.call.state is not CallState.RUNNING:
-                await self._take_leave()
+                self._take_leave()
                 return
             self._wake = self._loop.create_future()
             await self._wake
             self._wake = None
 
-    async def _take_leave(self) -> None:
-        """On a pipe, which stays open, the end is told before the result says it, too (CANC-05, T-11)."""
-        ctx = self._ctx
-        if ctx.call.state is CallState.RUNNING and ctx.session.channel.kind != "post":
-            said = {"requestId": ctx.request_id, "reason": "the server ended the subscription", "_meta": self._meta()}
-            await ctx.notify("notifications/cancelled", said)
+    def _take_leave(self) -> None:
+        """On a pipe, which stays open, a cancellation follows the result (CANC-05, T-11).
+
+        Not the other way round: the official SDKs' clients take a cancellation that comes first for a loss.
+        """
+        method, reason = "notifications/cancelled", "the server ended the subscription"
+        said = {"requestId": self._ctx.request_id, "reason": reason, "_meta": self._meta()}
+        self._ctx.call.parting = Outgoing(jsonrpc.encode_notification(method, said), None, method)
 
     async def _tell(self, change: Changed) -> None:
         if change.kind == "resource":

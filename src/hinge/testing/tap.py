@@ -173,6 +173,8 @@ class TappedConversation:
         reply = await self._conversation.answer(call)
         if reply is not None:
             self._channel.say(self._channel.side, reply.data)
+            if reply.follow is not None and self._channel.kind != "post":
+                self._channel.say(self._channel.side, reply.follow.data)
         return reply
 
     def cancel(self, call: Call | Batch, reason: str, /) -> None:

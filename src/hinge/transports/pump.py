@@ -146,7 +146,10 @@ class Pump:
         finally:
             del self._running[call]
             if reply is not None and self.reason is None:
-                self._reply(reply, last=not self._running)
+                last = not self._running
+                self._reply(reply, last=last and reply.follow is None)
+                if reply.follow is not None:
+                    self._reply(reply.follow, last=last)
             if call.inline:
                 self._unpark()
             if self._input_over is not None and not self._running:
