@@ -22,7 +22,7 @@ LAYERS = (
     ("session",),
     ("backends",),
     ("server", "client"),
-    ("bridge", "openapi"),
+    ("bridge", "openapi", "stubs"),
     ("sync", "testing"),
     ("cli",),
     ("__init__", "__main__"),

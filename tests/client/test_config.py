@@ -46,6 +46,21 @@ def test_the_type_sse_becomes_the_first_revisions_transport() -> None:
     assert (target.url, options) == ("http://host/sse", {})
 
 
+@pytest.mark.parametrize(
+    "more", [{"command": "x"}, {"url": "https://host/mcp"}, {"url": "http://host/sse", "type": "sse"}]
+)
+def test_a_server_may_be_held_to_a_lock_that_lies_beside_the_configuration(
+    tmp_path: Path, more: dict[str, str]
+) -> None:
+    path = tmp_path / "servers.json"
+    path.write_text(json.dumps({"mcpServers": {"a": {**more, "lock": "${NAME:-a}.lock", "drift": "warn"}}}))
+    _, options = read_config(path)["a"].reach()
+    assert (options["lock"], options["drift"]) == (str(tmp_path / "a.lock"), "warn")
+    with pytest.raises(StartError, match=r"a.lock can't be read"):
+        Client.from_config(path)
+    assert 'drift: "ignore" is not possible' in refusal({"a": {**more, "lock": "x", "drift": "ignore"}})
+
+
 def test_variables_are_filled_in_from_the_environment_wherever_there_is_text() -> None:
     files = {"command": "${HOME}/bin/x", "args": ["--token=${TOKEN}", "${env:HOME}"], "env": {"A": "${NONE:-b}"}}
     web = {"url": "https://${NONE:-host}/${EMPTY:-mcp}", "headers": {"Authorization": "Bearer ${TOKEN}"}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from hinge.lock.normal import normal
@@ -15,6 +15,9 @@ from hinge.lock.proving import compare
 from tests.lock.schemas import NAMES, VALUES, kept_to, pairs
 
 ARGUMENTS = st.lists(st.dictionaries(st.sampled_from((*NAMES, "d")), VALUES, max_size=4), min_size=1, max_size=12)
+SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large, HealthCheck.large_base_example]
+#: Making a failing pair of schemas smaller takes minutes.
+AS_FOUND = (Phase.explicit, Phase.reuse, Phase.generate)
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
 NULL = {"type": "null"}
@@ -30,7 +33,7 @@ def of(*required: str, **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=SLOW, phases=AS_FOUND)
 @given(pairs(), ARGUMENTS)
 def test_what_was_valid_before_is_valid_now_where_nothing_stands_in_the_way(
     pair: tuple[dict[str, Any], dict[str, Any]], values: list[dict[str, Any]]
@@ -44,7 +47,7 @@ def test_what_was_valid_before_is_valid_now_where_nothing_stands_in_the_way(
         assert after.is_valid(value) or not before.is_valid(value), value
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW, phases=AS_FOUND)
 @given(pairs(), ARGUMENTS)
 def test_the_normal_form_takes_the_same_values(
     pair: tuple[dict[str, Any], dict[str, Any]], values: list[dict[str, Any]]

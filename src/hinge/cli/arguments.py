@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     _replay(commands)
     _lock(commands)
     _diff(commands)
+    _stubs(commands)
     return top
 
 
@@ -173,6 +174,14 @@ def _diff(commands: Any) -> None:
         help="lighter changes than these end with exit code 0 (default: %(default)s)",
     )
     found.set_defaults(command=_lazily("hinge.cli.diff"))
+
+
+def _stubs(commands: Any) -> None:
+    found = commands.add_parser("stubs", help="print a typed Python module for a server")
+    _target(found)
+    found.add_argument("--sync", action="store_true", help="for hinge.sync: without async")
+    found.add_argument("--name", metavar="CLASS", help="what the class is called (default: after the server)")
+    found.set_defaults(command=_lazily("hinge.cli.stubs"))
 
 
 def _door(found: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ def client_for(options: argparse.Namespace, **more: Any) -> Client:
     target, found = target_of(options)
     if getattr(options, "root", None):
         more["on_roots"] = list(options.root)
-    return Client(target, era=options.era, **found, **more)
+    return Client(target, **{"era": options.era, **found, **more})
 
 
 #: A configuration that hosts share, and which of its servers is meant.

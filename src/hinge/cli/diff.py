@@ -12,7 +12,7 @@ import msgspec
 from hinge.cli.lock import contract_for
 from hinge.client.screen import Style, write
 from hinge.lock.comparing import SEVERITIES, Difference, Severity, differences, gravest
-from hinge.lock.contract import SECTIONS, Contract
+from hinge.lock.contract import SECTIONS, Contract, Section
 from hinge.lock.file import is_lock, read_lock
 
 #: 1 and 2 are what they are for every command: it failed, or was written wrongly. The graver the change, the higher.
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 def _other(options: argparse.Namespace, old: Contract) -> Contract:
     if is_lock(options.target):
         return read_lock(options.target)
-    looked_at = [section for section in SECTIONS if old.section(section) is not None]
+    looked_at: list[Section] = [section for section in SECTIONS if old.section(section) is not None]
     return asyncio.run(contract_for(options, looked_at))
 
 

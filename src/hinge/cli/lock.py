@@ -40,8 +40,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def contract_for(options: argparse.Namespace, sections: Iterable[Section] = SECTIONS) -> Contract:
-    """What the server of the command line's TARGET offers."""
-    async with client_for(options) as client:
+    """What the server of the command line's TARGET offers, whatever lock its configuration names."""
+    async with client_for(options, lock=None) as client:
         return await contract_of(client, sections=sections)
 
 

@@ -34,7 +34,7 @@ _KINDS: dict[str, Kind] = {
     "streamableHttp": "http",
     "sse": "sse",
 }
-_KEYS = ("command", "args", "env", "cwd", "url", "headers", "type", "transport", "disabled", "enabled")
+_KEYS = ("command", "args", "env", "cwd", "url", "headers", "type", "transport", "disabled", "enabled", "lock", "drift")
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
@@ -50,22 +50,27 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     headers: dict[str, str] = {}
     disabled: bool = False
+    #: The path of the lock that the server is held to, and what becomes of a difference.
+    lock: str | None = None
+    drift: Literal["refuse", "warn"] = "refuse"
 
     def reach(self) -> tuple[Any, dict[str, Any]]:
-        """What a Client takes to reach it: the target, and options of the transport."""
+        """What a Client takes to reach it: the target, and options of the transport and, if it has one, of its lock."""
+        locked: dict[str, Any] = {} if self.lock is None else {"lock": self.lock, "drift": self.drift}
         if self.kind == "stdio":
-            return list(self.command), {"env": self.env, "cwd": self.cwd}
+            return list(self.command), {"env": self.env, "cwd": self.cwd, **locked}
         if self.kind == "http":
-            return self.url, {"headers": self.headers}
+            return self.url, {"headers": self.headers, **locked}
         from hinge.transports.sse_client import SseTransport
 
-        return SseTransport(self.url, headers=self.headers), {}
+        return SseTransport(self.url, headers=self.headers), locked
 
 
 def read_config(source: Source, *, environ: Mapping[str, str] | None = None) -> dict[str, ServerEntry]:
     """The servers of a configuration, by name, in their order; disabled ones are marked, not left out.
 
-    `{"mcpServers": {name: {"command", "args", "env", "cwd"} or {"url", "headers", "type"}}}`; `${VAR}`, `${VAR:-default}`
+    `{"mcpServers": {name: {"command", "args", "env", "cwd"} or {"url", "headers", "type"}}}`, each also with `lock`, the
+    path of a lock file (from the configuration's folder), and `drift`, "refuse" or "warn". `${VAR}`, `${VAR:-default}`
     and `${env:VAR}` stand for variables of `environ`, the process's own by default. Keys that only some hosts know are
     ignored. Raises StartError.
     """
@@ -77,7 +82,17 @@ def read_config(source: Source, *, environ: Mapping[str, str] | None = None) -> 
     if not isinstance(found[section], Mapping):
         raise StartError(f"{where}: {section!r} must be an object that maps names to servers")
     variables = os.environ if environ is None else environ
-    return {name: _Reader(where, name, table, variables).read() for name, table in found[section].items()}
+    folder = "" if isinstance(source, Mapping) else os.path.dirname(os.path.abspath(source))
+    return {
+        name: _located(_Reader(where, name, table, variables).read(), folder) for name, table in found[section].items()
+    }
+
+
+def _located(entry: ServerEntry, folder: str) -> ServerEntry:
+    """Where the lock is, seen from anywhere."""
+    if entry.lock is None:
+        return entry
+    return msgspec.structs.replace(entry, lock=os.path.join(folder, os.path.expanduser(entry.lock)))
 
 
 def pick(entries: Mapping[str, ServerEntry], name: str | None) -> ServerEntry:
@@ -139,11 +154,20 @@ class _Reader:
         if kind == "stdio":
             words = [self._text("command"), *self._list("args")]
             cwd = self._text("cwd") if self._table.get("cwd") is not None else None
-            return ServerEntry(name=self._name, kind=kind, command=tuple(words), env=self._texts("env"), cwd=cwd)
+            found = ServerEntry(name=self._name, kind=kind, command=tuple(words), env=self._texts("env"), cwd=cwd)
+            return self._with_lock(found)
         url = self._text("url")
         if not url.startswith(("http://", "https://")):
             raise self._wrong("url", f"must begin with http:// or https://, not {shorten(url)!r}")
-        return ServerEntry(name=self._name, kind=kind, url=url, headers=self._texts("headers"))
+        return self._with_lock(ServerEntry(name=self._name, kind=kind, url=url, headers=self._texts("headers")))
+
+    def _with_lock(self, entry: ServerEntry) -> ServerEntry:
+        lock, drift = self._table.get("lock"), self._table.get("drift", "refuse")
+        if lock is None:
+            return entry
+        if drift not in ("refuse", "warn"):
+            raise self._wrong("drift", f'{shorten(json.dumps(drift))} is not possible: use "refuse" or "warn"')
+        return msgspec.structs.replace(entry, lock=self._text("lock"), drift=drift)
 
     def _kind(self) -> Kind:
         has_command, has_url = "command" in self._table, "url" in self._table

@@ -69,7 +69,8 @@ def entry_differences(
 
 def gravest(found: Iterable[Difference]) -> Severity | None:
     """The gravest severity among differences; None if there are none."""
-    return max((one.severity for one in found), key=SEVERITIES.index, default=None)
+    severities: list[Severity] = [one.severity for one in found]
+    return max(severities, key=SEVERITIES.index, default=None)
 
 
 def _server(old: Contract, new: Contract) -> Iterator[Difference]:
@@ -89,7 +90,7 @@ class _Entry:
 
     def __init__(self, section: Section, name: str, steps: int) -> None:
         self._steps = steps
-        self._section = section
+        self._section: Section = section
         self._name = name
 
     def line(self, severity: Severity, place: str, message: str) -> Difference:

@@ -15,6 +15,11 @@ _RANGES = (
 _HIDDEN = re.compile(f"[{_RANGES}]")
 
 
+def is_hidden(character: str) -> bool:
+    """Whether a character can't be seen, or changes how others are seen."""
+    return _HIDDEN.match(character) is not None
+
+
 def hidden_in(text: str) -> list[str]:
     """The hidden characters of a text by their numbers, `U+202E`, each once, in order."""
     if text.isascii() and text.isprintable():
