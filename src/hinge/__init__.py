@@ -109,11 +109,7 @@ if TYPE_CHECKING:
     from hinge.server.media import Audio as Audio
     from hinge.server.media import File as File
     from hinge.server.media import Image as Image
-    from hinge.server.middleware import CallNext as CallNext
-    from hinge.server.middleware import Middleware as Middleware
-    from hinge.server.rate_limit import RateLimit as RateLimit
     from hinge.server.resource import ResourceOptions as ResourceOptions
-    from hinge.server.result_limit import ResultLimit as ResultLimit
     from hinge.server.router import Router as Router
     from hinge.server.server import Server as Server
     from hinge.server.uri_template import UriTemplate as UriTemplate
