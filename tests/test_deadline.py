@@ -143,7 +143,7 @@ async def test_thousands_of_calls_are_late_at_once() -> None:
 @pytest.mark.parametrize(("method", "params"), [("ping", {}), ("roots/list", {}), ("no/such", {})])
 @in_no_time
 async def test_a_server_that_keeps_asking_keeps_no_call_open_for_ever(method: str, params: dict[str, str]) -> None:
-    """T-14: only the time that answers take doesn't count, and these take none."""
+    """C-087: only the time that answers take doesn't count, and these take none."""
     puppet = legacy(tools_call=SILENCE)
     clock = asyncio.get_running_loop().time
 
@@ -152,7 +152,7 @@ async def test_a_server_that_keeps_asking_keeps_no_call_open_for_ever(method: st
             puppet.say({"id": f"{number}", "method": method, "params": params})
             await asyncio.sleep(0.1)
 
-    async with Client(puppet, on_roots=lambda: []) as client:
+    async with Client(puppet, on_roots=list) as client:
         asking = asyncio.create_task(keep_asking())
         begin = clock()
         with pytest.raises(CallTimeout, match="within 5 seconds"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import Any
 
@@ -9,10 +10,13 @@ import msgspec
 import pydantic
 import pytest
 
-from hinge import Client, Context, Implementation, InvalidResponse, NotSent, PeerError, Server
+from hinge import CallTimeout, Client, Context, Implementation, InvalidResponse, NotSent, PeerError, Server
 from hinge.errors import DefinitionError
+from hinge.protocol.limits import Limits
 from hinge.schema.notifications import LogParams
-from tests.client.puppet import META, Error, Puppet, legacy, modern
+from tests.client.puppet import META, SILENCE, Error, Puppet, legacy, modern
+
+EMPTY_PAGE = {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -196,6 +200,44 @@ async def test_pages_that_go_round_in_circles_end(cursors: list[str]) -> None:
     async with Client(modern(tools_list=pages(*cursors))) as client:
         with pytest.raises(InvalidResponse, match="pages don't end"):
             await client.list_tools()
+
+
+async def test_pages_that_are_too_much_together_end() -> None:
+    """A server can't fill our memory page by page."""
+
+    def page(puppet: Puppet, message: dict[str, Any]) -> dict[str, Any]:
+        cursor = str(len(puppet.came))
+        tool = {"name": f"t{cursor}", "inputSchema": {"type": "object"}, "description": "x" * 10_000}
+        return {"resultType": "complete", "tools": [tool], "nextCursor": cursor, "ttlMs": 0, "cacheScope": "private"}
+
+    puppet = modern(tools_list=page)
+    async with Client(puppet, limits=Limits(reply=100_000)) as client:
+        with pytest.raises(InvalidResponse, match="the pages have more than 100000 bytes together"):
+            await client.list_tools()
+    assert len(puppet.asked("tools/list")) == 10
+
+
+async def test_pages_that_come_slowly_end_with_the_limit_of_the_whole() -> None:
+    """C-087: `total` is the limit of the list, not of each page."""
+    number = 0
+
+    async def late(puppet: Puppet, message: dict[str, Any]) -> None:
+        nonlocal number
+        number += 1
+        await asyncio.sleep(0.02)
+        puppet.answer(message, {**EMPTY_PAGE, "nextCursor": str(number)})
+
+    waiting: set[asyncio.Task[None]] = set()
+
+    def begin(puppet: Puppet, message: dict[str, Any]) -> Any:
+        waiting.add(asyncio.create_task(late(puppet, message)))
+        return SILENCE
+
+    async with Client(modern(tools_list=begin)) as client:
+        with pytest.raises(CallTimeout):
+            await client.list_tools(total=0.2)
+        await asyncio.wait(waiting)
+    assert number < 12
 
 
 async def test_pages_without_end_end() -> None:

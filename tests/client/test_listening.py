@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Client, ConnectionLost, Lost, PeerError
+from hinge import CallTimeout, Changed, Client, ConnectionLost, InvalidResponse, Lost, PeerError
 from hinge.client.listening import Listening
 from hinge.protocol.limits import Limits
 from tests.client.puppet import HANG_UP, META, SILENCE, Error, Puppet, discovered, legacy, modern, shaken
@@ -231,6 +231,45 @@ async def test_a_server_that_is_gone_for_good_ends_the_listening_with_an_error()
         puppet.hang_up()
         with pytest.raises(ConnectionLost, match="Listening ended for good"):
             await only_losses(changes)
+
+
+@in_no_time
+async def test_a_subscription_that_is_never_acknowledged_is_an_error_in_time() -> None:
+    """SUB-06: nothing waits for ever."""
+    limits = Limits(call_idle=3)
+    async with Client(modern(subscriptions_listen=SILENCE), limits=limits) as client:
+        with pytest.raises(CallTimeout, match="No subscription was acknowledged within 3 seconds"):
+            async with client.listen(tools=True):
+                raise AssertionError("it was acknowledged")
+
+
+@in_no_time
+async def test_an_answer_in_place_of_an_acknowledgement_is_an_error() -> None:
+    """SUB-06, SUB-09."""
+    async with Client(modern(subscriptions_listen={"resultType": "complete"})) as client:
+        with pytest.raises(InvalidResponse, match="Listening never began: the server ended the subscription"):
+            async with client.listen(tools=True):
+                raise AssertionError("it was acknowledged")
+
+
+def end_at_once(puppet: Puppet, message: dict[str, Any]) -> Any:
+    """Agree, and end it in good order."""
+    acknowledge(puppet, message)
+    return {"resultType": "complete", "_meta": {f"{META}subscriptionId": message["id"]}}
+
+
+@pytest.mark.parametrize("ending", [end_at_once, HANG_UP])
+@in_no_time
+async def test_a_server_that_ends_each_subscription_at_once_is_not_asked_for_ever(ending: Any) -> None:
+    """SUB-10: an end in good order counts as an attempt, too."""
+    puppet = listening_server()
+    limits = Limits(reconnects=3)
+    async with Client(puppet, limits=limits) as client, client.listen(tools=True) as changes:
+        puppet.by_method["subscriptions/listen"] = ending
+        puppet.hang_up()
+        with pytest.raises(ConnectionLost, match="Listening ended for good"):
+            await only_losses(changes)
+    assert len(listens(puppet)) <= limits.reconnects + 2
 
 
 async def test_a_refused_subscription_is_the_error_it_is() -> None:

@@ -49,6 +49,31 @@ async def test_compressed_content_may_come_in_any_pieces_and_members(wire: Socke
         assert await content(await wire.open("POST", server.url, [], b"{}")) == text
 
 
+async def test_much_that_came_in_few_bytes_lets_others_have_their_turn(wire: SocketWire) -> None:
+    """Between any two pieces, or a server could stop the whole client with a small answer."""
+    data, turns, over = gzip.compress(bytes(100 * BUFFER_BYTES), 9), 0, False
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        await answer.raw(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(data))
+        await answer.raw(data)
+
+    async def others() -> None:
+        nonlocal turns
+        while not over:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with ScriptedServer(script) as server:
+        response = await wire.open("POST", server.url, [], b"{}")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(others())
+            pieces = 0
+            while await response.read():
+                pieces += 1
+            over = True
+    assert turns >= pieces - 1 >= 99
+
+
 async def test_compressed_events_come_as_soon_as_the_server_flushes_them(wire: SocketWire) -> None:
     go_on = asyncio.Event()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import metadata
@@ -28,7 +28,6 @@ from hinge.client.negotiate import Discovery
 from hinge.client.requests import (
     SAFE_METHODS,
     Ask,
-    CallOptions,
     Limit,
     OnProgress,
     RequestOptions,
@@ -37,13 +36,13 @@ from hinge.client.requests import (
 )
 from hinge.client.target import transport_for
 from hinge.client.tool_index import ToolIndex
-from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, InvalidResponse, NotSent
+from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent
 from hinge.protocol.chain import compose
 from hinge.protocol.changes import Lost
 from hinge.protocol.events import EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.meta_keys import check_meta
-from hinge.schema.base import Implementation, Page
+from hinge.schema.base import Implementation
 from hinge.schema.notifications import LoggingLevel
 from hinge.session import Session
 
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from hinge.client.config import Source
     from hinge.client.drift import Drift, Lock, OnDrift
 
-PageT = TypeVar("PageT", bound=Page)
 ResultT = TypeVar("ResultT")
 ExtensionT = TypeVar("ExtensionT", bound=ClientExtension)
 
@@ -272,6 +270,7 @@ class Client(Agreed, Features, Hearing):
         meta: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         mirror: tuple[str, Mapping[str, Any]] | None = None,
+        weigh: Callable[[int], None] | None = None,
     ) -> Any:
         """Any request; its result read into `result`, a type, or into a dict.
 
@@ -294,6 +293,7 @@ class Client(Agreed, Features, Hearing):
             meta=meta,
             headers=headers,
             mirror=mirror,
+            weigh=weigh,
         )
         if self._chain is not None:
             return await self._chain(ClientContext.of(self, ask))
@@ -318,6 +318,8 @@ class Client(Agreed, Features, Hearing):
             kept = await self._requests.ask(ask)
             if key is not None:
                 self._cache.put(key, kept)
+        if ask.weigh is not None:
+            ask.weigh(memoryview(kept).nbytes)
         return read_result(kept, method, ask.result)
 
     def _caches(self, ask: Ask) -> bool:
@@ -328,24 +330,6 @@ class Client(Agreed, Features, Hearing):
 
     async def _relist(self) -> None:
         await self.list_tools(cache="refresh")
-
-    async def _pages(
-        self, method: str, kind: type[PageT], cache: CacheMode, options: CallOptions | None = None
-    ) -> list[PageT]:
-        """All pages of a list, bounded (PAGE-02…PAGE-04)."""
-        pages: list[PageT] = []
-        params: dict[str, Any] = {}
-        seen: set[str] = set()
-        while True:
-            page = await self.request(method, params, result=kind, cache=cache, **(options or CallOptions()))
-            pages.append(page)
-            cursor = page.next_cursor
-            if cursor is None:
-                return pages
-            if cursor in seen or len(seen) >= self.limits.pages:
-                raise InvalidResponse(f"{method}: the server's pages don't end")
-            seen.add(cursor)
-            params = {"cursor": cursor}
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None

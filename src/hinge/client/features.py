@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET
 
 from hinge.client.cache import CacheMode
+from hinge.client.paging import PageT, all_pages
 from hinge.client.requests import CallOptions
 from hinge.client.tool_index import ToolIndex
 from hinge.errors import DefinitionError, InvalidResponse, ToolFailed, shorten
-from hinge.schema.base import Page
+from hinge.protocol.limits import Limits
 from hinge.schema.completion import CompleteResult, Completion
 from hinge.schema.content import ResourceLink
 from hinge.schema.prompts import GetPromptResult, ListPromptsResult, Prompt
@@ -31,16 +33,17 @@ if TYPE_CHECKING:
     from hinge.lock.contract import Section
 
 ReturnT = TypeVar("ReturnT")
-PageT = TypeVar("PageT", bound=Page)
 ItemT = TypeVar("ItemT")
 
 
 class Features(ABC):
     """Tools, resources, prompts and completion of one server; the client says how to ask.
 
-    Every method takes CallOptions: `idle`, `total`, `on_progress`, `meta`, `headers`. A list counts them page by page.
+    Every method takes CallOptions: `idle`, `total`, `on_progress`, `meta`, `headers`. For a list, `total`
+    is the limit of all its pages, everything else goes with each.
     """
 
+    limits: Limits
     _tools: ToolIndex
     _check_results: bool
     #: What holds the server to its lock, if there is one.
@@ -55,10 +58,11 @@ class Features(ABC):
     async def request(self, method: str, params: Mapping[str, Any] | None = None, **options: Any) -> Any:
         """One request, typed."""
 
-    @abstractmethod
     async def _pages(
         self, method: str, kind: type[PageT], cache: CacheMode, options: CallOptions | None = None
-    ) -> list[PageT]: ...
+    ) -> list[PageT]:
+        asking = partial(self.request, cache=cache)
+        return await all_pages(asking, method, kind, self.limits, options or CallOptions())
 
     def _locked(self, section: Section, items: list[ItemT]) -> list[ItemT]:
         """What was listed, if it is what was locked. Raises ContractDrift."""

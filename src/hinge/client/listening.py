@@ -12,7 +12,7 @@ import msgspec
 
 from hinge.client.link import Link
 from hinge.client.requests import stateless_meta
-from hinge.errors import CallError, ConnectionLost, InvalidResponse, PeerError, SessionEnded
+from hinge.errors import CallError, CallTimeout, ConnectionLost, InvalidResponse, PeerError, SessionEnded
 from hinge.protocol import http
 from hinge.protocol.changes import Changed, Lost, covers
 from hinge.protocol.limits import Limits
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hinge")
 
-#: Seconds of listening after which attempts to listen again are counted anew.
-_LONG_LIVED = 60.0
+#: Seconds of listening after which attempts to listen again are counted anew: less than any proxy's patience.
+_LONG_LIVED = 10.0
 
 _KINDS = {
     "notifications/tools/list_changed": "tools",
@@ -70,6 +70,9 @@ class Listening:
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure: Exception | None = None
+        #: Since when there is listening, and the limit until then.
+        self._since: float | None = None
+        self._limit: asyncio.Timeout | None = None
         #: The loss that was told, until there is listening again.
         self._lost: Lost | None = None
         self.honoured = SubscriptionFilter()
@@ -141,6 +144,9 @@ class Listening:
         self._set_ready()
 
     def _set_ready(self) -> None:
+        self._since = asyncio.get_running_loop().time()
+        if self._limit is not None:
+            self._limit.reschedule(None)
         if not self._ready.done():
             self._ready.set_result(None)
         if self._lost is not None:
@@ -155,32 +161,29 @@ class Listening:
     async def _run(self) -> None:
         tries, loop = 0, asyncio.get_running_loop()
         while True:
-            began = loop.time()
+            failure: CallError | None = None
             try:
                 reason = await self._listen()
-                tries = 0
             except CallError as exc:
-                tries = 1 if loop.time() - began >= _LONG_LIVED else tries + 1
-                is_session_old = tries == 1 and isinstance(exc, SessionEnded)  # LHTTP-25
-                if not self._ready.done() and not is_session_old:
-                    self._ready.set_exception(exc)
-                    return
-                if (
-                    tries > self._limits.reconnects
-                    or not self._link.wanted
-                    or isinstance(exc, PeerError | InvalidResponse)
-                ):
-                    self._failure = ConnectionLost(f"Listening ended for good: {exc}")
-                    self._rouse()
-                    return
-                reason = str(exc)
+                failure, reason = exc, str(exc)
+            # Whoever agrees and ends at once is asked less and less often, too, and not for ever.
+            tries = 1 if self._since is not None and loop.time() - self._since >= _LONG_LIVED else tries + 1
+            if not self._ready.done() and not (tries == 1 and isinstance(failure, SessionEnded)):  # LHTTP-25
+                self._ready.set_exception(failure or InvalidResponse(f"Listening never began: {reason}"))
+                return
+            is_final = isinstance(failure, PeerError | InvalidResponse)
+            if is_final or tries > self._limits.reconnects or not self._link.wanted:
+                self._failure = ConnectionLost(f"Listening ended for good: {reason}")
+                self._rouse()
+                return
             if self._lost is None and self._ready.done():
                 self._lost = Lost(reason)
                 self.offer(self._lost)
-            await asyncio.sleep(min(0.2 * 2**tries, 30.0) * random.uniform(0.5, 1.5))
+            await asyncio.sleep(min(0.2 * 2 ** (tries - 1), 30.0) * random.uniform(0.5, 1.5))
 
     async def _listen(self) -> str:
         """Listen until it ends, and say why it ended."""
+        self._since = None
         session = await self._link.session()
         found = self._link.found
         self._listeners.join(self)
@@ -199,9 +202,14 @@ class Listening:
                 meta = stateless_meta(self._link.meta, None, pending, trace)
                 wanted = {**msgspec.to_builtins(self._wanted), **self._wanted_topics}
                 params = {"notifications": wanted, "_meta": meta}
-                await session.exchange(pending, params, headers=headers)
+                async with asyncio.timeout(self._limits.call_idle) as self._limit:
+                    await session.exchange(pending, params, headers=headers)
+        except TimeoutError as exc:
+            if isinstance(exc, CallError):
+                raise
+            raise CallTimeout(f"No subscription was acknowledged within {self._limits.call_idle:g} seconds") from exc
         finally:
-            self.id = None
+            self.id = self._limit = None
         return "the server ended the subscription"
 
     async def _by_session(self, session: Session) -> str:

@@ -83,6 +83,7 @@ class RequestOptions(CallOptions, total=False):
     safe: bool | None
     cache: CacheMode
     mirror: tuple[str, Mapping[str, Any]] | None
+    weigh: Callable[[int], None] | None
 
 
 _progress = msgspec.json.Decoder(ProgressParams)
@@ -100,8 +101,8 @@ _input_required = msgspec.json.Decoder(InputRequiredResult)
 class Ask(msgspec.Struct, kw_only=True):
     """One request as its caller wants it. Times in seconds, None for no limit; `safe` says that it may be repeated.
 
-    `meta` and `headers` are the caller's. `mirrored` gives the headers that repeat arguments, computed for each attempt;
-    `mismatch` is called once when the server found them wrong.
+    `meta` and `headers` are the caller's; `weigh` is told how many bytes the result has. `mirrored` gives the headers that
+    repeat arguments, computed for each attempt; `mismatch` is called once when the server found them wrong.
     """
 
     method: str
@@ -115,6 +116,7 @@ class Ask(msgspec.Struct, kw_only=True):
     meta: Mapping[str, Any] | None = None
     headers: Mapping[str, str] | None = None
     mirror: tuple[str, Mapping[str, Any]] | None = None
+    weigh: Callable[[int], None] | None = None
     mirrored: Callable[[], dict[str, str]] | None = None
     mismatch: Callable[[], Any] | None = None
 

@@ -132,6 +132,8 @@ class SocketResponse:
         """The next piece of content; b"" at the end."""
         while True:
             if self._unpacker is not None:
+                if self._unpacker.waiting:
+                    await asyncio.sleep(0)  # little may hold very much: others have their turn between the pieces
                 piece = self._unpacked(self._unpacker)
                 if piece:
                     return piece
