@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from hinge.server.apps import Csp as Csp
     from hinge.server.asking import Declined as Declined
     from hinge.server.caching import CacheHint as CacheHint
+    from hinge.server.call_log import CallLog as CallLog
     from hinge.server.client_log import LogToClient as LogToClient
     from hinge.server.context import Context as Context
     from hinge.server.current import current_context as current_context
@@ -109,7 +110,11 @@ if TYPE_CHECKING:
     from hinge.server.media import Audio as Audio
     from hinge.server.media import File as File
     from hinge.server.media import Image as Image
+    from hinge.server.middleware import CallNext as CallNext
+    from hinge.server.middleware import Middleware as Middleware
+    from hinge.server.rate_limit import RateLimit as RateLimit
     from hinge.server.resource import ResourceOptions as ResourceOptions
+    from hinge.server.result_limit import ResultLimit as ResultLimit
     from hinge.server.router import Router as Router
     from hinge.server.server import Server as Server
     from hinge.server.uri_template import UriTemplate as UriTemplate
@@ -126,6 +131,8 @@ _HOME = {
     "AudioContent": "hinge.schema.content",
     "CacheHint": "hinge.server.caching",
     "CallError": "hinge.errors",
+    "CallLog": "hinge.server.call_log",
+    "CallNext": "hinge.server.middleware",
     "CallTimeout": "hinge.errors",
     "CallToolResult": "hinge.schema.tools",
     "Caller": "hinge.server.visibility",
@@ -181,6 +188,7 @@ _HOME = {
     "Lost": "hinge.protocol.changes",
     "Method": "hinge.server.extensions",
     "MethodNotFound": "hinge.errors",
+    "Middleware": "hinge.server.middleware",
     "MissingClientCapability": "hinge.errors",
     "NotSent": "hinge.errors",
     "Outcome": "hinge.errors",
@@ -193,6 +201,7 @@ _HOME = {
     "Prompt": "hinge.schema.prompts",
     "PromptMessage": "hinge.schema.prompts",
     "ProtocolError": "hinge.errors",
+    "RateLimit": "hinge.server.rate_limit",
     "ReadResourceResult": "hinge.schema.resources",
     "Refusal": "hinge.protocol.http",
     "Refused": "hinge.client.answers",
@@ -202,6 +211,7 @@ _HOME = {
     "ResourceNotFound": "hinge.errors",
     "ResourceOptions": "hinge.server.resource",
     "ResourceTemplate": "hinge.schema.resources",
+    "ResultLimit": "hinge.server.result_limit",
     "Root": "hinge.schema.roots",
     "Router": "hinge.server.router",
     "SamplingMessage": "hinge.schema.sampling",

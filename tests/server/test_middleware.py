@@ -201,6 +201,21 @@ async def test_it_answers_by_itself(era: str) -> None:
 
 
 @both_eras
+async def test_a_result_type_that_it_answers_with_is_dressed_for_the_caller(era: str) -> None:
+    """BASE-15, A-038: what it says is its own business, what each result of the era carries is ours."""
+
+    async def short(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.method == "tools/call":
+            return CallToolResult(content=[], structured_content=[1])
+        return await call_next(ctx)
+
+    async with talking(a_server(short), era) as talk:
+        result = (await talk.ask("tools/call", name="add", arguments={}))["result"]
+    assert result.get("resultType") == {"2025": None, "2026": "complete"}[era]
+    assert ("structuredContent" in result) is (era == "2026")
+
+
+@both_eras
 async def test_it_refuses_and_turns_errors_into_others(era: str) -> None:
     """A-026, A-091, A-093."""
 

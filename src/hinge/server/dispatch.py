@@ -185,6 +185,17 @@ class Dispatch:
             result = ctx.asked.result()
         return result if isinstance(result, Result) else _structured(result, served.row, ctx.method)
 
+    async def dressed(self, ctx: Context[Any], call_next: Callable[[Context[Any]], Awaitable[Any]]) -> Any:
+        """Around all middleware: a result type that one of them answers with is dressed; a dict is its business (A-038)."""
+        result = await call_next(ctx)
+        if not isinstance(result, Result):
+            return result
+        if ctx.call.era == "2025":
+            return shape(result, ctx.call.revision)
+        if result.result_type is not UNSET:
+            return result
+        return era_2026.dress(shape(result, ctx.call.revision), self._offer)
+
     def _dress(self, ctx: Context[Any], served: Served, result: Any) -> Any:
         if type(result) is served.result or isinstance(result, Result):
             if result.result_type is not UNSET and result.result_type not in _CORE_TYPES:

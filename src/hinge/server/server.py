@@ -225,7 +225,8 @@ class Server(Mountable, Generic[StateT]):
         inner: list[Middleware] = [*self._conversations, *self._middleware]
         self._inner_chain: CallNext = compose(inner, self._dispatch.within)
         self._nested_chain: CallNext = compose(self._middleware, self._dispatch.within)
-        self._request_chain: CallNext = compose([telemetry, *inner], self._dispatch.request)
+        outer = [telemetry, self._dispatch.dressed] if self._middleware else [telemetry]
+        self._request_chain: CallNext = compose([*outer, *inner], self._dispatch.request)
         self._notification_chain: CallNext = compose([telemetry, *inner], self._dispatch.notification)
 
     # ---------------------------------------------------------------- serving

@@ -1,0 +1,118 @@
+"""One record for each request: how it ended, whose it was, never what was said unless asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from hinge import CallLog, Client, Context, ProtocolError, Server, ToolError
+from tests.server.bare_end import BareEnd, Era
+
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
+
+
+def logged(**options: Any) -> Server[Any]:
+    server: Server[Any] = Server("logged", middleware=[CallLog(**options)])
+
+    @server.tool
+    async def say(word: str) -> str:
+        if word == "fail":
+            raise ToolError("failed")
+        if word == "refuse":
+            raise ProtocolError("no", code=-32001)
+        return word
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return await ctx.elicit("Which?", str)
+
+    @server.resource("word://{word}")
+    def word(word: str) -> str:
+        return word
+
+    return server
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage().rpartition(",")[0] for record in caplog.records if record.name == "hinge.calls"]
+
+
+@both_eras
+async def test_each_request_is_one_line_with_its_outcome(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "hinge.calls")
+    async with BareEnd(logged(), era) as end:
+        caplog.clear()
+        await end.call_tool("say", word="hello")
+        await end.call_tool("say", word="fail")
+        await end.refusal("tools/call", {"name": "say", "arguments": {"word": "refuse"}})
+        await end.ask("resources/read", {"uri": "word://secret"})
+        await end.refusal("tools/call", {"name": "no\nsuch"})
+        await end.ask("tools/list")
+    assert said(caplog) == [
+        "tools/call say: ok",
+        "tools/call say: failed",
+        "tools/call say: error -32001",
+        "resources/read word://secret: ok",
+        r"tools/call 'no\nsuch': error -32602",
+        "tools/list: ok",
+    ]
+    assert "hello" not in caplog.text
+
+
+async def test_a_round_of_questions_is_an_outcome_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "hinge.calls")
+    async with BareEnd(logged(), capabilities={"elicitation": {}}) as end:
+        assert (await end.ask("tools/call", {"name": "ask"}))["resultType"] == "input_required"
+    assert said(caplog) == ["tools/call ask: asked"]
+
+
+@both_eras
+async def test_a_call_that_its_client_gives_up_is_cancelled(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "hinge.calls")
+    server, begun, written = logged(), asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    class Heard(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "wait" in record.getMessage():
+                written.set()
+
+    heard = Heard()
+    logging.getLogger("hinge.calls").addHandler(heard)
+    try:
+        async with Client(server, era=era) as client, asyncio.timeout(10):
+            call = asyncio.create_task(client.call_tool("wait"))
+            await begun.wait()
+            call.cancel()
+            await written.wait()
+    finally:
+        logging.getLogger("hinge.calls").removeHandler(heard)
+    assert "tools/call wait: cancelled" in said(caplog)
+
+
+async def test_the_record_has_attributes_for_programs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "audit")
+    async with BareEnd(logged(logger="audit", level=logging.DEBUG, params=True, methods={"tools/call"})) as end:
+        await end.ask("tools/list")
+        await end.call_tool("say", word="hello")
+    (record,) = [vars(record) for record in caplog.records if record.name == "audit"]
+    assert (record["mcp_method"], record["mcp_target"], record["mcp_outcome"]) == ("tools/call", "say", "ok")
+    assert (record["mcp_principal"], record["mcp_version"]) == (None, "2026-07-28")
+    assert record["mcp_ms"] > 0
+    assert '"word":"hello"' in record["mcp_params"].replace(" ", "")
+    assert record["levelno"] == logging.DEBUG
+
+
+async def test_nothing_is_written_where_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "hinge.calls")
+    async with BareEnd(logged()) as end:
+        await end.call_tool("say", word="hello")
+    assert said(caplog) == []
