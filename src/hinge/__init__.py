@@ -117,6 +117,9 @@ if TYPE_CHECKING:
     from hinge.server.result_limit import ResultLimit as ResultLimit
     from hinge.server.router import Router as Router
     from hinge.server.server import Server as Server
+    from hinge.server.tool_changes import ArgumentChange as ArgumentChange
+    from hinge.server.tool_changes import ToolChange as ToolChange
+    from hinge.server.tool_changes import ToolChanges as ToolChanges
     from hinge.server.uri_template import UriTemplate as UriTemplate
     from hinge.server.visibility import Caller as Caller
     from hinge.server.visibility import Item as Item
@@ -126,6 +129,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Annotations": "hinge.schema.base",
     "Apps": "hinge.server.apps",
+    "ArgumentChange": "hinge.server.tool_changes",
     "Ask": "hinge.server.depends",
     "Audio": "hinge.server.media",
     "AudioContent": "hinge.schema.content",
@@ -224,6 +228,8 @@ _HOME = {
     "Titled": "hinge.server.forms",
     "Tool": "hinge.schema.tools",
     "ToolAnnotations": "hinge.schema.tools",
+    "ToolChange": "hinge.server.tool_changes",
+    "ToolChanges": "hinge.server.tool_changes",
     "ToolError": "hinge.errors",
     "ToolFailed": "hinge.errors",
     "Topic": "hinge.server.extensions",

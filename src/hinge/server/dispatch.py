@@ -142,7 +142,8 @@ class Dispatch:
             era_2025.gate(ctx.method, ctx.session.connection.handshake)
         params = served.read(call.params if call.inline else ctx.params)  # the handshake reads the wire
         if served.name_field is not None and call.era == "2026" and call.origin.headers is not None:
-            http.check_name_header(call.origin.headers, getattr(params, served.name_field))
+            sent = params if ctx.params is call.params or ctx.method != call.method else served.read(call.params)
+            http.check_name_header(call.origin.headers, getattr(sent, served.name_field))
         if self._running >= self._limit:
             raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
         ctx.read = params

@@ -5,7 +5,7 @@ Knows the server's own registries and life. Must not know channels or eras.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from hinge.server.mounted_extensions import MountedExtensions
 from hinge.server.mounting import Forwarded, Kind, Mounts
 from hinge.server.router import Router
 from hinge.server.subscriptions import Authorize, Subscriptions
+from hinge.server.tool_changes import ToolChange, ToolChanges
 from hinge.server.watchdog import unwatch, watch
 
 if TYPE_CHECKING:
@@ -56,13 +57,20 @@ class Mountable(Router):
 
     # ---------------------------------------------------------------- holding
 
-    def mount(self, server: Server[Any], prefix: str | None = None) -> None:
+    def mount(
+        self,
+        server: Server[Any],
+        prefix: str | None = None,
+        *,
+        tools: Mapping[str, ToolChange | None] | None = None,
+    ) -> None:
         """Make all of another server a part of this one, live: what it offers shows up here, also what changes later.
 
         Its tool `forecast` is `weather_forecast` here under the prefix "weather", prompts likewise; its resource
         `city://oslo` is `weather+city://oslo`. Without a prefix names stay, and this server's own go first. Calls run
         through its middleware and see its lifespan's state and its visibility; changes and subscriptions are passed on.
         Its extensions are announced and served here, unless this server has them itself; methods of its own stay with it.
+        `tools` shows some of its tools in other words, by the names that they have there, or hides them (None).
 
         Raises DefinitionError for a prefix that can't be, or that can't be told from another one, and for an extension
         with requests that another mounted server has, too.
@@ -71,7 +79,7 @@ class Mountable(Router):
             raise DefinitionError(
                 f"A {type(server).__name__} can't be mounted: make a server of it, mount(Server.from_client(…), …)"
             )
-        self._mounts.check(server, prefix)
+        made = self._mounts.check(server, prefix, ToolChanges(tools) if tools is not None else None)
         self._dispatch.elsewhere = self._elsewhere
         handlers = self._mounts.handlers()
         handlers["resources/subscribe"] = self._subscriptions.subscribe
@@ -79,7 +87,7 @@ class Mountable(Router):
         for method, handler in handlers.items():
             if method not in self._taken:
                 self._dispatch.requests[method] = Forwarded(method, self._applied(method, handler))
-        self._mounts.add(server, prefix)
+        self._mounts.add(made)
 
     def unmount(self, server: Server[Any]) -> None:
         """Take a mounted server away; connected clients are told. Raises KeyError when it isn't mounted here."""

@@ -27,6 +27,7 @@ from hinge.server.context import Context
 from hinge.server.dispatch import RequestHandler, Served
 from hinge.server.pages import paginate
 from hinge.server.prefixes import Prefix, plain
+from hinge.server.tool_changes import ToolChanges
 
 if TYPE_CHECKING:
     from hinge.server.server import Server
@@ -51,13 +52,15 @@ class Mount(NamedTuple):
 
     server: Server[Any]
     prefix: Prefix
+    changes: ToolChanges | None = None
 
     async def ask(self, ctx: Context[Any], **changes: Any) -> Any:
         """What the mounted server answers to this request with other members in its params; not dressed yet.
 
         A member that is None is left out.
         """
-        return await self.server._within(ctx.replace(params=_changed(ctx.params, changes)))
+        inner = ctx.replace(params=_changed(ctx.params, changes))
+        return await (self.server._within(inner) if self.changes is None else self.changes(inner, self.server._within))
 
 
 class _List(NamedTuple):
@@ -99,9 +102,9 @@ class Mounts:
     def __iter__(self) -> Iterator[Mount]:
         return iter(self._all)
 
-    def check(self, server: Server[Any], prefix: str | None) -> Mount:
+    def check(self, server: Server[Any], prefix: str | None, changes: ToolChanges | None) -> Mount:
         """Whether a server can be mounted. Raises DefinitionError for a prefix that is taken, and for a circle."""
-        made = Mount(server, Prefix(prefix))
+        made = Mount(server, Prefix(prefix), changes)
         if server is self._host or server._mounts.holds(self._host):
             raise DefinitionError(f"{server.name!r} can't be mounted in {self._host.name!r}: it would hold itself")
         for other in self._all:
@@ -118,11 +121,11 @@ class Mounts:
                 )
         return made
 
-    def add(self, server: Server[Any], prefix: str | None) -> None:
-        """Mount a server; clients are told. Raises what `check` raises."""
-        self._all.append(self.check(server, prefix))
-        server._mounted_in.append(self._heard)
-        self._tell(server)
+    def add(self, mount: Mount) -> None:
+        """Mount a server that was checked; clients are told."""
+        self._all.append(mount)
+        mount.server._mounted_in.append(self._heard)
+        self._tell(mount.server)
 
     def remove(self, server: Server[Any]) -> None:
         """Take a mounted server away. Raises KeyError when it isn't there."""
@@ -217,7 +220,8 @@ class Mounts:
                 if inner is not None:
                     return mount, inner
         for mount in self._all:
-            if mount.prefix.text is None and await mount.server._offers(ctx, kind, key):
+            inner = key if mount.changes is None or kind != "tools" else mount.changes.inner(key)
+            if mount.prefix.text is None and inner is not None and await mount.server._offers(ctx, kind, inner):
                 return mount, key
         return None, key
 
