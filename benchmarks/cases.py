@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -58,10 +58,14 @@ class Running(Protocol):
         ...
 
 
-def spawn(contestant: Contestant, stdin: int | None = None) -> subprocess.Popen[bytes]:
-    """Start its program, with this checkout's packages in reach and nothing else of our environment changed."""
+def spawn(contestant: Contestant, stdin: int | None = None, under: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    """Start its program, with this checkout's packages in reach and nothing else of our environment changed.
+
+    `under` is a command that runs it.
+    """
     environment = dict(os.environ, PYTHONPATH=f"{ROOT / 'src'}{os.pathsep}{ROOT}", PYTHONHASHSEED="0")
-    return subprocess.Popen(contestant.command, env=environment, cwd=PROGRAMS, stdin=stdin, stdout=subprocess.PIPE)
+    command = [*under, *contestant.command]
+    return subprocess.Popen(command, env=environment, cwd=PROGRAMS, stdin=stdin, stdout=subprocess.PIPE)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Runs an in-memory case on command: reads a number of seconds per line, prints the figures of so long a run.
+"""Runs an in-memory case on command: reads a number of seconds per line, or of calls, prints the figures of that run.
 
 Only the standard library: it runs in the peers' environment too.
 """
@@ -17,10 +17,10 @@ async def on_command(call: Callable[[int], Awaitable[int]]) -> None:
         assert await call(number) == number + 7, "wrong answer"
     print("ready", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
-        seconds = float(line)
+        amount, _, calls_wanted = line.partition(" ")
         gc.collect()
         calls, cpu, begin = 0, time.process_time(), time.perf_counter()
-        while time.perf_counter() - begin < seconds:
+        while (calls if calls_wanted else time.perf_counter() - begin) < float(amount):
             for number in range(50):
                 assert await call(number) == number + 7, "wrong answer"
             calls += 50

@@ -1,0 +1,110 @@
+"""Instructions per call, counted by valgrind: `python -m benchmarks.instructions [http] [memory] [--calls 1000]`.
+
+The figure that no other work on the machine changes: what is executed in user mode, the HTTP server included, without
+the kernel. It says nothing of how long an instruction takes. Needs valgrind and some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.cases import Contestant, all_cases, spawn
+from benchmarks.installing import peers_python
+from benchmarks.wire import VARIANTS, check_http, http_request
+
+CONNECTIONS = 32
+#: Calls that are made before counting: until then things are made that stay.
+WARM = 320
+_COUNT = re.compile(r"I\s+refs:\s+([\d,]+)")
+_LENGTH = re.compile(rb"content-length: (\d+)")
+
+
+def main() -> None:
+    """Count what was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
+    parser.add_argument("case", nargs="*", default=["http", "memory"], help="http, memory; both by default")
+    parser.add_argument("--calls", type=int, default=1000, help="calls that are counted")
+    options = parser.parse_args()
+    if shutil.which("valgrind") is None:
+        raise SystemExit("valgrind is missing: it is a package of that name")
+    drive = {"http": over_http, "memory": in_memory}
+    for case in all_cases(peers_python(), Path(sys.executable), with_hinge=True):
+        if case.key in options.case and case.key in drive:
+            print(f"**{case.title}**\n\n|  | instructions/call |\n| --- | ---: |")
+            for contestant in case.contestants:
+                count = counted(contestant, drive[case.key], options.calls)
+                print(f"| {contestant.name} | {count:,.0f} |", flush=True)
+            print()
+
+
+def counted(contestant: Contestant, drive: Callable[[subprocess.Popen[bytes], int], None], calls: int) -> float:
+    """The difference of two runs of different length, per call."""
+    few, many = (_run(contestant, drive, number) for number in (WARM, WARM + calls))
+    return (many - few) / calls
+
+
+def _run(contestant: Contestant, drive: Callable[[subprocess.Popen[bytes], int], None], calls: int) -> int:
+    with tempfile.NamedTemporaryFile("r") as log:
+        command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
+        process = spawn(contestant, subprocess.PIPE, [*command, f"--log-file={log.name}"])
+        drive(process, calls)
+        process.wait(60)
+        found = _COUNT.search(log.read())
+    if found is None:
+        raise SystemExit(f"{contestant.name}: valgrind counted nothing")
+    return int(found[1].replace(",", ""))
+
+
+def over_http(process: subprocess.Popen[bytes], calls: int) -> None:
+    """So many calls over kept connections, then SIGTERM."""
+    assert process.stdout is not None
+    port = int(process.stdout.readline())
+    asyncio.run(_all_connections(port, calls))
+    process.send_signal(signal.SIGTERM)
+
+
+async def _all_connections(port: int, calls: int) -> None:
+    await asyncio.gather(*(_connection(port, first, calls // CONNECTIONS) for first in range(CONNECTIONS)))
+
+
+async def _connection(port: int, first: int, calls: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for number in (number % VARIANTS for number in range(first, first + calls)):
+        writer.write(http_request(number, port))
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = _LENGTH.search(head.lower())
+        body = await reader.readexactly(int(length[1])) if length else await _chunks(reader)
+        check_http(head, body, number)
+    writer.close()
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    body = b""
+    while size := int(await reader.readline(), 16):
+        body += (await reader.readexactly(size + 2))[:-2]
+    await reader.readexactly(2)
+    return body
+
+
+def in_memory(process: subprocess.Popen[bytes], calls: int) -> None:
+    """So many calls, then the end of the input."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdin.write(f"{calls} calls\n".encode())
+    process.stdin.flush()
+    process.stdout.readline()
+    process.stdin.close()
+
+
+if __name__ == "__main__":
+    main()
