@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Client, Context, Declined, Limits, PeerError, Server, TextContent, ToolFailed
+from hinge import Client, Context, Declined, Limits, PeerError, Refused, Server, TextContent, ToolFailed
 from hinge.errors import HingeError
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult
 from hinge.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
@@ -358,3 +358,29 @@ def test_tool_uses_and_results_balance() -> None:
     ):
         with pytest.raises(HingeError):
             check_balance(wrong)
+
+
+async def test_a_client_that_answers_with_an_error_fails_the_tool_in_its_own_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """SAMP-12: users refuse; that is no crash of the server."""
+    server = Server("asks")
+
+    @server.tool
+    async def think(ctx: Context, catching: bool = False) -> str:
+        try:
+            return str(await ctx.sample("Think"))
+        except PeerError as error:
+            if not catching:
+                raise
+            return f"caught {error.code}: {error.message}"
+
+    async def refuse(params: Any) -> Any:
+        raise Refused("not today")
+
+    async with Client(server, era="2025", on_sample=refuse) as client:
+        result = await client.call_tool("think", raise_on_error=False)
+        assert result.is_error
+        assert result.text == "The client did not answer sampling/createMessage: not today (-1)"
+        assert (await client.call_tool("think", {"catching": True})).text == "caught -1: not today"
+    assert not [record for record in caplog.records if record.exc_info]

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar, get_type_hints
 import msgspec
 from msgspec import UNSET, Raw
 
-from hinge.errors import HingeError, InvalidParams, MissingClientCapability, ToolError, shorten
+from hinge.errors import ErrorObject, HingeError, InvalidParams, MissingClientCapability, PeerError, ToolError, shorten
 from hinge.jsonrpc import RequestId
 from hinge.protocol.events import Call
 from hinge.protocol.shape import known_in, shape
@@ -40,6 +40,14 @@ class Declined(ToolError):
         said = "declined to answer" if action == "decline" else "closed without answering"
         super().__init__(f"The user {said}: {shorten(message)}")
         self.action = action
+
+
+class Unanswered(PeerError, ToolError):
+    """A handshake client answered a question with an error. Uncaught, it is the tool's failure, in the client's words."""
+
+    def __init__(self, error: ErrorObject, method: str) -> None:
+        super().__init__(error)
+        self.args = (f"The client did not answer {method}: {self}",)
 
 
 class InputRequired(BaseException):
@@ -222,6 +230,8 @@ async def _waiting(ctx: Asker, method: str, params: Any) -> Raw:
         clock.halt()
     try:
         return await ctx.session.request(method, params, about=ctx.call, total=ctx.session.connection.limits.question)
+    except PeerError as exc:
+        raise Unanswered(exc.error, method) from exc
     finally:
         if clock is not None:
             clock.go_on()
