@@ -1,14 +1,23 @@
-"""Running a server in an event loop that is there already."""
+"""Running a server in an event loop that is there already, and in one of its own, to the end."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
+import msgspec
 import pytest
 
 from hinge import Client, Server
 from hinge.server.run import loading
+
+OURS = "io.modelcontextprotocol/"
+META = {
+    f"{OURS}protocolVersion": "2026-07-28",
+    f"{OURS}clientInfo": {"name": "x", "version": "1"},
+    f"{OURS}clientCapabilities": {},
+}
 
 
 def counting() -> Server[Any]:
@@ -37,3 +46,36 @@ async def test_a_server_whose_file_is_only_loaded_does_not_run() -> None:
     with loading():
         await counting().run_async("http")
         counting().run()
+
+
+@pytest.mark.parametrize("route", ["stdio", "http"])
+@pytest.mark.parametrize("tool", ["go_on", "leave_a_task"])
+async def test_a_process_ends_although_a_tool_does_not(route: str, tool: str) -> None:
+    """B-034, REL-12: whoever ignores its cancellation is left behind, with a line in the log."""
+    pipe = asyncio.subprocess.PIPE
+    words = [sys.executable, "-m", "tests.server.stubborn", route][: 3 + (route == "http")]
+    process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
+    assert process.stdin is not None
+    assert process.stderr is not None
+    params = {"name": tool, "arguments": {}, "_meta": META}
+    body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    writer = None
+    if route == "stdio":
+        process.stdin.write(body + b"\n")
+    else:
+        announced = (await process.stderr.readline()).decode()
+        port = int(announced.rpartition("127.0.0.1:")[2].partition("/")[0])
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        names = ("mcp-protocol-version: 2026-07-28", "mcp-method: tools/call", f"mcp-name: {tool}")
+        head = ["POST /mcp HTTP/1.1", f"host: 127.0.0.1:{port}", "content-type: application/json", *names]
+        accept = "accept: application/json, text/event-stream"
+        writer.write("\r\n".join([*head, accept, f"content-length: {len(body)}", "", ""]).encode() + body)
+    async with asyncio.timeout(20):
+        assert await process.stderr.readline() == b"begun\n"
+        process.terminate()
+        _, log = await process.communicate()
+    assert process.returncode == 0
+    assert b"goes on although it was cancelled" in log
+    assert route == "http" or b"Traceback" not in log
+    if writer is not None:
+        writer.close()

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from hinge.errors import StartError
 from hinge.protocol.limits import Limits
 from hinge.transports.channel import Channel, Conversation
+from hinge.transports.own_loop import run_in_own_loop
 
 _loading: ContextVar[bool] = ContextVar("hinge_loading", default=False)
 
@@ -90,12 +91,7 @@ def _serving(server: Runnable, transport: str, options: Mapping[str, Any]) -> Co
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:
     with suppress(KeyboardInterrupt):
-        try:
-            import uvloop
-        except ImportError:
-            asyncio.run(serving)
-        else:
-            uvloop.run(serving)
+        run_in_own_loop(serving)
 
 
 async def _stdio(server: Runnable) -> None:

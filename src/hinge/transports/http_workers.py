@@ -14,13 +14,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from hinge.errors import StartError
 from hinge.transports.http_run import bind, print_url, serve_sockets, unbind, url_of
 from hinge.transports.http_server import HttpApp
+from hinge.transports.own_loop import run_in_own_loop
 
 #: A worker that ends sooner than this after its start counts as one that can't run.
 SHORT_LIFE = 2.0
@@ -161,7 +162,7 @@ def run_workers(
     url = url_of(listening[0], app.options.path, "tls" in serving)
 
     def work(lifeline: int) -> None:
-        _run_loop(_serve_with(app, listening, lifeline, serving))
+        run_in_own_loop(_serve_with(app, listening, lifeline, serving))
 
     try:
         (announce or print_url)(url)
@@ -179,13 +180,3 @@ async def _serve_with(app: HttpApp, listening: list[socket.socket], lifeline: in
 
     loop.add_reader(lifeline, orphaned)
     await serve_sockets(app, listening, announce=lambda _url: None, **serving)
-
-
-def _run_loop(serving: Coroutine[Any, Any, None]) -> None:
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        asyncio.run(serving)
-    else:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(serving)
