@@ -72,6 +72,12 @@ class _IdOnly(msgspec.Struct):
     id: Any = None
 
 
+class _Members(msgspec.Struct):
+    method: Raw = ABSENT
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
 class Unreadable(InvalidRequest):
     """JSON that is no message; `request_id` is what could still be read of the id, for the answer."""
 
@@ -82,10 +88,20 @@ class Unreadable(InvalidRequest):
 
 _decode = msgspec.json.Decoder(_Envelope).decode
 _id_decoder = msgspec.json.Decoder(_IdOnly)
+_members_decoder = msgspec.json.Decoder(_Members)
 _error_decoder = msgspec.json.Decoder(ErrorObject)
 _array_decoder = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
 encode_value = _encoder.encode
+
+
+def is_no_answer(data: bytes) -> bool:
+    """Whether a text that is no message was at least meant as a request or notification: no call waits for that."""
+    try:
+        found = _members_decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return False
+    return found.method is not ABSENT and found.result is ABSENT and found.error is ABSENT
 
 
 def is_batch(data: bytes) -> bool:

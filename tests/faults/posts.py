@@ -147,6 +147,9 @@ class Way:
         params = {"progressToken": token, "progress": 1}
         await self.answer.event({"jsonrpc": "2.0", "method": PROGRESS, "params": params})
 
+    async def broken_notification(self) -> None:
+        await self.answer.event({"jsonrpc": "2.0", "method": "notifications/message", "params": None})
+
     async def end(self) -> None:
         await self.answer.end()
 

@@ -240,6 +240,11 @@ class Mishap:
         params = {"progressToken": self.token, "progress": 1}
         write(line({"method": "notifications/progress", "params": params}) + "\n")
 
+    def broken_notifications(self) -> None:
+        """They say things in no good order, but none of them is an answer."""
+        for members in ({"method": "notifications/message", "params": None}, {"method": 5}, {"id": 1.5, "method": "x"}):
+            write(line(members) + "\n")
+
     def request(self) -> None:
         """A question that nobody declared."""
         write(line({"id": "s", "method": "sampling/createMessage", "params": {}}) + "\n")

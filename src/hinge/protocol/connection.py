@@ -381,8 +381,9 @@ class Connection(Record):
 
 
 def _is_noise(data: bytes) -> bool:
-    """Something a server printed, rather than a broken answer: it doesn't even begin like a message."""
-    return data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r")[:1] not in (b"{", b"[")
+    """Something a server printed or said, rather than a broken answer: it doesn't begin like a message, or is no answer."""
+    begins = data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r")[:1] in (b"{", b"[")
+    return not begins or jsonrpc.is_no_answer(data)
 
 
 def _excerpt(data: bytes) -> str:

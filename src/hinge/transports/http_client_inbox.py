@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from hinge.errors import ConnectionLost, HingeError, InvalidResponse, NotSent, PeerError, ProtocolError
-from hinge.jsonrpc import Failure, Response, is_batch, split_batch
+from hinge.jsonrpc import Failure, Response, is_batch, is_no_answer, split_batch
 from hinge.protocol import era
 from hinge.protocol.events import Call, Inbound, Outgoing, Pending
 from hinge.protocol.limits import Limits
@@ -100,6 +100,9 @@ class Inbox:
                 return [era.read(item) for item in split_batch(data, self._limits.batch)]
             return (era.read(data),)
         except ProtocolError as exc:
+            if is_no_answer(data):
+                logger.warning("%s: what came beside the answer is no message: %s: %s", about, exc, excerpt(data))
+                return ()
             raise InvalidResponse(f"{about}: the server sent what is no message: {exc}: {excerpt(data)}") from exc
 
     def _feed(self, inbound: Inbound, *, legacy: bool) -> None:
