@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, Limits, Server, proxy
+from hinge import Client, Context, ElicitFormParams, Limits, Server, proxy
 from hinge.protocol.http import Headers
 from hinge.transports.asgi import Scope
 from tests.bridge.rig import Behind, each_behind
@@ -102,6 +102,35 @@ async def until(ended: list[str]) -> None:
     async with asyncio.timeout(5):
         while not ended:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)
+
+
+async def test_what_is_said_while_the_caller_is_asked_is_told_in_its_next_round() -> None:
+    """PROG-02: nothing is lost between two rounds."""
+    server: Server[Any] = Server("says")
+    asked, said = asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def work(ctx: Context[Any]) -> str:
+        await ctx.progress(1, 3)
+        question = asyncio.ensure_future(ctx.elicit("Who?", str))
+        await asked.wait()
+        await ctx.progress(2, 3)
+        said.set()
+        name = await question
+        await ctx.progress(3, 3)
+        return name
+
+    async def on_elicit(form: ElicitFormParams) -> dict[str, str]:
+        asked.set()
+        await said.wait()
+        await behind.ping()  # its answer goes the same way, after what was said
+        return {"value": "Ada"}
+
+    told: list[float] = []
+    behind = Client(server, era="2025")
+    async with Client(proxy(behind), era="2026", on_elicit=on_elicit) as client:
+        found = await client.call_tool("work", on_progress=lambda one: told.append(one.progress))
+    assert (found.text, told) == ("Ada", [1, 2, 3])
 
 
 async def test_who_does_not_come_back_in_time_ends_the_call_behind() -> None:

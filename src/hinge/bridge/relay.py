@@ -95,11 +95,20 @@ class Relay:
         self._tell(lambda ctx: ctx.log(params.level, params.data, logger=params.logger))
 
     def _tell(self, news: Callable[[Context[Any]], Awaitable[None]]) -> None:
-        if self.away or self.over:
+        if self.over:
             return
         self._news.append(news)
-        if self._teller is None:
+        if not self.away:
+            self._begin_telling()
+
+    def _begin_telling(self) -> None:
+        if self._teller is None and self._news:
             self._teller = asyncio.get_running_loop().create_task(self._tell_all())
+
+    def back(self, ctx: Context[Any]) -> None:
+        """The caller is here with this round, and is told what was said while it was away."""
+        self.ctx, self.away = ctx, False
+        self._begin_telling()
 
     async def _tell_all(self) -> None:
         try:

@@ -101,7 +101,7 @@ class Rounds:
         self, ctx: Context[Any], sent: Sent, state: _State | None, answers: dict[str, Raw]
     ) -> Raw | InputRequiredResult:
         relay = self._begin(ctx, sent) if state is None else self._unpark(state.token)
-        relay.ctx, relay.away = ctx, False
+        relay.back(ctx)
         relay.take(answers)
         try:
             over = await relay.round()
