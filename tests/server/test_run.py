@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -79,3 +83,34 @@ async def test_a_process_ends_although_a_tool_does_not(route: str, tool: str) ->
     assert route == "http" or b"Traceback" not in log
     if writer is not None:
         writer.close()
+
+
+def test_a_signal_after_the_end_of_input_leaves_no_call_without_its_answer(tmp_path: Path) -> None:
+    """REL-12, B-018: the handler hangs in the draining server; its caller still hears that it won't come."""
+    program = tmp_path / "hanging.py"
+    program.write_text(
+        "import asyncio\n"
+        "from hinge import Server\n"
+        "server = Server('x')\n"
+        "@server.tool\n"
+        "async def hang() -> str:\n"
+        "    print('hanging', flush=True)\n"
+        "    await asyncio.sleep(100)\n"
+        "    return 'never'\n"
+        "server.run()\n"
+    )
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, str(program)], **pipes) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        assert process.stdout is not None
+        asked = {"name": "hang", "arguments": {}, "_meta": META}
+        process.stdin.write(
+            json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": asked}).encode() + b"\n"
+        )
+        process.stdin.close()
+        assert process.stderr.readline() == b"hanging\n"
+        process.send_signal(signal.SIGTERM)
+        answers = [json.loads(line) for line in process.stdout]
+        assert process.wait(20) == 0
+    assert [(answer["id"], "error" in answer) for answer in answers] == [(7, True)]

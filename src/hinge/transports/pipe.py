@@ -22,6 +22,8 @@ logger = logging.getLogger("hinge")
 
 #: A reader that is behind must take this part of `limits.stream_bytes` in each `limits.stream_wait`, or it is given up.
 LEAST_SHARE = 16
+#: Seconds that the last answers have to leave when the time to stop is over.
+LAST_WORDS = 0.1
 #: Bytes that are written without waiting for the end of the loop's turn: a turn may be long.
 ONE_WRITE = 65536
 
@@ -106,13 +108,17 @@ class LineChannel(Pump, asyncio.Protocol):
             await self._closed.wait()
 
     def stop(self, why: str, within: float) -> None:
-        """Read nothing more, finish the calls that run, close; after `within` seconds cut off what is left."""
+        """Read nothing more, finish the calls that run, close; what runs after `within` seconds fails, and gets no more time."""
         self._prevent("stop")
         self.end_input(why)
         if not self._closed.is_set():
             if self._deadline is not None:
                 self._deadline.cancel()
-            self._deadline = self._loop.call_later(within, self._cut_off, why)
+            self._deadline = self._loop.call_later(within, self._run_out, why)
+
+    def _run_out(self, why: str) -> None:
+        self._deadline = self._loop.call_later(LAST_WORDS, self._cut_off, why)
+        self._expire(why)
 
     def abort(self, reason: str) -> None:
         """End the channel now; what is not written yet is lost."""
