@@ -352,3 +352,32 @@ async def test_a_refused_initialize_leaves_no_session_behind() -> None:
         with pytest.raises(HttpStatus):
             await client.call("initialize")
         assert client.channel.session_id is None
+
+
+async def test_a_server_that_asks_much_gets_its_answers_over_a_bounded_number_of_connections() -> None:
+    """C-040: a burst of questions must not make the client open a connection for each."""
+    asking, over = 300, asyncio.Event()
+    answered: set[str] = set()
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        if asked.method == "POST" and "method" not in asked.message:
+            answered.add(asked.message["id"])
+            if len(answered) == asking:
+                over.set()
+            await answer.body(kind="", status=202)
+        elif asked.method == "POST" and asked.message["method"] == "tools/call":
+            await answer.stream()
+            for number in range(asking):
+                await answer.event({"jsonrpc": "2.0", "id": f"q{number}", "method": "ping"})
+            await over.wait()
+            await answer.event(result_of(asked))
+            await answer.end()
+        else:
+            await legacy(asked, answer)
+
+    async with ScriptedServer(script) as server, Talking(server.url) as client:
+        await client.handshake()
+        async with asyncio.timeout(60):
+            assert await client.call() == {}
+        assert len(answered) == asking
+        assert server.most <= 40

@@ -22,6 +22,8 @@ logger = logging.getLogger("hinge")
 
 #: Seconds before an answer that got lost is sent again: the server waits for it, and takes only one (CANC-08).
 _PAUSES = (0.2, 0.8)
+#: So many answers are on their way at once, each on a connection: a server that asks much must not make us open hundreds.
+_DELIVERIES = 32
 
 
 class Inbox:
@@ -34,7 +36,8 @@ class Inbox:
         self, conversation: Conversation, deliver: Callable[[Outgoing], Awaitable[None]], limits: Limits
     ) -> None:
         self._conversation = conversation
-        self._deliver = deliver
+        self._deliver_now = deliver
+        self._turns = asyncio.Semaphore(_DELIVERIES)
         self._limits = limits
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -118,6 +121,10 @@ class Inbox:
             # A modern stream carries no requests, and a modern client sends no responses (MHTTP-02, MHTTP-07).
             logger.warning("The server sent a request on a stream that can't carry one; it is not answered")
             self._conversation.cancel(got, "requests can't be answered on this stream")
+
+    async def _deliver(self, reply: Outgoing) -> None:
+        async with self._turns:
+            await self._deliver_now(reply)
 
     async def _serve(self, call: Any) -> None:
         reply = await self._conversation.answer(call)
