@@ -18,6 +18,7 @@ from hinge import (
     DefinitionError,
     Difference,
     Hosts,
+    InvalidResponse,
     Outcome,
     StartError,
     contract_of,
@@ -280,6 +281,42 @@ async def test_a_hostile_list_is_compared_in_bounded_time(weather: Weather) -> N
     assert len(caught.value.lines) >= 40
 
 
+async def test_a_callback_that_fails_disturbs_nobody(weather: Weather, caplog: pytest.LogCaptureFixture) -> None:
+    lock = await weather.locked()
+    weather.tools.pop()
+
+    def fail(differences: Sequence[Difference]) -> None:
+        raise ValueError("mine")
+
+    async with Client(weather, lock=lock, drift="warn", on_drift=fail) as client:
+        await client.list_tools()
+    assert "on_drift failed" in caplog.text
+
+
+async def test_a_raw_list_that_is_none_is_no_valid_answer(weather: Weather) -> None:
+    lock = await weather.locked()
+    weather.by_method["tools/list"] = complete(tools=[{"name": 3}])
+    async with Client(weather, lock=lock) as client:
+        with pytest.raises(InvalidResponse):
+            await client.request("tools/list")
+        with pytest.raises(InvalidResponse):
+            await client.call_tool("forecast")
+    assert not weather.asked("tools/call")
+
+
+@pytest.mark.parametrize("depth", [90, 200, 800])
+async def test_a_schema_nested_too_deep_is_refused_and_not_called(weather: Weather, depth: int) -> None:
+    lock = await weather.locked()
+    deep: Any = {}
+    for _ in range(depth // 2):
+        deep = {"properties": {"a": deep}}
+    weather.tools[0]["inputSchema"] = deep
+    async with Client(weather, lock=lock) as client:
+        with pytest.raises((InvalidResponse, ContractDrift)):
+            await client.call_tool("forecast")
+    assert not weather.asked("tools/call")
+
+
 async def test_a_lock_is_read_from_its_file(weather: Weather, tmp_path: Path) -> None:
     path = tmp_path / "hinge.lock"
     path.write_text(written(await weather.locked()), encoding="utf-8")
@@ -307,6 +344,21 @@ async def test_middleware_of_the_user_stands_outside(weather: Weather) -> None:
 
     async with Client(weather, lock=await weather.locked(), middleware=[rename]) as client:
         assert (await client.call_tool("my_forecast")).text == "served"
+
+
+async def test_among_several_servers_the_callback_knows_whose_drift_it_is(weather: Weather, tmp_path: Path) -> None:
+    path = tmp_path / "hinge.lock"
+    path.write_text(written(await weather.locked()), encoding="utf-8")
+    weather.tools.pop()
+    told: list[tuple[str, str]] = []
+    async with Hosts(
+        {"one": weather},
+        lock=path,
+        drift="warn",
+        on_drift=lambda differences, server: told.append((str(differences[0]), server)),
+    ) as hosts:
+        await hosts.list_tools()
+    assert told == [("tool book: is gone", "one")]
 
 
 async def test_one_of_several_servers_that_drifted_leaves_the_others_alone(weather: Weather) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from hinge.client.negotiate import Discovery
-from hinge.errors import ContractDrift, DefinitionError, shorten
+from hinge.errors import ContractDrift, DefinitionError, InvalidResponse, shorten
 from hinge.lock.canonical import canonical
 from hinge.lock.comparing import Difference, entry_differences
 from hinge.lock.contract import SINGULAR, Contract, Listed, Section, definition_of, key_of
@@ -52,7 +52,7 @@ _CHANGES: Mapping[str, tuple[Section, ...]] = {
     "resources": ("resources", "resourceTemplates"),
 }
 #: How many entries are told in detail, and how hard their schemas are compared: a server must not keep us busy with it.
-_DETAILED = 20
+_DETAILED = 5
 _STEPS = 200
 #: So many lists may be read page by page at one time.
 _READ_AT_ONCE = 100
@@ -134,7 +134,10 @@ class Guard:
 
     def _page(self, ctx: ClientContext, result: Any) -> None:
         section, kind = _LISTS[ctx.method]
-        page = result if isinstance(result, kind) else msgspec.convert(result, kind)
+        try:
+            page = result if isinstance(result, kind) else msgspec.convert(result, kind)
+        except msgspec.ValidationError as exc:
+            raise InvalidResponse(f"{ctx.method}: the result can't be read: {exc}") from exc
         items = getattr(page, "resource_templates" if section == "resourceTemplates" else section)
         cursor, before = ctx.params.get("cursor"), None
         if cursor is not None:
@@ -218,7 +221,10 @@ class Guard:
             for one in differences:
                 logger.warning("Not as in %s: %s (%s)", self._where, one, one.severity)
         if self._on_drift is not None:
-            self._on_drift(differences)
+            try:
+                self._on_drift(differences)
+            except Exception:
+                logger.exception("on_drift failed")
 
     def _raise_for(self, differences: Sequence[Difference]) -> None:
         if not self._refuses or not differences:

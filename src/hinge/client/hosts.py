@@ -29,7 +29,16 @@ logger = logging.getLogger("hinge")
 SERVER = "hinge/server"
 
 #: What is asked with these callables; each gets the server's name on top, as its last argument (ELIC-19).
-_CALLBACKS = ("on_elicit", "on_elicit_url", "on_sample", "on_roots", "on_log", "on_notification", "on_progress")
+_CALLBACKS = (
+    "on_elicit",
+    "on_elicit_url",
+    "on_sample",
+    "on_roots",
+    "on_log",
+    "on_notification",
+    "on_progress",
+    "on_drift",
+)
 
 ItemT = TypeVar("ItemT", Tool, Prompt, Resource, ResourceTemplate)
 ReturnT = TypeVar("ReturnT")

@@ -57,7 +57,7 @@ def differences(old: Contract, new: Contract) -> list[Difference]:
 def entry_differences(
     section: Section, name: str, before: Definition | None, after: Definition | None, *, steps: int = MAX_STEPS
 ) -> list[Difference]:
-    """What changed in one definition; None for one that isn't there. `steps` bounds how hard schemas are compared."""
+    """What changed in one definition; None for one that isn't there. `steps` bounds how hard schemas are compared; none are with 0."""
     if before is not None and after is not None and canonical(before) == canonical(after):
         return []
     entry = _Entry(section, name, steps)
@@ -156,6 +156,9 @@ class _Entry:
 
     def _schema(self, use: Use, before: Any, after: Any) -> Iterator[Difference]:
         if canonical(before) == canonical(after):
+            return
+        if self._steps == 0:
+            yield self.line("may break", use, "the schema changed")
             return
         lost = compare(before, after, use, steps=self._steps)
         gained = compare(after, before, use, steps=self._steps)
