@@ -53,13 +53,13 @@ def _show(outcome: Outcome, verbose: bool) -> None:
 
 
 def _explain(outcomes: list[Outcome]) -> None:
-    """The excuses that were used, and those for cells that ran which were not needed."""
+    """The excuses that were used, and those whose steps were made in the cells that ran, and went well."""
     used = {excuse for outcome in outcomes for excuse in outcome.excused.values()}
+    made = [(outcome.cell, step) for outcome in outcomes for step, entry in outcome.steps.items() if not skipped(entry)]
     for excuse in EXCUSES:
-        cells = [outcome.cell for outcome in outcomes if excuse.covers(outcome.cell, excuse.step)]
         if excuse in used:
             print(f"excused: {excuse}")
-        elif cells and not excuse.sometimes:
+        elif not excuse.sometimes and any(excuse.covers(cell, step) for cell, step in made):
             print(f"an excuse was not needed: {excuse}")
 
 
