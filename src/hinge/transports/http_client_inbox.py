@@ -104,7 +104,7 @@ class Inbox:
             return (era.read(data),)
         except ProtocolError as exc:
             if is_no_answer(data):
-                logger.warning("%s: what came beside the answer is no message: %s: %s", about, exc, excerpt(data))
+                logger.warning("%s: what came beside the answer is no message: %s: %s", about, str(exc), excerpt(data))
                 return ()
             raise InvalidResponse(f"{about}: the server sent what is no message: {exc}: {excerpt(data)}") from exc
 
