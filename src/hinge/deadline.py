@@ -140,4 +140,4 @@ class Deadline(Record):
         if self._idle is not None and self.at < self._end:
             since = " after its last progress" if self._moved else ""
             return f"within {self._idle:g} seconds{since}"
-        return f"within {0 if self._total is None else self._total:g} seconds"
+        return f"within {round(self._total or 0.0, 3):g} seconds"

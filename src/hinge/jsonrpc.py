@@ -73,6 +73,7 @@ class _IdOnly(msgspec.Struct):
 
 
 class _Members(msgspec.Struct):
+    id: Raw = ABSENT
     method: Raw = ABSENT
     result: Raw = ABSENT
     error: Raw = ABSENT
@@ -96,12 +97,12 @@ encode_value = _encoder.encode
 
 
 def is_no_answer(data: bytes) -> bool:
-    """Whether a text that is no message was at least meant as a request or notification: no call waits for that."""
+    """Whether a text that is no message was at least meant as a notification: nobody on either side waits for one."""
     try:
         found = _members_decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return False
-    return found.method is not ABSENT and found.result is ABSENT and found.error is ABSENT
+    return found.method is not ABSENT and all(one is ABSENT for one in (found.id, found.result, found.error))
 
 
 def is_batch(data: bytes) -> bool:

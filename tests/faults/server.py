@@ -241,8 +241,8 @@ class Mishap:
         write(line({"method": "notifications/progress", "params": params}) + "\n")
 
     def broken_notifications(self) -> None:
-        """They say things in no good order, but none of them is an answer."""
-        for members in ({"method": "notifications/message", "params": None}, {"method": 5}, {"id": 1.5, "method": "x"}):
+        """Nobody waits for what they say."""
+        for members in ({"method": "notifications/message", "params": None}, {"method": 5}):
             write(line(members) + "\n")
 
     def request(self) -> None:
