@@ -29,7 +29,8 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Our environment, the checkout importable, and a home of its own for tools that write into it."""
     home = CACHE / "home"
     home.mkdir(parents=True, exist_ok=True)
-    return {**os.environ, "PYTHONPATH": IMPORTS, "HOME": str(home), "NO_COLOR": "1", **(extra or {})}
+    ours = {"PYTHONPATH": IMPORTS, "HOME": str(home), "NO_COLOR": "1", "NODE_COMPILE_CACHE": str(home / "node")}
+    return {**os.environ, **ours, **(extra or {})}
 
 
 def start(command: list[str], log: Path, extra: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:

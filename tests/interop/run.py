@@ -71,7 +71,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--transport", action="append", choices=("stdio", "http", "sse"))
     parser.add_argument("--era", action="append", choices=("2025", "2026"))
     parser.add_argument("--fixture", type=Path, default=HERE / "server.py", help="the server that `hinge run` is given")
-    parser.add_argument("--jobs", type=int, default=2, help="cells at the same time")
+    parser.add_argument("--jobs", type=int, default=3, help="cells at the same time; a good part of each is waiting")
     parser.add_argument("--faults", choices=("yes", "no", "only"), default="yes")
     parser.add_argument("--keep", type=Path, help="where reports, logs and journals are to stay")
     parser.add_argument("-v", "--verbose", action="store_true")
