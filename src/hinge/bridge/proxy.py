@@ -202,7 +202,7 @@ class Proxy(Server[Any]):
     def _changed(self, kind: str) -> None:
         raise DefinitionError("A proxy offers what the server behind it does: mount it in a Server to add to that")
 
-    def mount(self, server: Server[Any], prefix: str | None = None) -> None:
+    def mount(self, server: Server[Any], prefix: str | None = None, **options: Any) -> None:
         """Not here: raises DefinitionError. Mount the proxy, and the other server beside it, in a Server."""
         raise DefinitionError("Nothing can be mounted in a proxy: mount it and the other one in a Server")
 

@@ -57,7 +57,7 @@ def differences(old: Contract, new: Contract) -> list[Difference]:
 def entry_differences(
     section: Section, name: str, before: Definition | None, after: Definition | None, *, steps: int = MAX_STEPS
 ) -> list[Difference]:
-    """What changed in one definition; None for one that isn't there. `steps` bounds how hard schemas are compared; none are with 0."""
+    """What changed in one definition; None for one that isn't there. `steps` bounds how hard schemas are compared."""
     if before is not None and after is not None and canonical(before) == canonical(after):
         return []
     entry = _Entry(section, name, steps)
