@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from hinge.cli.connect import client_for
 from hinge.client.contract import contract_of
@@ -17,7 +16,7 @@ from hinge.client.screen import plain, write
 from hinge.errors import StartError
 from hinge.lock.contract import SECTIONS, SINGULAR, Contract, Section
 from hinge.lock.file import is_lock, written
-from hinge.lock.hidden import hidden_in, name_shown
+from hinge.lock.hidden import hidden_in, hidden_within, name_shown
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,23 +59,10 @@ def warnings(contract: Contract) -> Iterator[str]:
     """A line for each entry in whose words characters are hidden."""
     for section in SECTIONS:
         for name, definition in (contract.section(section) or {}).items():
-            found = list(dict.fromkeys(one for text in (name, *_texts(definition)) for one in hidden_in(text)))
-            if found:
+            if found := hidden_within([name, definition]):
                 yield f"{SINGULAR[section]} {name_shown(name)} has hidden characters: {', '.join(found[:8])}"
     if found := hidden_in(contract.instructions or ""):
         yield f"the server's instructions have hidden characters: {', '.join(found[:8])}"
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield name
-            yield from _texts(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner)
 
 
 def _count(number: int, section: Section) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from typing import Any
 
 #: Controls but tab and line break; formats (bidi, zero width, tags); line and paragraph separators; private use; fillers and
 #: selectors without a shape. U+FE0F, which makes an emoji, is harmless. A fixed list: no Python's Unicode tables have a say.
@@ -25,6 +27,23 @@ def hidden_in(text: str) -> list[str]:
     if text.isascii() and text.isprintable():
         return []
     return list(dict.fromkeys(f"U+{ord(character):04X}" for character in _HIDDEN.findall(text)))
+
+
+def hidden_within(value: Any) -> list[str]:
+    """The same for all texts of a JSON value, names of members among them."""
+    return list(dict.fromkeys(one for text in _texts(value) for one in hidden_in(text)))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
 
 
 def escaped(text: str) -> str:

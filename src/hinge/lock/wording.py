@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
-from hinge.lock.hidden import hidden_in, shown
+from hinge.lock.hidden import hidden_within, shown
 from hinge.lock.problems import Problem
 from hinge.lock.ranges import Bound
 
@@ -79,9 +79,7 @@ def text_changed(before: Any, after: Any) -> str:
 
 def warning(value: Any) -> str:
     """A word about hidden characters in a value; empty if there are none."""
-    found = hidden_in(value if isinstance(value, str) else shown(value, 100_000))
-    if not isinstance(value, str):
-        found = list(dict.fromkeys(one for text in _texts(value) for one in hidden_in(text)))
+    found = hidden_within(value)
     return f" (hidden characters: {', '.join(found[:_SHOWN_VALUES])})" if found else ""
 
 
@@ -111,15 +109,3 @@ def _or_none(value: Any) -> str:
     if isinstance(value, Bound):
         return f"{'beyond ' if value.exclusive else ''}{shown(value.value)}"
     return "none" if value is None else shown(value, 120)
-
-
-def _texts(value: Any) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield key
-            yield from _texts(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner)
