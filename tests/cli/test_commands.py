@@ -259,6 +259,16 @@ def test_a_port_in_use_is_said_in_one_line(file: Path) -> None:
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+def test_an_edit_in_the_same_second_and_of_the_same_length_is_seen(tmp_path: Path) -> None:
+    """Python's own bytecode would be taken for that of the new text."""
+    path = tmp_path / "small.py"
+    for default in ("1", "2"):
+        tool = f"@server.tool\ndef f(n: int = {default}) -> int: return n\n"
+        path.write_text("from hinge import Server\nserver = Server('x')\n" + tool)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        assert f"f(n: integer = {default})" in hinge("list", str(path)).stdout
+
+
 def test_a_change_of_a_file_starts_the_server_again(file: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

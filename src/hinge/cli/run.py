@@ -6,8 +6,9 @@ import argparse
 import importlib
 import importlib.util
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from hinge.errors import HingeError, StartError
@@ -83,10 +84,19 @@ def _file(path: Path) -> ModuleType:
     if not path.is_file():
         raise StartError(f"There is no file {path}")
     sys.path.insert(0, str(path.resolve().parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    loader = _FromSource(path.stem, str(path)) if path.suffix == ".py" else None
+    spec = importlib.util.spec_from_file_location(path.stem, path, loader=loader)
     if spec is None or spec.loader is None:
         raise StartError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
+
+
+class _FromSource(SourceFileLoader):
+    """Reads the file each time: kept bytecode goes by the second and the size, which an edit may leave as they were."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
