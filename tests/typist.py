@@ -9,6 +9,7 @@ import asyncio
 import fcntl
 import os
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -118,6 +119,12 @@ class Typist:
         return termios.tcgetattr(self.keyboard)
 
 
+def _take_the_terminal() -> None:
+    """As a login does: Ctrl-C counts here, also where who runs the tests has it ignored, as shells do behind `&`."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @asynccontextmanager
 async def at_the_terminal(
     command: Sequence[str | Path],
@@ -136,7 +143,7 @@ async def at_the_terminal(
             env={**os.environ, "TERM": "xterm", "NO_COLOR": "1", "PAGER": "", **(environment or {})},
             cwd=directory,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_take_the_terminal,
         )
         try:
             with typist.watching(process.pid):
