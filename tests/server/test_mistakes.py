@@ -215,7 +215,10 @@ def test_something_else_where_a_server_or_an_extension_is_wanted() -> None:
         "<class 'hinge.server.apps.Apps'> is no extension: make one of its class, as in add_extension(Apps())"
     )
     assert told(lambda: server.notify("tools")) == "'tools' is no change: write server.notify(Changed('tools'))"
-    assert told(lambda: server.add_middleware(5)) == "5 is no middleware: write `async def middleware(ctx, call_next)`"
+    five: Any = 5
+    no_middleware = "5 is no middleware: write `async def middleware(ctx, call_next)`"
+    assert told(lambda: server.add_middleware(5)) == no_middleware
+    assert told(lambda: Server("x", middleware=[five])) == no_middleware
 
 
 async def test_running_where_an_event_loop_runs_already() -> None:

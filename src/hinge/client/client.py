@@ -37,7 +37,7 @@ from hinge.client.requests import (
 from hinge.client.target import transport_for
 from hinge.client.tool_index import ToolIndex
 from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent
-from hinge.protocol.chain import compose
+from hinge.protocol.chain import checked, compose
 from hinge.protocol.changes import Lost
 from hinge.protocol.events import EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -138,10 +138,8 @@ class Client(Agreed, Features, Hearing):
         self._on_notification = on_notification
         self._on_progress = on_progress
         self._guard = guard_for(lock, drift, on_drift)
-        self._middleware: list[ClientMiddleware] = []
+        self._middleware: list[ClientMiddleware] = list(map(checked, middleware))
         self._build()
-        for one in middleware:
-            self.add_middleware(one)
         for extension in extensions:
             self.add_extension(extension() if isinstance(extension, type) else extension)
 
@@ -156,9 +154,7 @@ class Client(Agreed, Features, Hearing):
         `ctx.inbound` tells the directions apart. A request comes here once, as its caller made it: the cache, repeats and
         rounds of questions are inside. What opens a connection and keeps up subscriptions goes past it.
         """
-        if not callable(middleware):
-            raise DefinitionError(f"{middleware!r} is no middleware: write `async def middleware(ctx, call_next)`")
-        self._middleware.append(middleware)
+        self._middleware.append(checked(middleware))
         self._build()
         return middleware
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from hinge.errors import DefinitionError
+
 ContextT = TypeVar("ContextT")
+MiddlewareT = TypeVar("MiddlewareT", bound=Callable[..., Any])
+
+
+def checked(middleware: MiddlewareT) -> MiddlewareT:
+    """The same middleware. Raises DefinitionError for what can't be called."""
+    if not callable(middleware):
+        raise DefinitionError(f"{middleware!r} is no middleware: write `async def middleware(ctx, call_next)`")
+    return middleware
 
 
 def compose(

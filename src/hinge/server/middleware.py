@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from hinge.protocol.chain import compose as compose
 from hinge.server.context import Context
 
 CallNext: TypeAlias = Callable[[Context[Any]], Awaitable[Any]]

@@ -11,6 +11,7 @@ from hinge.backends import backend_for
 from hinge.backends.backend import Backend
 from hinge.errors import DefinitionError
 from hinge.protocol import era_2025, era_2026
+from hinge.protocol.chain import checked, compose
 from hinge.protocol.changes import Changed
 from hinge.protocol.connection import Connection
 from hinge.protocol.events import Call, EraName
@@ -31,7 +32,7 @@ from hinge.server.conversations import ConnectionLifespan, Conversations
 from hinge.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from hinge.server.extensions import Extension, Extensions
 from hinge.server.lifespan import Lifespan
-from hinge.server.middleware import CallNext, Middleware, compose
+from hinge.server.middleware import CallNext, Middleware
 from hinge.server.mountable import Mountable
 from hinge.server.mounted_extensions import MountedExtensions
 from hinge.server.mounting import Mounts
@@ -114,7 +115,7 @@ class Server(Mountable, Generic[StateT]):
         self._extensions = Extensions(self._dispatch)
         self._offer.extensions = self._announced
         self._cache = CacheHints(cache)
-        self._middleware: list[Middleware] = list(middleware)
+        self._middleware: list[Middleware] = list(map(checked, middleware))
         self._conversations = [Conversations(connection_lifespan)] if connection_lifespan is not None else []
         self._seal = Seal(state_keys, ttl=limits.state_ttl, once=state_once)
         self._lifespan = Lifespan(cast(Any, lifespan), self)
@@ -215,9 +216,7 @@ class Server(Mountable, Generic[StateT]):
 
     def add_middleware(self, middleware: Middleware) -> Middleware:
         """Put `async def middleware(ctx, call_next) -> result` around every request and notification, inside the earlier ones."""
-        if not callable(middleware):
-            raise DefinitionError(f"{middleware!r} is no middleware: write `async def middleware(ctx, call_next)`")
-        self._middleware.append(middleware)
+        self._middleware.append(checked(middleware))
         self._build()
         return middleware
 
