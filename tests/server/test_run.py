@@ -1,19 +1,22 @@
-"""Running a server in an event loop that is there already, and in one of its own, to the end."""
+"""Running a server in an event loop that is there already, and in one of its own, from its start to the end."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from hinge import Client, Server
+from hinge import Client, Server, StartError
 from hinge.server.run import loading
 
 OURS = "io.modelcontextprotocol/"
@@ -114,3 +117,82 @@ def test_a_signal_after_the_end_of_input_leaves_no_call_without_its_answer(tmp_p
         answers = [json.loads(line) for line in process.stdout]
         assert process.wait(20) == 0
     assert [(answer["id"], "error" in answer) for answer in answers] == [(7, True)]
+
+
+# ---------------------------------------------------------------- what keeps a script from starting
+
+SCRIPT = """
+from contextlib import asynccontextmanager
+from hinge import Server, StartError
+
+@asynccontextmanager
+async def lifespan(server):
+    raise StartError("no library: mount it at /books")
+    yield
+
+server = Server("x")
+unready = Server("x", lifespan=lifespan)
+unreachable = Server.from_client("http://127.0.0.1:1/mcp")
+
+if __name__ == "__main__":
+    {call}
+"""
+
+
+def _runs(call: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    program = tmp_path / "script.py"
+    program.write_text(SCRIPT.format(call=call))
+    words = [sys.executable, str(program)]
+    return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False)
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("server.run('http', port=TAKEN)", "Can't listen on 127.0.0.1 port TAKEN: the port is in use; "),
+        ("server.run('http', port=TAKEN, workers=2)", "Can't listen on 127.0.0.1 port TAKEN: the port is in use; "),
+        ("server.run('socket', port=TAKEN)", "Can't listen on 127.0.0.1:TAKEN: Address already in use"),
+        ("server.run('htp')", 'There is no transport \'htp\': use "stdio", "http" or "socket"'),
+        ("server.run('stdio', port=1)", "run('stdio') has no option port"),
+        ("server.run('http', prt=1)", "HTTP has no option prt; it has path, "),
+        ("unready.run()", "no library: mount it at /books"),
+        ("unready.run('http', port=0)", "no library: mount it at /books"),
+        ("unreachable.run()", "No connection to 127.0.0.1:1: "),
+    ],
+)
+def test_a_script_that_can_not_start_says_so_in_one_line(call: str, said: str, taken: int, tmp_path: Path) -> None:
+    ended = _runs(call.replace("TAKEN", str(taken)), tmp_path)
+    *warnings, line = ended.stderr.splitlines()
+    assert line.startswith("hinge: " + said.replace("TAKEN", str(taken)))
+    assert warnings == [] or ("workers" in call and len(warnings) == 1)
+    assert (ended.returncode, ended.stdout) == (1, "")
+
+
+def test_hinge_run_says_it_the_same_way(taken: int, tmp_path: Path) -> None:
+    by_script = _runs(f"server.run('http', port={taken})", tmp_path)
+    words = [sys.executable, "-m", "hinge", "run", f"{tmp_path / 'script.py'}:server", "--http", "--port", str(taken)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", by_script.stderr)
+
+
+def test_whoever_catches_it_goes_on_and_knows_the_reason(taken: int) -> None:
+    with pytest.raises(StartError, match="the port is in use") as caught:
+        counting().run("http", port=taken)
+    assert isinstance(caught.value, Exception)
+    assert isinstance(caught.value.__cause__, StartError)
+    assert isinstance(caught.value.__cause__.__cause__, OSError)
+
+
+def test_in_a_thread_it_is_an_error_like_any_other(taken: int) -> None:
+    """An exit is nobody's news there: threads pass over it, and the loop that waits for one would end."""
+    with ThreadPoolExecutor() as threads:
+        error = threads.submit(counting().run, "http", port=taken).exception()
+    assert isinstance(error, StartError)
+    assert not isinstance(error, SystemExit)

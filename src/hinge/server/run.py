@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from hinge.errors import StartError
+from hinge.errors import ConnectFailed, DefinitionError, StartError
 from hinge.protocol.limits import Limits
 from hinge.transports.channel import Channel, Conversation
 from hinge.transports.own_loop import run_in_own_loop
@@ -49,18 +50,34 @@ def loading() -> Iterator[None]:
         _loading.reset(token)
 
 
+class ScriptEnds(StartError, SystemExit):
+    """A StartError that nobody catches ends a script with its one line on stderr and exit code 1, without a traceback."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.code = f"hinge: {text}"
+
+
 def run(server: Runnable, transport: str, **options: Any) -> None:
-    """Serve in a fresh event loop until the end of input or a signal. Raises StartError."""
+    """Serve in a fresh event loop until the end of input or a signal. Raises StartError.
+
+    That is a SystemExit as well where the process is ours: on the main thread, with no event loop around. Elsewhere an exit
+    would be lost, or end what others run.
+    """
     if _loading.get():
         return
     if _in_a_loop():
         raise StartError(
             "run() starts an event loop, and one is running here already: write `await server.run_async(…)` in its place"
         )
-    if transport == "http" and options.get("workers", 1) > 1:
-        _run_workers(server, **options)
-        return
-    _run(_serving(server, transport, options))
+    try:
+        if transport == "http" and options.get("workers", 1) > 1:
+            _run_workers(server, **options)
+        else:
+            _run(_serving(server, transport, options))
+    except (StartError, DefinitionError, ConnectFailed) as exc:
+        alone = threading.current_thread() is threading.main_thread()
+        raise (ScriptEnds if alone else StartError)(str(exc)) from exc
 
 
 async def run_async(server: Runnable, transport: str, **options: Any) -> None:
