@@ -259,6 +259,21 @@ def test_a_port_in_use_is_said_in_one_line(file: Path) -> None:
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize("words", [["list"], ["call", "x"], ["lock"], ["bridge", "--to", "stdio"]])
+@pytest.mark.parametrize("target", ["{file}", "{python} {file}", "{config}"])
+def test_what_a_server_said_before_it_died_is_shown_once(words: list[str], target: str, tmp_path: Path) -> None:
+    file, config = tmp_path / "dead.py", tmp_path / "servers.json"
+    file.write_text("raise SystemExit('no database')\n")
+    config.write_text(json.dumps({"mcpServers": {"dead": {"command": sys.executable, "args": [str(file)]}}}))
+    found = target.format(file=file, python=sys.executable, config=config)
+    done = hinge(words[0], found, *words[1:])
+    assert (done.returncode, done.stdout) == (1, "")
+    own, ours = done.stderr.splitlines()
+    assert own == "no database"
+    assert ours.startswith("hinge: server/discover got no answer: the server process (")
+    assert ours.endswith(") exited with code 1; see what it wrote to standard error")
+
+
 def test_an_edit_in_the_same_second_and_of_the_same_length_is_seen(tmp_path: Path) -> None:
     """Python's own bytecode would be taken for that of the new text."""
     path = tmp_path / "small.py"

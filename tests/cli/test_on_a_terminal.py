@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,34 @@ async def test_ctrl_c_during_a_call_ends_the_command(server: str) -> None:
         typist.type("\x03")
     assert process.returncode == 130
     assert "Traceback" not in typist.seen
+
+
+async def test_what_a_server_said_before_it_died_is_shown_once_and_harmless(tmp_path: Path) -> None:
+    (tmp_path / "dead.py").write_text("raise SystemExit('no database \\x1b[2J')\n")
+    async with at_the_terminal(hinge("call", f"{tmp_path}/dead.py", "x"), columns=500) as (typist, process):
+        await typist.sees("see what it wrote to standard error\n")
+    assert process.returncode == 1
+    assert typist.seen.count("no database \\x1b[2J\n") == typist.seen.count("no database") == 1
+    assert clean(typist.seen)
+
+
+async def test_any_server_of_a_configuration_can_be_called_from_a_terminal(server: str, tmp_path: Path) -> None:
+    """Only those that run in a child process have a standard error."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
+    shop: dict[str, Any] = {"command": sys.executable, "args": ["-m", "hinge", "run", server]}
+    found = {"shop": shop, "far": {"url": url}, "old": {"url": url, "type": "sse"}}
+    config = tmp_path / "servers.json"
+    config.write_text(json.dumps({"mcpServers": found}))
+    async with at_the_terminal(hinge("prompt", f"{config}:shop", "brief", "topic=tea")) as (typist, _):
+        await typist.sees("user: Tell me about tea.\n")
+    for name in ("far", "old"):
+        async with at_the_terminal(hinge("prompt", f"{config}:{name}", "brief", "topic=tea"), columns=200) as (
+            typist,
+            _,
+        ):
+            await typist.sees("Is the server running?")
 
 
 async def test_a_missing_argument_of_a_prompt_is_asked_for(server: str) -> None:

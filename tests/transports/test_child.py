@@ -18,7 +18,7 @@ from hinge.errors import ChannelClosed, ConnectFailed, ConnectionLost, Definitio
 from hinge.protocol.limits import Limits
 from hinge.transports.channel import Channel
 from hinge.transports.child import ChildChannel, Stdio
-from hinge.transports.process import INHERITED, child_environment
+from hinge.transports.process import INHERITED, Shown, child_environment
 from tests.transports.echo import AskConversation
 from tests.transports.loops import on_both_loops, until
 
@@ -101,6 +101,23 @@ async def test_waiting_calls_learn_the_exit_code_and_the_last_words() -> None:
         with pytest.raises(ChannelClosed, match="exited with code 3"):
             await conversation.tell("anything")
     assert channel.process.returncode == 3
+
+
+@on_both_loops
+async def test_last_words_that_were_shown_are_not_said_again() -> None:
+    """Whoever reads standard error beside the errors has them already; whether there were any still counts."""
+    shown: list[str] = []
+    async with started(script("print('no luck', file=sys.stderr)\nsys.exit(3)"), stderr=Shown(shown.append)) as (
+        _,
+        end,
+    ):
+        with pytest.raises(ConnectionLost) as caught:
+            await end.ask("echo")
+    assert shown == ["no luck"]
+    assert str(caught.value).endswith("exited with code 3; see what it wrote to standard error")
+    async with started(script("sys.exit(3)"), stderr=Shown(shown.append)) as (_, end):
+        with pytest.raises(ConnectionLost, match="exited with code 3; it wrote nothing to standard error"):
+            await end.ask("echo")
 
 
 @on_both_loops

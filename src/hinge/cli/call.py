@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     console = Console(options)
-    async with client_for(options, **console.client_options(options.target)) as client:
+    async with client_for(options, **console.client_options()) as client:
         tools = {tool.name: tool for tool in await client.list_tools()}
         tool = tools.get(options.name)
         arguments = parse_arguments(options.arguments, tool.input_schema if tool is not None else {})

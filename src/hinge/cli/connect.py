@@ -5,26 +5,40 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from hinge.client.client import Client
 from hinge.errors import StartError
+from hinge.transports.process import Shown
 
 
-def client_for(options: argparse.Namespace, **more: Any) -> Client:
-    """A client for the TARGET of a command line. Raises StartError for an option that doesn't fit."""
-    target, found = target_of(options)
+def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | None = None, **more: Any) -> Client:
+    """A client for the TARGET of a command line; `show` gets what a child process writes to standard error.
+
+    Raises StartError for an option that doesn't fit.
+    """
+    target, found = target_of(options, show)
     if getattr(options, "root", None):
         more["on_roots"] = list(options.root)
     return Client(target, **{"era": options.era, **found, **more})
 
 
+#: What isn't a command line.
+_ADDRESSES = ("http://", "https://", "unix:", "tcp://")
 #: A configuration that hosts share, and which of its servers is meant.
 _CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.json)(?::(?P<name>.+))?")
 
 
-def target_of(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+def target_of(options: argparse.Namespace, show: Callable[[str], object] | None = None) -> tuple[Any, dict[str, Any]]:
     """The TARGET as a client takes it, and the options of its transport. Raises StartError."""
+    target, found = _named(options)
+    if isinstance(target, list) or (isinstance(target, str) and not target.startswith(_ADDRESSES)):
+        found["stderr"] = Shown(show)
+    return target, found
+
+
+def _named(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     found: dict[str, Any] = {}
     if options.header:
         if not options.target.startswith(("http://", "https://")):
@@ -34,7 +48,8 @@ def target_of(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     if entry is not None:
         from hinge.client.config import pick, read_config
 
-        return pick(read_config(entry["path"]), entry["name"]).reach()
+        target, found = pick(read_config(entry["path"]), entry["name"]).reach()
+        return target, dict(found)
     return _target(options.target), found
 
 

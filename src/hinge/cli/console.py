@@ -37,11 +37,11 @@ class Console(logging.Handler):
         self._bar_shown = False
         logging.getLogger("hinge").addHandler(self)
 
-    def client_options(self, target: str) -> dict[str, Any]:
-        """What a client needs to write here and to ask here."""
+    def client_options(self) -> dict[str, Any]:
+        """What `client_for` needs for a client that writes here and asks here."""
         found: dict[str, Any] = {"on_log": self.log, **(self.terminal.answers if self.asks else {})}
-        if is_terminal(sys.stderr) and not target.startswith(("http://", "https://", "unix:", "tcp://")):
-            found["stderr"] = self.note  # what a child process writes can't disturb a question
+        if is_terminal(sys.stderr):
+            found["show"] = self.note  # what a child process writes can't disturb a question
         return found
 
     def note(self, text: str) -> None:

@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     console = Console(options)
-    async with client_for(options, **console.client_options(options.target)) as client:
+    async with client_for(options, **console.client_options()) as client:
         found = await _offered(client)
         title = _title(client)
     if options.json:

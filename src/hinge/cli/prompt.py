@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     console = Console(options)
-    async with client_for(options, **console.client_options(options.target)) as client:
+    async with client_for(options, **console.client_options()) as client:
         arguments = parse_texts(options.arguments)
         if console.asks:
             prompts = await client.list_prompts()

@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     console = Console(options)
-    async with client_for(options, **console.client_options(options.target)) as client:
+    async with client_for(options, **console.client_options()) as client:
         limits: dict[str, Any] = {} if options.timeout is None else {"idle": options.timeout, "total": options.timeout}
         result = await client.read_resource(options.name, **limits)
     binary = any(item.blob is not None for item in result.contents)

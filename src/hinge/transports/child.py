@@ -163,7 +163,8 @@ class Stdio:
       to the child. `env=os.environ` gives everything.
     - `cwd`: its working directory.
     - `stderr`: "inherit" passes its standard error on to ours, "discard" drops it, a path appends it to a file, a
-      function gets it line by line. The last lines are kept in any case, for the reason when the child dies.
+      function gets it line by line. The last lines are kept in any case, for the reason when the child dies; `Shown`
+      says that whoever reads the reason has seen them.
     - `patience`: seconds it gets to end after its input is closed, and again after SIGTERM.
     """
 

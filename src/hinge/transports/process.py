@@ -31,8 +31,19 @@ INHERITED = (
 LAST_WORDS = 20
 WORD_LENGTH = 500
 
-#: Where a child's standard error goes: to ours, nowhere, to the end of a file, or line by line to a function.
-Stderr: TypeAlias = Literal["inherit", "discard"] | os.PathLike[str] | Callable[[str], object]
+
+class Shown:
+    """Where people read standard error beside the errors: the reason for a death needn't quote what they have seen.
+
+    `to` is a function that gets it line by line, or None for our own standard error.
+    """
+
+    def __init__(self, to: Callable[[str], object] | None = None) -> None:
+        self.to: Literal["inherit"] | Callable[[str], object] = to or "inherit"
+
+
+#: Where a child's standard error goes: to ours, nowhere, to the end of a file, line by line to a function, or to people.
+Stderr: TypeAlias = Literal["inherit", "discard"] | os.PathLike[str] | Callable[[str], object] | Shown
 
 
 def child_environment(extra: Mapping[str, str] | None) -> dict[str, str]:
@@ -46,10 +57,12 @@ class LastWords(asyncio.Protocol):
 
     def __init__(self, to: Stderr) -> None:
         self.lines: deque[str] = deque(maxlen=LAST_WORDS)
-        self._to = to
+        #: Whether the lines have been seen where the reason for a death will be.
+        self.shown = isinstance(to, Shown)
+        self._to = to.to if isinstance(to, Shown) else to
         self._file: IO[str] | None = None
-        if isinstance(to, os.PathLike):
-            self._file = open(to, "a", encoding="utf-8")  # noqa: SIM115 (closed with the connection)
+        if isinstance(self._to, os.PathLike):
+            self._file = open(self._to, "a", encoding="utf-8")  # noqa: SIM115 (closed with the connection)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unfinished = ""
 
@@ -124,7 +137,7 @@ class ChildProcess:
         return self._code if self.exited.is_set() else None
 
     def obituary(self, otherwise: str) -> str:
-        """What became of the process, with its last words; `otherwise` if it still runs."""
+        """What became of the process, with its last words if they aren't known yet; `otherwise` if it still runs."""
         if isinstance(self._stderr, DescriptorTransport):
             self._stderr.read_now()
         code = self.returncode
@@ -137,6 +150,8 @@ class ChildProcess:
         words = list(self._words.lines)
         if not words:
             return f"the server process ({self.name}) {fate}; it wrote nothing to standard error"
+        if self._words.shown:
+            return f"the server process ({self.name}) {fate}; see what it wrote to standard error"
         return f"the server process ({self.name}) {fate}; its last words:\n" + "\n".join(words)
 
     # ---------------------------------------------------------------- the end
