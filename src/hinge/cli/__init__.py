@@ -6,12 +6,14 @@ import sys
 from collections.abc import Sequence
 
 from hinge.errors import HingeError
+from hinge.transports.standard import fill_standard_streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code is 0 for success, 1 for a failure said in one line, 2 for a wrong command line."""
     from hinge.cli.arguments import parser
 
+    fill_standard_streams()
     options = parser().parse_args(argv)
     try:
         code: int = options.command(options)

@@ -15,6 +15,7 @@ from hinge.errors import ConnectFailed, DefinitionError, StartError
 from hinge.protocol.limits import Limits
 from hinge.transports.channel import Channel, Conversation
 from hinge.transports.own_loop import run_in_own_loop
+from hinge.transports.standard import fill_standard_descriptors
 
 _loading: ContextVar[bool] = ContextVar("hinge_loading", default=False)
 
@@ -70,6 +71,7 @@ def run(server: Runnable, transport: str, **options: Any) -> None:
         raise StartError(
             "run() starts an event loop, and one is running here already: write `await server.run_async(…)` in its place"
         )
+    fill_standard_descriptors()
     try:
         if transport == "http" and options.get("workers", 1) > 1:
             _run_workers(server, **options)

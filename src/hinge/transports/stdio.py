@@ -15,6 +15,7 @@ from hinge.transports.channel import Serve
 from hinge.transports.descriptors import DescriptorTransport
 from hinge.transports.pipe import LineChannel
 from hinge.transports.signals import stop_on_signals
+from hinge.transports.standard import fill_standard_descriptors
 
 #: Seconds that running calls still have when a signal comes after the end of the input: the client is losing patience.
 LAST_MOMENT = 0.5
@@ -25,7 +26,7 @@ _taken = False
 def require_standard_streams() -> None:
     """Raise StartError if standard input or output is closed; where standard error is, /dev/null takes its place.
 
-    To be called before an event loop is made: a loop would take the free numbers for itself, and uvloop aborts on them.
+    To be called before an event loop is made, like `fill_standard_descriptors`.
     """
     for name, stream in (("input", sys.__stdin__), ("output", sys.__stdout__)):
         if stream is None:
@@ -33,8 +34,7 @@ def require_standard_streams() -> None:
                 f"Standard {name} is closed, so there is nothing to serve on: start the server from an MCP client, "
                 "or serve another transport."
             )
-    if not _is_open(2):
-        os.open(os.devnull, os.O_WRONLY)  # takes the lowest free number: 2
+    fill_standard_descriptors()
 
 
 async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -103,14 +103,6 @@ def _save(fd: int) -> int:
     for copy in copies[:-1]:
         os.close(copy)
     return copies[-1]
-
-
-def _is_open(fd: int) -> bool:
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
 
 
 def _flush_stdout(*, line_buffering: bool) -> None:
