@@ -274,6 +274,30 @@ def test_what_a_server_said_before_it_died_is_shown_once(words: list[str], targe
     assert ours.endswith(") exited with code 1; see what it wrote to standard error")
 
 
+def test_a_server_that_wants_authorization_gets_it_where_the_command_line_says(tmp_path: Path) -> None:
+    """The words of the error are an option of the command."""
+    (tmp_path / "closed.py").write_text(CLOSED)
+    with subprocess.Popen([sys.executable, tmp_path / "closed.py"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        url = process.stderr.readline().removeprefix("Serving MCP at ").strip()
+        refused, taken = hinge("list", url), hinge("list", url, "--header", "Authorization: Bearer ok")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+    assert refused.returncode == 1
+    assert re.fullmatch("hinge: .* HTTP 401.*--header on the command line.*\n", refused.stderr)
+    assert taken.stdout.startswith("closed 0"), taken.stderr
+
+
+CLOSED = """
+from hinge import Refusal, Server
+
+async def authenticate(scope, headers):
+    return "me" if headers.get("authorization") == "Bearer ok" else Refusal(401, "who are you?")
+
+Server("closed").run("http", port=0, authenticate=authenticate)
+"""
+
+
 def test_an_edit_in_the_same_second_and_of_the_same_length_is_seen(tmp_path: Path) -> None:
     """Python's own bytecode would be taken for that of the new text."""
     path = tmp_path / "small.py"

@@ -64,7 +64,10 @@ def read_url(url: str) -> Target:
     if not path.isascii() or not path.isprintable() or " " in path:
         raise DefinitionError(f"{url!r} holds characters that a URL can't; write them percent-encoded")
     if parts.username is not None:
-        raise DefinitionError("The URL holds a user name or password; pass `auth` or an Authorization header instead")
+        raise DefinitionError(
+            'The URL holds a user name or password; give an Authorization header instead (auth=… in code, "headers" in a '
+            "configuration, --header on the command line)"
+        )
     name = f"[{host}]" if ":" in host else host
     authority = name if port is None or port == _PORTS[parts.scheme] else f"{name}:{port}"
     return Target(parts.scheme, host, port or _PORTS[parts.scheme], path, authority)
