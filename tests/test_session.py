@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -50,6 +51,8 @@ def endings() -> dict[str, Callable[[], Any]]:
         "the end of a generator": throw(StopIteration()),
         "too deep": deep,
         "sys.exit": throw(SystemExit(1)),
+        "an interrupt that nobody typed": throw(KeyboardInterrupt()),
+        "the end of another generator": throw(GeneratorExit()),
         "a cancellation of its own": throw(asyncio.CancelledError()),
         "a timeout": throw(TimeoutError()),
         "a group": throw(ExceptionGroup("g", [ValueError()])),
@@ -88,20 +91,42 @@ async def test_a_handler_that_fails_before_it_begins_is_answered_too() -> None:
     assert reply.error.code == -32603
 
 
-async def test_ctrl_c_in_a_handler_goes_through() -> None:
-    async def work(session: Session, call: Call) -> Any:
-        raise KeyboardInterrupt
+def test_ctrl_c_where_nobody_took_the_signal_goes_through_the_handler() -> None:
+    """Somebody wants the process to end; what runs in it can't keep it, and owes nothing any more."""
 
+    async def work(session: Session, call: Call) -> Any:
+        signal.raise_signal(signal.SIGINT)
+
+    async def main() -> None:
+        opened.append(serving(work))
+        await opened[0].answer(call_of(opened[0]))
+
+    opened: list[Session] = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    loop = asyncio.new_event_loop()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(main())
+    finally:
+        signal.signal(signal.SIGINT, before)
+        loop.close()
+    assert is_quiet(opened[0])
+
+
+async def test_a_task_that_is_thrown_away_answers_nothing() -> None:
+    """A GeneratorExit that comes from outside is the end of the task, not the handler's doing."""
+    work = Waiting()
     session = serving(work)
-    with pytest.raises(KeyboardInterrupt):
-        await session.answer(call_of(session))
-    session.close("over")
+    serving_task = session.answer(call_of(session))
+    serving_task.send(None)
+    assert work.begun.is_set()
+    serving_task.close()
     assert is_quiet(session)
 
 
 async def test_a_failing_notification_is_logged_and_answered_by_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """A-137, A-138, BASE-10."""
-    for failure in (RuntimeError("boom"), InvalidParams("boom"), SystemExit(1), Strange("boom")):
+    for failure in (RuntimeError("boom"), InvalidParams("boom"), SystemExit(1), KeyboardInterrupt(), Strange("boom")):
 
         async def work(session: Session, call: Call, failure: BaseException = failure) -> Any:
             raise failure

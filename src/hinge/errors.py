@@ -326,6 +326,22 @@ class ContractDrift(CallError):
         self.lines = tuple(lines)
 
 
+def as_failure(exc: BaseException) -> BaseException:
+    """What a handler raised, as the failure of its call: nobody but the process itself says when the process ends.
+
+    `sys.exit()`, a KeyboardInterrupt and a GeneratorExit of its own become an error like any other.
+    """
+    match exc:
+        case SystemExit():
+            found = RuntimeError(f"the function called sys.exit({exc.code!r})")
+        case KeyboardInterrupt() | GeneratorExit() | StopIteration():
+            found = RuntimeError(f"the function raised {type(exc).__name__}({exc})")
+        case _:
+            return exc
+    found.__cause__ = exc
+    return found
+
+
 def wire_error(exc: BaseException, about: str = "") -> ProtocolError:
     """The one ladder from an exception to what the peer is told, the same on every route (A-090…A-095, C-051…C-057).
 

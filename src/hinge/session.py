@@ -17,12 +17,13 @@ from msgspec import UNSET, Raw, field
 
 from hinge import jsonrpc
 from hinge.deadline import Deadline, Deadlines
-from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, NotSent
+from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, NotSent, as_failure
 from hinge.protocol.connection import Connection
 from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending
 from hinge.protocol.record import Record
 from hinge.protocol.states import RUNNING, WAITING, HandshakeState
 from hinge.transports.channel import Channel
+from hinge.transports.signals import is_ctrl_c
 
 logger = logging.getLogger("hinge")
 
@@ -75,15 +76,12 @@ class Session(Record, weakref=True):
             reply = connection.answer(call, await self.handle(self, call))
         except asyncio.CancelledError as exc:
             reply = self._cancelled(call, task, exc)
-        except Exception as exc:
-            reply = connection.refuse(call, exc)
-        except SystemExit as exc:
-            reply = connection.refuse(call, RuntimeError(f"the handler called sys.exit({exc.code!r})"))
-        except (KeyboardInterrupt, GeneratorExit):
-            call.on_cancel = None  # it stays unanswered, and its task has gone
-            raise
         except BaseException as exc:
-            reply = connection.refuse(call, exc)
+            if is_ctrl_c(exc) or (isinstance(exc, GeneratorExit) and asyncio.current_task(self.loop) is not task):
+                call.on_cancel = None  # no answer from here: the process is to end, or the task is being thrown away
+                connection.cancel(call)
+                raise
+            reply = connection.refuse(call, as_failure(exc))
         finally:
             del self._tasks[task]
             if self._asked_since is not None and call.id is not None:

@@ -31,6 +31,8 @@ THROWS: dict[str, Any] = {
     "value": lambda: ValueError("the password is 1234"),
     "group": lambda: BaseExceptionGroup("several", [RuntimeError("a"), ValueError("b")]),
     "exit": lambda: SystemExit(3),
+    "interrupt": lambda: KeyboardInterrupt(),
+    "generator exit": lambda: GeneratorExit(),
     "cancelled": lambda: asyncio.CancelledError(),
     "timeout": lambda: TimeoutError(),
     "unsayable": lambda: errors.InvalidParams("Bad data", {"object": object()}),

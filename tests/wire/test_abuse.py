@@ -101,7 +101,8 @@ async def test_what_a_client_says_is_not_said_back_at_length(channel: str, era: 
 @channels
 @both_eras
 @pytest.mark.parametrize(
-    "kind", [kind for kind in THROWS if kind in ("unexpected", "value", "group", "exit", "timeout")]
+    "kind",
+    [kind for kind in THROWS if kind in ("unexpected", "value", "group", "exit", "interrupt", "timeout")],
 )
 async def test_an_error_tells_nothing_of_the_inside(channel: str, era: str, kind: str) -> None:
     """SEC-54: no traceback, path, class, or text of the exception, from a tool and from a method alike."""

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from hinge.errors import as_failure
+
 #: An idle worker waits a while for more work: the name tells what it is.
 THREAD_NAME = "hinge-tool"
 IDLE_SECONDS = 10.0
@@ -71,7 +73,5 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
         return
     if error is None:
         future.set_result(result)
-    elif isinstance(error, StopIteration | SystemExit | KeyboardInterrupt):
-        future.set_exception(RuntimeError(f"the function raised {type(error).__name__}({error})"))
     else:
-        future.set_exception(error)
+        future.set_exception(as_failure(error))

@@ -29,6 +29,7 @@ from hinge.server.signature import Signature
 from hinge.server.threads import Threads
 from hinge.server.turns import Turns, limited_in_time
 from hinge.server.visibility import Item, Shelf, View, Visibility, view_of
+from hinge.transports.signals import is_ctrl_c
 
 logger = logging.getLogger("hinge")
 
@@ -225,7 +226,9 @@ class Tools:
             raise
         except DefinitionError as exc:  # it says all there is to say: no traceback
             logger.error("Tool %r: %s", params.name, exc)
-        except Exception:
+        except (Exception, SystemExit, KeyboardInterrupt) as exc:
+            if is_ctrl_c(exc):
+                raise
             logger.exception("Tool %r failed", params.name)
         return failure(f"Tool {params.name!r} failed unexpectedly. The server's log tells why.")
 

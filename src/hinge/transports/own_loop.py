@@ -17,12 +17,26 @@ LAST_MOMENT = 0.5
 
 
 def run_in_own_loop(work: Coroutine[Any, Any, None]) -> None:
-    """Run it to its end, on uvloop where there is one. What doesn't stop when cancelled holds nothing up (B-034)."""
+    """Run it to its end, on uvloop where there is one. What doesn't stop when cancelled holds nothing up (B-034).
+
+    A task in which `sys.exit()` or a KeyboardInterrupt comes up ends the loop, as asyncio has it, whoever waits for that
+    task: then this raises SystemExit. After a Ctrl-C it raises KeyboardInterrupt.
+    """
     with asyncio.Runner(loop_factory=_new_loop) as runner:
+        main = runner.get_loop().create_task(work)
         try:
-            runner.run(work)
+            runner.run(_joined(main))
+        except (KeyboardInterrupt, SystemExit) as exc:
+            if main.done() or main.cancelling():
+                raise
+            logger.error("%s came up in a task, which ends the process", type(exc).__name__, exc_info=exc)
+            raise SystemExit(exc.code if isinstance(exc, SystemExit) else 1) from exc
         finally:
             _let_go(runner.get_loop())
+
+
+async def _joined(task: asyncio.Task[None]) -> None:
+    await task
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -138,11 +138,13 @@ class Pump:
         reply = None
         try:
             reply = await self._conversation.answer(call)
-        except asyncio.CancelledError:
+        except GeneratorExit:
+            raise  # nothing can be said any more: the task is being thrown away
+        except BaseException as exc:
             reply = Outgoing.interrupted(call)
-            raise
-        except Exception:
-            logger.exception("A call ended without an answer")
+            if not isinstance(exc, Exception):
+                raise
+            logger.exception("A call ended without an answer of its own")
         finally:
             del self._running[call]
             if reply is not None and self.reason is None:

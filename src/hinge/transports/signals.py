@@ -1,4 +1,4 @@
-"""How a server ends: the first SIGINT or SIGTERM asks it to stop, the second kills the process."""
+"""How a server ends: the first SIGINT or SIGTERM asks it to stop, the second kills the process. And whose an interrupt is."""
 
 from __future__ import annotations
 
@@ -45,3 +45,16 @@ def stop_on_signals(stop: Callable[[str], None], before_exit: Callable[[], None]
     finally:
         for number, previous in before.items():
             signal.signal(number, signal.SIG_DFL if previous is None else previous)
+
+
+def is_ctrl_c(exc: BaseException) -> bool:
+    """Whether this may be somebody's Ctrl-C. If not, it is an exception that the function itself raised.
+
+    Python raises KeyboardInterrupt in whatever is running only where nobody else took SIGINT: `stop_on_signals` has, and
+    so has `asyncio.run`, which cancels its main task.
+    """
+    return (
+        isinstance(exc, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
