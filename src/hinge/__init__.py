@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hinge.client.middleware import ClientContext as ClientContext
     from hinge.client.negotiate import Discovery as Discovery
     from hinge.client.pool import Pool as Pool
+    from hinge.client.required_pages import UrlElicitationRequired as UrlElicitationRequired
     from hinge.client.terminal import Terminal as Terminal
     from hinge.errors import CallError as CallError
     from hinge.errors import CallTimeout as CallTimeout
@@ -235,6 +236,7 @@ _HOME = {
     "Topic": "hinge.server.extensions",
     "UnsupportedVersion": "hinge.errors",
     "UriTemplate": "hinge.server.uri_template",
+    "UrlElicitationRequired": "hinge.client.required_pages",
     "contract_of": "hinge.client.contract",
     "current_context": "hinge.server.current",
     "in_words": "hinge.client.contents",

@@ -14,6 +14,7 @@ from hinge import (
     Client,
     Context,
     DefinitionError,
+    ElicitUrlParams,
     Implementation,
     Limits,
     LogParams,
@@ -21,11 +22,13 @@ from hinge import (
     ProgressParams,
     ProtocolError,
     Server,
+    UrlElicitationRequired,
     proxy,
 )
 from hinge.schema.revisions import FIRST, V2025_03, V2025_06, V2025_11
 from hinge.server.middleware import CallNext
 from tests.bridge.rig import ANSWERING, Behind, all_eras, each_behind, each_front, fill_in
+from tests.jumping_clock import in_no_time
 from tests.server.peer import Refusal, talking_to
 from tests.transports.http_rig import serving
 
@@ -580,10 +583,40 @@ async def test_a_page_that_must_be_opened_first_is_asked_for_in_a_round() -> Non
         with pytest.raises(PeerError) as failed:
             await client.call_tool("need")
         assert failed.value.code == -32021
-    async with Client(bridged, era="2025", on_elicit_url=open_it) as client:
-        with pytest.raises(PeerError) as failed:
+    async with Client(bridged, era="2025") as client:
+        with pytest.raises(UrlElicitationRequired) as required:
             await client.call_tool("need")
-        assert failed.value.code == -32042
+        assert required.value.elicitations[0].elicitation_id == "e1"
+
+
+@pytest.mark.parametrize("opens", ["caller", "bridge"])
+@in_no_time
+async def test_a_page_that_must_be_opened_first_is_opened_by_whoever_can_and_the_news_of_it_arrives(opens: str) -> None:
+    """ELIC-13, ELIC-14."""
+    server: Server[Any] = Server("pages")
+    opened: list[str] = []
+    waiting: list[Context[Any]] = []
+
+    @server.tool
+    async def need(ctx: Context[Any]) -> str:
+        if not opened:
+            page = {"mode": "url", "message": "Sign in", "url": "https://example.com/x", "elicitationId": "e1"}
+            waiting.append(ctx)
+            raise ProtocolError("open it first", {"elicitations": [page]}, code=-32042)
+        return "done"
+
+    def open_it(page: ElicitUrlParams) -> bool:
+        opened.append(page.url)
+        waiting[0].session.tell("notifications/elicitation/complete", {"elicitationId": page.elicitation_id})
+        return True
+
+    inner = Client(server, era="2025", on_elicit_url=open_it if opens == "bridge" else None)
+    outer = Client(proxy(inner), era="2025", on_elicit_url=open_it if opens == "caller" else None)
+    async with outer as client:
+        start = asyncio.get_running_loop().time()
+        assert (await client.call_tool("need")).text == "done"
+        assert asyncio.get_running_loop().time() == start  # nobody had to ask now and then
+    assert opened == ["https://example.com/x"]
 
 
 @all_eras

@@ -21,6 +21,7 @@ from hinge.bridge.translating import mode_of
 from hinge.client.answers import Answers
 from hinge.client.client import Client
 from hinge.client.requests import Ask, Requests
+from hinge.client.required_pages import FINISHED, UrlElicitationRequired
 from hinge.errors import CallError, CallTimeout, DefinitionError, HingeError, InternalError
 from hinge.protocol.shape import shape
 from hinge.schema.input_required import InputRequiredResult
@@ -69,7 +70,7 @@ class Upstream:
         self._answers_nothing = self.own.capabilities == ClientCapabilities()
         answers = _RelayedAnswers(self)
         client._answers = answers
-        client._requests = _RelayedRequests(client._link, answers, client.limits)
+        client._requests = _RelayedRequests(client._link, answers, client.limits, client._required_pages)
         #: What a handshake server is told on connecting.
         self.declared = _merged(EVERYTHING if declare is None else declare, self.own.capabilities)
         client._link._introduction = structs.replace(client._link._introduction, capabilities=self.declared)
@@ -207,6 +208,9 @@ class Upstream:
     def _remember_page(self, method: str, text: bytes, session: Session) -> None:
         """Whoever is shown a page hears when it is finished (ELIC-13)."""
         identity = msgspec.json.decode(text).get("elicitationId") if method == "elicitation/create" else None
+        self._shown(identity, session)
+
+    def _shown(self, identity: Any, session: Session) -> None:
         if isinstance(identity, str):
             self._pages[identity] = ref(session)
             while len(self._pages) > _PAGES:
@@ -217,7 +221,7 @@ class Upstream:
             said = self._on_notification(method, params)
             if said is not None:
                 await said
-        shown = self._pages.pop(str(params.get("elicitationId")), None) if method == _FINISHED else None
+        shown = self._pages.pop(str(params.get("elicitationId")), None) if method == FINISHED else None
         session = shown() if shown is not None else None
         if session is not None and method_in(method, session.connection.handshake.revision) is not None:
             session.tell(method, params)
@@ -266,7 +270,6 @@ class Upstream:
 
 #: So many pages are remembered until the server says that they are finished.
 _PAGES = 1000
-_FINISHED = "notifications/elicitation/complete"
 _UNCLEAR = "Several callers are being served: it can't be told which of them is asked"
 
 
@@ -313,6 +316,19 @@ class _RelayedRequests(Requests):
             assert required.input_requests is not None
             del required.input_requests[key]
         raise Asked(required, await answers.all(own) if own else {})
+
+    async def _after_pages(self, ask: Ask, required: UrlElicitationRequired, left: float | None) -> Raw:
+        """Pages that the client can't open itself are the caller's, as the error that names them."""
+        answers = self._answers
+        assert isinstance(answers, _RelayedAnswers)
+        upstream = answers._upstream
+        if upstream.answers_itself("elicitation/create", b'{"mode":"url"}'):
+            return await super()._after_pages(ask, required, left)
+        relay = current.get(None)
+        if relay is not None:
+            for page in required.elicitations:
+                upstream._shown(page.elicitation_id, relay.ctx.session)
+        raise required
 
 
 def _merged(one: ClientCapabilities, other: ClientCapabilities) -> ClientCapabilities:

@@ -34,6 +34,7 @@ from hinge.client.requests import (
     Requests,
     read_result,
 )
+from hinge.client.required_pages import RequiredPages
 from hinge.client.target import transport_for
 from hinge.client.tool_index import ToolIndex
 from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent
@@ -127,7 +128,8 @@ class Client(Agreed, Features, Hearing):
         self._answers.asker = self._described
         self._link.log_level = log_level or ("info" if on_log is not None else None)
         self._link.on_reopened.append(self._reopened)
-        self._requests = Requests(self._link, self._answers, limits)
+        self._required_pages = RequiredPages(limits.question, limits.rounds)
+        self._requests = Requests(self._link, self._answers, limits, self._required_pages)
         self._listeners = Listeners()
         self._tools = ToolIndex()
         self._check_results = check_results

@@ -17,6 +17,7 @@ from hinge.client.extensions import ClientExtensions, serve
 from hinge.client.link import Link
 from hinge.client.listening import Listeners
 from hinge.client.middleware import CallNext, ClientContext
+from hinge.client.required_pages import FINISHED, RequiredPages
 from hinge.errors import HingeError
 from hinge.protocol.changes import Changed, Lost
 from hinge.protocol.events import Call
@@ -44,6 +45,7 @@ class Hearing:
     _guard: Guard | None
     _extensions: ClientExtensions
     _listeners: Listeners
+    _required_pages: RequiredPages
     _on_log: OnLog | None
     _on_change: OnChange | None
     _on_notification: OnNotification | None
@@ -118,6 +120,8 @@ class Hearing:
         if method == "notifications/subscriptions/acknowledged":
             self._listeners.acknowledged(params)
             return
+        if method == FINISHED:
+            self._required_pages.finished(params.get("elicitationId"))
         change = self._listeners.heard(method, params)
         if change is not None:
             self._heard(change)

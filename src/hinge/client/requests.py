@@ -7,7 +7,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
@@ -17,6 +17,8 @@ from hinge.client import telemetry
 from hinge.client.answers import Answers
 from hinge.client.cache import CacheMode
 from hinge.client.link import Link
+from hinge.client.required_pages import REQUIRED as URLS_REQUIRED
+from hinge.client.required_pages import RequiredPages, UrlElicitationRequired, required_by
 from hinge.errors import (
     CallError,
     CallTimeout,
@@ -31,7 +33,9 @@ from hinge.errors import (
 from hinge.protocol import http
 from hinge.protocol.events import Pending
 from hinge.protocol.limits import Limits
-from hinge.schema.input_required import InputRequiredResult
+from hinge.protocol.shape import known_in
+from hinge.schema.elicitation import ElicitUrlParams
+from hinge.schema.input_required import InputRequest, InputRequiredResult
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import ProgressParams
 from hinge.session import Session
@@ -124,15 +128,17 @@ class Ask(msgspec.Struct, kw_only=True):
 class Requests:
     """The asking side of one client."""
 
-    def __init__(self, link: Link, answers: Answers, limits: Limits) -> None:
+    def __init__(self, link: Link, answers: Answers, limits: Limits, pages: RequiredPages) -> None:
         self._link = link
         self._answers = answers
         self._limits = limits
+        self._pages = pages
 
-    async def ask(self, ask: Ask) -> Raw:
+    async def ask(self, ask: Ask, *, pages: bool = True) -> Raw:
         """The complete result of a request, over all its rounds (MRTR-06…MRTR-10). Raises a CallError.
 
-        The time in which questions are being answered here doesn't count against the limits.
+        The time in which questions are being answered here doesn't count against the limits. `pages` says whether pages
+        that the server wants opened first are asked for; without, that is an error like any other.
         """
         self._answers.refuse_while_answering(ask.method)
         row = METHODS.get(ask.method) or self._link.extensions.sent.get(ask.method)
@@ -146,10 +152,12 @@ class Requests:
                     raise
                 raise CallTimeout(f"{exc}, in round {rounds + 1} of questions") from exc
             except CallError as exc:
+                if pages and (required := self._required_by(exc)) is not None:
+                    return await self._after_pages(ask, required, _less(left, start))
                 if rounds == 0 or exc.outcome is not Outcome.NOT_SENT:
                     raise
                 raise ConnectionLost(f"{ask.method} had begun, and its next round was not sent: {exc}") from exc
-            left = None if left is None else max(0.0, left - (time.monotonic() - start))
+            left = _less(left, start)
             kind = _result_type(raw, ask.method)
             if kind == "complete":
                 return raw
@@ -157,6 +165,41 @@ class Requests:
                 return await self._resolved(ask, raw, kind, left)
             params = await self._next_round(ask, raw, rounds)
         raise InvalidResponse(f"{ask.method}: still asking after {self._limits.rounds} rounds of questions")  # C-082
+
+    def _required_by(self, error: CallError) -> UrlElicitationRequired | None:
+        """The pages that must be opened first: only one revision has such an error (ERR-10)."""
+        if not isinstance(error, PeerError) or error.code != URLS_REQUIRED:
+            return None
+        found = self._link.found
+        return (
+            required_by(error)
+            if found is not None and known_in(ElicitUrlParams, "elicitation_id", found.revision)
+            else None
+        )
+
+    async def _after_pages(self, ask: Ask, required: UrlElicitationRequired, left: float | None) -> Raw:
+        """The result after the user has opened pages. Raises UrlElicitationRequired when they aren't opened (ELIC-14)."""
+
+        async def again() -> Raw:
+            nonlocal left
+            start = time.monotonic()
+            try:
+                return await self.ask(msgspec.structs.replace(ask, total=left), pages=False)
+            finally:
+                left = _less(left, start)
+
+        return await self._pages.serve(required, self._may_open, again)
+
+    async def _may_open(self, pages: Sequence[ElicitUrlParams]) -> bool:
+        """Whether the user agreed to open all of them; nobody did where nobody can be asked."""
+        declared = self._answers.capabilities.elicitation
+        if declared is None or declared.url is None or len(pages) > self._limits.questions:
+            return False
+        asked = {
+            str(number): InputRequest(method="elicitation/create", params=page) for number, page in enumerate(pages)
+        }
+        answers = msgspec.to_builtins(await self._answers.all(asked))
+        return all(answer.get("action") == "accept" for answer in answers.values())
 
     async def _resolved(self, ask: Ask, raw: Raw, kind: str, left: float | None) -> Raw:
         """A result of a type that an extension knows, made into what the caller asked for (A-121)."""
@@ -286,6 +329,11 @@ class Requests:
     def _name(self, method: str, params: Mapping[str, Any]) -> str | None:
         row = METHODS.get(method) or self._link.extensions.sent.get(method)
         return params.get(row.name_field) if row is not None and row.name_field is not None else None
+
+
+def _less(left: float | None, start: float) -> float | None:
+    """What is left of a time since then."""
+    return None if left is None else max(0.0, left - (time.monotonic() - start))
 
 
 def _graver(before: CallError | None, now: CallError) -> CallError:
