@@ -360,6 +360,15 @@ async def test_an_answer_that_breaks_the_promise_is_a_failure_that_shows_it() ->
             await client.call_tool("getPet", {"id": "1"})
 
 
+async def test_nothing_is_structured_as_null_where_the_document_allows_it() -> None:
+    """TOOL-15: a client that checks wants structure wherever it was promised."""
+    answers = {"200": {"description": "", **json_of({"type": ["object", "null"]})}}
+    document = {**PETS, "paths": {"/maybe": {"get": {"operationId": "maybe", "responses": answers}}}}
+    async with Client(server_from(document, http_client=Api(b""))) as client:
+        await client.list_tools()
+        assert (await client.call_tool("maybe")).structured_content is None
+
+
 async def test_other_answers_are_content_of_their_type() -> None:
     async with served(Api(b"\x89PNG", kind="image/png")) as client:
         (block,) = (await client.call_tool("picture")).content

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 import pytest
 
+from hinge.errors import DefinitionError
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from tests.source import ROOT
 
@@ -30,6 +32,26 @@ def test_a_limit_is_kept_by_some_code(field: msgspec.structs.FieldInfo) -> None:
         path.read_text() for path in (ROOT / "src").rglob("*.py") if path.name not in ("limits.py", "__init__.py")
     )
     assert re.search(rf"limits\.{field.name}\b", sources)
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+def test_a_limit_is_a_number(field: msgspec.structs.FieldInfo) -> None:
+    """What none can be is told when it is written, not by the call that hangs."""
+    limits: Any = Limits
+    for wrong in ("1", None, True, -1, float("nan"), *([1.5] if field.type is int else [])):
+        with pytest.raises(DefinitionError, match=rf"Limits\({field.name}=.* is not possible: use "):
+            limits(**{field.name: wrong})
+
+
+@pytest.mark.parametrize("name", ["calls", "all_calls", "pending", "threads", "connections"])
+def test_what_would_let_nothing_through_is_no_limit(name: str) -> None:
+    limits: Any = Limits
+    with pytest.raises(DefinitionError, match=rf"Limits\({name}=0\) is not possible: use a whole number, 1 or more"):
+        limits(**{name: 0})
+
+
+def test_seconds_may_be_whole() -> None:
+    assert Limits(drain=30).drain == 30
 
 
 def test_a_limit_is_set_by_its_name_alone() -> None:

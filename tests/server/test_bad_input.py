@@ -134,7 +134,7 @@ async def test_a_state_is_replayed_only_where_that_is_allowed() -> None:
 
 async def test_a_state_expires() -> None:
     """MRTR-12."""
-    async with BareEnd(shop(limits=Limits(state_ttl=-1.0)), capabilities=CAN_BE_ASKED) as end:
+    async with BareEnd(shop(limits=Limits(state_ttl=0.0)), capabilities=CAN_BE_ASKED) as end:
         error = await end.refusal("tools/call", answered(await asked(end)))
         assert error["message"] == "Invalid requestState: it has expired, start the call again"
 

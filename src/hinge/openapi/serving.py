@@ -14,11 +14,13 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol, TypeAlias, Unpack, cast
 
 import msgspec
+from msgspec import UNSET
 
 from hinge.errors import CallError, DefinitionError, ToolError, shorten
 from hinge.openapi.document import Document
 from hinge.openapi.in_process import AsgiApp, ask, is_asgi_app
 from hinge.openapi.operation import Operation, Request, is_json
+from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.content import (
     AudioContent,
     ContentBlock,
@@ -137,7 +139,10 @@ def _register(server: Server[Any], tool: str, operation: Operation, sender: _Sen
         answer = await sender.send(operation.request(base, arguments))
         if answer.status >= 300:
             raise ToolError(_failure(answer))
-        return _result(answer, check)
+        result = _result(answer, check)
+        if operation.output_schema is not None and result.structured_content is UNSET:
+            result.structured_content = None  # which the schema allows, or it would have been refused
+        return result
 
     reads = operation.method in ("GET", "HEAD", "OPTIONS")
     hints = ToolAnnotations(
@@ -248,30 +253,15 @@ def _fetch_of(client: Any, limit: int) -> Fetch | None:
 
 def _checker(operation: Operation, tool: str) -> Callable[[Any], str | None]:
     """What is wrong with an answer by the document's own schema; None for nothing (TOOL-15)."""
-    import jsonschema_rs
-
-    schema = operation.output_schema
-    if schema is None:
+    if operation.output_schema is None:
         return lambda value: None
     try:
-        validator = jsonschema_rs.validator_for(schema, retriever=_refuse)
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as exc:
-        logger.warning("%s: the schema of its answers can't be used: %s", tool, shorten(str(exc)))
+        validator = compile_schema(operation.output_schema)
+    except ValueError as exc:
+        logger.warning("%s: its answers are not checked, and their schema is not shown: it is %s", tool, exc)
         operation.output_schema = None
         return lambda value: None
-
-    def check(value: Any) -> str | None:
-        problem = next(iter(validator.iter_errors(value)), None)
-        if problem is None:
-            return None
-        place = ".".join(map(str, problem.instance_path)) or "the answer"
-        return f"{place}: {shorten(problem.message)}"
-
-    return check
-
-
-def _refuse(uri: str) -> Any:
-    raise ValueError(f"remote references are not followed: {shorten(uri)}")
+    return lambda value: first_problem(validator, value)
 
 
 def _result(answer: Answer, check: Callable[[Any], str | None]) -> CallToolResult:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
+from hinge.errors import DefinitionError, shorten
+
 MIB = 1024 * 1024
+#: Nothing could ever run or pass with none of these.
+_AT_LEAST_ONE = frozenset({"calls", "all_calls", "pending", "threads", "connections"})
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on what a peer can make us hold or wait for. Sizes in bytes, times in seconds."""
+    """Bounds on what a peer can make us hold or wait for. Sizes in bytes, times in seconds.
+
+    Raises DefinitionError for what is no number, or less than 0.
+    """
 
     #: One HTTP body; larger ones are refused with 413 while reading.
     body: int = 4 * MIB
@@ -85,6 +92,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     #: Client: entries of the cache, and the longest that one is kept, whatever the server says.
     cache_entries: int = 1024
     cache_ttl: float = 24 * 3600.0
+
+    def __post_init__(self) -> None:
+        for name, default in zip(self.__struct_fields__, self.__struct_defaults__, strict=True):
+            given = getattr(self, name)
+            if given is not default:
+                _check(name, given, whole=type(default) is int)
+
+
+def _check(name: str, given: object, *, whole: bool) -> None:
+    least = 1 if name in _AT_LEAST_ONE else 0
+    number = isinstance(given, int if whole else int | float) and not isinstance(given, bool)
+    if not (number and given >= least):  # type: ignore[operator]  # nor is NaN
+        kind = f"a whole number, {least} or more" if whole else "seconds, 0 or more"
+        raise DefinitionError(f"Limits({name}={shorten(repr(given))}) is not possible: use {kind}")
 
 
 DEFAULT_LIMITS = Limits()

@@ -42,7 +42,14 @@ def compile_schema(schema: Any) -> jsonschema_rs.Validator:
             schema, retriever=_refuse, pattern_options=jsonschema_rs.RegexOptions(), mask="the value"
         )
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as exc:
-        raise ValueError(f"no usable JSON Schema: {shorten(str(exc))}") from exc
+        raise ValueError(f"no usable JSON Schema: {shorten(_in_a_line(exc))}") from exc
+
+
+def _in_a_line(exc: Exception) -> str:
+    """What is wrong and where, without the picture that the library draws of it."""
+    words = str(exc).partition("\n")[0]
+    place = ".".join(map(str, getattr(exc, "instance_path", ())))
+    return f"{place}: {words}" if place else words
 
 
 def first_problem(validator: jsonschema_rs.Validator, value: Any) -> str | None:

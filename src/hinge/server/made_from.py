@@ -24,7 +24,7 @@ class ServerOptions(TypedDict, total=False):
     title: str | None
     description: str | None
     website_url: str | None
-    icons: Sequence[Icon] | None
+    icons: Sequence[Icon | str] | None
     instructions: str | None
     eras: Sequence[EraName] | EraName
     connection_lifespan: ConnectionLifespan | None

@@ -25,7 +25,7 @@ from hinge.server.depends import inspect_handler, needs_of
 from hinge.server.needs import Run
 from hinge.server.options import PromptOptions, check_options
 from hinge.server.pages import paginate
-from hinge.server.registration import as_blocks, gives_content, icons_of, is_context
+from hinge.server.registration import as_blocks, gives_content, icons_of, is_context, listed
 from hinge.server.signature import Signature
 from hinge.server.threads import Threads
 from hinge.server.visibility import Item, Shelf, Visibility, view_of
@@ -138,7 +138,7 @@ class Prompts:
             meta=options.get("meta"),
         )
         view = view_of(found, options.get("visible"))
-        item = Item("prompts", found, prompt, tags=options.get("tags", ()), view=view)
+        item = Item("prompts", found, listed(prompt, f"Prompt {found!r}"), tags=options.get("tags", ()), view=view)
         blocking = options.get("blocking", True)
         registered = RegisteredPrompt(function, item, signature, self._threads, blocking=blocking)
         self._completers[found] = of_choices(signature)

@@ -27,7 +27,7 @@ from hinge.server.depends import inspect_handler, needs_of
 from hinge.server.needs import Needs
 from hinge.server.parameters import Parameter
 from hinge.server.path_safety import leads_out
-from hinge.server.registration import annotations_of, icons_of, is_context
+from hinge.server.registration import annotations_of, icons_of, is_context, listed
 from hinge.server.signature import Signature
 from hinge.server.threads import Threads
 from hinge.server.uri_expressions import Variable
@@ -208,6 +208,7 @@ def define_resource(
         raise DefinitionError(f"The resource {uri!r} stands for many: they have no size in common, so leave it away")
     else:
         listing = ResourceTemplate(uri_template=uri, **shown)
+    listed(listing, f"The resource {uri!r}")
     contents = Contents(signature, options.get("mime_type"), threads, limit)
     needs = needs_of(function, signature, threads)
     return RegisteredResource(function, signature, listing, template, contents, needs, options)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class SchemaArguments:
     """Reads arguments by a schema: the function has one parameter for them all, or takes them by name."""
 
-    def __init__(self, signature: Signature, schema: Mapping[str, Any], tool: str) -> None:
-        self._schema = dict(schema)
+    def __init__(self, signature: Signature, schema: Any, tool: str) -> None:
+        self._schema: dict[str, Any] = dict(schema) if isinstance(schema, Mapping) else {}
         self._validator: jsonschema_rs.Validator | None = None
         if self._schema.get("type") != "object":
             raise DefinitionError(f'Tool {tool!r}: its input_schema must say "type": "object" at the root')

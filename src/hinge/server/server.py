@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
@@ -37,6 +37,7 @@ from hinge.server.mountable import Mountable
 from hinge.server.mounted_extensions import MountedExtensions
 from hinge.server.mounting import Mounts
 from hinge.server.options import check_server, check_text
+from hinge.server.registration import icons_of
 from hinge.server.sealing import Seal
 from hinge.server.subscriptions import Authorize, Subscriptions
 from hinge.server.telemetry import telemetry
@@ -83,7 +84,7 @@ class Server(Mountable, Generic[StateT]):
         title: str | None = None,
         description: str | None = None,
         website_url: str | None = None,
-        icons: Sequence[Icon] | None = None,
+        icons: Sequence[Icon | str] | None = None,
         instructions: str | None = None,
         eras: Sequence[EraName] | EraName = ("2025", "2026"),
         lifespan: Callable[[Server[StateT]], AbstractAsyncContextManager[StateT]] | None = None,
@@ -99,15 +100,15 @@ class Server(Mountable, Generic[StateT]):
         cache: Mapping[str, CacheHint] | None = None,
         resource_bytes: int = 16 * 1024 * 1024,
     ) -> None:
-        check_server(name, page_size, log_level)
         info = Implementation(
             name=name,
             version=version,
             title=title,
             description=description,
             website_url=website_url,
-            icons=list(icons) if icons is not None else None,
+            icons=icons_of(icons),
         )
+        check_server(info, instructions, limits, page_size, log_level)
         super().__init__(threads=limits.threads, page_size=page_size, resource_bytes=resource_bytes, turn=limits.turn)
         self.limits = limits
         self._offer = Offer(info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level)
@@ -372,8 +373,9 @@ class Server(Mountable, Generic[StateT]):
         return self._mounts.features() | {kind for kind, count in served.items() if count}
 
 
-def _eras(eras: Sequence[EraName] | EraName) -> tuple[EraName, ...]:
-    found = (eras,) if isinstance(eras, str) else tuple(eras)
-    if not found or any(era not in ("2025", "2026") for era in found):
+def _eras(eras: Any) -> tuple[EraName, ...]:
+    given = set(eras) if isinstance(eras, Iterable) and not isinstance(eras, str) else {eras}
+    both: tuple[EraName, ...] = ("2025", "2026")
+    if not given or not given.issubset(both):
         raise DefinitionError(f'eras={eras!r} is not possible: use "2025", "2026", or both')
-    return found
+    return tuple(era for era in both if era in given)

@@ -23,7 +23,8 @@ from hinge.server.depends import inspect_handler, needs_of
 from hinge.server.needs import Run
 from hinge.server.options import ToolOptions, check_options
 from hinge.server.pages import paginate
-from hinge.server.registration import annotations_of, as_blocks, gives_content, icons_of, is_context
+from hinge.server.promise import Promise
+from hinge.server.registration import annotations_of, as_blocks, gives_content, icons_of, is_context, listed
 from hinge.server.schema_arguments import SchemaArguments
 from hinge.server.signature import Signature
 from hinge.server.threads import Threads
@@ -50,7 +51,7 @@ class RegisteredTool:
         "_encode",
         "_free",
         "_function",
-        "_structures",
+        "_promise",
         "_threads",
         "arguments",
         "header_params",
@@ -77,7 +78,7 @@ class RegisteredTool:
         self._threads = threads
         self._encode = signature.encode
         self._free = signature.output_schema is None
-        self._structures = item.listing.output_schema is not None
+        self._promise = _promise(item.listing, signature)
         self._contexts = tuple(name for name, found in signature.injected.items() if is_context(found))
         self.header_params = collect_param_headers(item.listing.input_schema)
         #: Run the function with checked arguments and turn what it returns into a result.
@@ -112,9 +113,10 @@ class RegisteredTool:
 
     def result(self, value: Any) -> Result:
         """A returned value as content and, where the tool has an output schema, as structured content (TOOL-15, TOOL-17)."""
+        promise = self._promise
         if type(value) not in _PLAIN and isinstance(value, Result):
-            return value
-        if self._free:
+            return value if promise is None else promise.kept(value)
+        if self._free and promise is None:
             blocks = as_blocks(value)
             if blocks is not None:
                 return CallToolResult(content=blocks)
@@ -126,7 +128,9 @@ class RegisteredTool:
                 raise DefinitionError(f"it returned {value.__name__}() without waiting for it: add `await`") from None
             raise
         text: list[ContentBlock] = [TextContent(text=encoded.text)]
-        structured = encoded.structured if self._structures else UNSET
+        if promise is None:
+            return CallToolResult(content=text)
+        structured = promise.structured(value, encoded) if promise.own else encoded.structured
         return CallToolResult(content=text, structured_content=structured)
 
 
@@ -158,18 +162,19 @@ class Tools:
         check_options("@server.tool", options, ToolOptions)
         given = options.get("input_schema")
         signature = inspect_handler(function, gives_content, options.get("name"))
-        found = signature.name
+        found: Any = signature.name
         if found == "<lambda>":
             raise DefinitionError('A tool needs a name: write server.tool("name")(function)')
-        if not _NAME.match(found):
+        if not isinstance(found, str) or not _NAME.match(found):
             raise DefinitionError(
-                f"Tool name {shorten(found)!r} is not allowed: use 1 to 128 of A-Z a-z 0-9 _ - . (no blanks)"
+                f"Tool name {shorten(repr(found))} is not allowed: use 1 to 128 of A-Z a-z 0-9 _ - . (no blanks)"
             )
         if found in self._shelf.entries:
             raise DefinitionError(f"There is a tool {found!r} already: give this one another name, or remove the first")
         reader = signature if given is None else SchemaArguments(signature, given, found)
         view = view or view_of(found, options.get("visible"))
-        item = Item("tools", found, _listing(signature, options), tags=options.get("tags", ()), view=view)
+        listing = listed(_listing(signature, options), f"Tool {found!r}")
+        item = Item("tools", found, listing, tags=options.get("tags", ()), view=view)
         try:
             blocking = options.get("blocking", True)
             registered = RegisteredTool(function, item, signature, reader, self._threads, blocking=blocking)
@@ -242,6 +247,16 @@ def _unknown(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name[:128], known, n=1)
     hint = f". Did you mean {near[0]!r}?" if near else ""
     return f"Unknown tool: {shorten(name)}{hint}"
+
+
+def _promise(listing: Tool, signature: Signature) -> Promise | None:
+    """What results are held to. Raises ValueError for a schema of the author's that can't be used."""
+    if listing.output_schema is None:
+        return None
+    try:
+        return Promise(listing.output_schema, own=listing.output_schema is not signature.output_schema)
+    except ValueError as exc:
+        raise ValueError(f"its output_schema is {exc}") from exc
 
 
 def _listing(signature: Signature, options: Mapping[str, Any]) -> Tool:

@@ -25,7 +25,7 @@ class Turns:
     """At most `at_once` run; up to `waiting` more wait in order, for at most `patience` seconds."""
 
     def __init__(self, name: str, at_once: int, waiting: int, patience: float) -> None:
-        if at_once < 1 or waiting < 0:
+        if not _is_whole(at_once, 1) or not _is_whole(waiting, 0):
             raise DefinitionError(f"Tool {name!r}: concurrency must be 1 or more, waiting 0 or more")
         self._name = name
         self._at_once = at_once
@@ -91,6 +91,10 @@ class Turns:
                 self.give_back(clock() - start)
 
         return in_turn
+
+
+def _is_whole(given: Any, least: int) -> bool:
+    return isinstance(given, int) and given >= least
 
 
 def limited_in_time(name: str, run: Run[ResultT], seconds: Any) -> Run[ResultT]:

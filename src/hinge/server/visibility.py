@@ -96,6 +96,8 @@ def _sync(what: str, condition: Callable[..., bool]) -> Callable[..., bool]:
 def _tags(name: str, tags: Collection[str]) -> frozenset[str]:
     if isinstance(tags, str):
         raise DefinitionError(f"tags={tags!r} of {name!r} is one text: write tags={{{tags!r}}}")
+    if not isinstance(tags, Iterable):
+        raise DefinitionError(f"tags={tags!r} of {name!r} is no set of words: write tags={{…}}")
     return frozenset(tags)
 
 
