@@ -50,10 +50,10 @@ conformance: .venv/.demo
 interop: .venv/.demo
 	$(PY) -m tests.interop.run
 
-bench: .venv/.demo
+bench: .venv/.test
 	$(PY) -m benchmarks.run
 
-bench-quick: .venv/.demo
+bench-quick: .venv/.test
 	$(PY) -m benchmarks.run --quick
 
 coverage-ids: .venv/.demo

@@ -281,6 +281,8 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
             Contestant("hinge client", ours, "from hinge import Client"),
         ]
     http = entrants("http", (("mcp", "http"), ("mcp json", "http-json")))
+    if with_hinge:
+        http += (Contestant("hinge asgi", ours, "hinge_server.py", ("asgi",)),)
     return [
         Case("http", "HTTP 2026-07-28 tools/call, 32 connections, one worker", HttpServer, http),
         Case("stdio_pipelined", "stdio server, 16 calls in flight", lambda c: StdioServer(c, 16), stdio),

@@ -1,4 +1,4 @@
-"""Where the time of one call goes in Hinge: `python -m benchmarks.profile http|memory [--lines 40]`.
+"""Where the time of one call goes in Hinge: `python -m benchmarks.profile http|asgi|memory [--lines 40]`.
 
 Drives the path in one process without sockets, so that only our own code is seen: CPU time per call, Python functions
 entered per call, objects left to the garbage collector per call, and the functions that cost most.
@@ -15,8 +15,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import uvloop
+
 from benchmarks.installing import ROOT
-from benchmarks.wire import REVISION, call, check
+from benchmarks.wire import REVISION, call, check, http_request
 
 #: Makes one call and looks at its answer.
 One = Callable[[], Awaitable[None]]
@@ -55,7 +57,45 @@ def _scope(body: bytes) -> dict[str, Any]:
     }
 
 
+class _Transport(asyncio.Transport):
+    """Takes what our HTTP server writes."""
+
+    def __init__(self) -> None:
+        super().__init__({"sockname": ("127.0.0.1", 8000), "peername": ("127.0.0.1", 50000)})
+        self.written: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.set_result(bytes(data))
+
+    def is_closing(self) -> bool:
+        return False
+
+
 async def over_http(run: Callable[[One], Awaitable[None]]) -> None:
+    """Our own HTTP server, from the bytes of a request to the bytes of its response."""
+    from hinge.transports.http_connection import HttpConnection
+    from hinge.transports.http_listener import Listener
+
+    app, request = _server().http_app(), http_request(3, 8000)
+    await app.start()
+    listener, transport = Listener(app.serve, 1 << 17), _Transport()
+    await listener.open([], None)
+    connection = HttpConnection(listener)
+    connection.connection_made(transport)
+    loop = asyncio.get_running_loop()
+
+    async def one() -> None:
+        transport.written = loop.create_future()
+        connection.data_received(request)
+        check((await transport.written).split(b"\r\n\r\n")[1], 3)
+
+    await run(one)
+    connection.connection_lost(None)
+    listener.close()
+    await app.stop()
+
+
+async def over_asgi(run: Callable[[One], Awaitable[None]]) -> None:
     """The ASGI app, called as uvicorn calls it."""
     app, body = _server().http_app(), call(3)
     received: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -98,7 +138,7 @@ async def in_memory(run: Callable[[One], Awaitable[None]]) -> None:
         await run(one)
 
 
-PATHS = {"http": over_http, "memory": in_memory}
+PATHS = {"http": over_http, "asgi": over_asgi, "memory": in_memory}
 
 
 async def profile(one: One, lines: int, calls: int = 4000) -> None:
@@ -155,7 +195,7 @@ def main() -> None:
     parser.add_argument("path", choices=PATHS)
     parser.add_argument("--lines", type=int, default=30)
     options = parser.parse_args()
-    asyncio.run(PATHS[options.path](lambda one: profile(one, options.lines)))
+    uvloop.run(PATHS[options.path](lambda one: profile(one, options.lines)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Hinge's server, by its own means: `http` or `stdio`."""
+"""Hinge's server, as users start it (`http`, `stdio`), and its ASGI app in the HTTP server of all others (`asgi`)."""
 
 import sys
 
@@ -16,6 +16,8 @@ async def add(a: int, b: int) -> int:
 if __name__ == "__main__":
     if sys.argv[1] == "stdio":
         server.run()
+    elif sys.argv[1] == "http":
+        server.run("http", port=0, announce=lambda url: print(url.split(":")[2].split("/")[0], flush=True))
     else:
         from benchmarks.programs.http_main import serve
 

@@ -16,7 +16,7 @@ import pytest
 
 from hinge.errors import StartError
 from hinge.protocol.limits import Limits
-from hinge.transports import http_run
+from hinge.transports import http_listener
 from hinge.transports.http_run import serve_http
 from tests.transports.http_rig import (
     Log,
@@ -151,7 +151,7 @@ async def test_the_address_is_told_on_stderr_and_stdout_stays_clean(tmp_path: Pa
 
 async def test_a_connection_that_never_sends_a_head_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half-sent requests must not be kept for ever."""
-    monkeypatch.setattr(http_run, "HEAD_WAIT", 0.2)
+    monkeypatch.setattr(http_listener, "TICK", 0.02)
     async with serving(make_server(Log())) as site:
         silent, half = await site.open(), await site.open()
         half.writer.write(b"POST /mcp HT")

@@ -1,6 +1,6 @@
-"""Running an HTTP app as a process of its own, on uvicorn: sockets, signals, and an end that comes in time.
+"""Running an HTTP app as a process of its own: sockets, signals, and an end that comes in time.
 
-Knows uvicorn; must not know MCP. uvicorn is imported when something is served.
+Must not know MCP, nor HTTP's syntax. What serves is imported when something is served.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hinge.errors import StartError
@@ -20,18 +20,12 @@ from hinge.transports.signals import stop_on_signals
 if TYPE_CHECKING:
     import ssl
 
-    import uvicorn
-
 #: What `serve_http` takes besides host and port.
-SERVE_OPTIONS = frozenset({"uds", "tls", "uvicorn_options", "announce"})
+SERVE_OPTIONS = frozenset({"uds", "tls", "announce"})
 
-#: A client may pause this long between two calls on one connection.
-IDLE = 75
-#: A connection that sends no request, or half of a request's head, is closed after this long to twice this long.
-HEAD_WAIT = 10.0
 #: How a port is chosen.
 _HOW = "(port=… in code, --port on the command line)"
-#: What may pass between the end of the last call and the end of the process.
+#: What may pass between the end of the last call and the end of the process: answers are on their way.
 MARGIN = 0.3
 
 
@@ -42,18 +36,17 @@ async def serve_http(
     port: int = 8000,
     uds: str | None = None,
     tls: ssl.SSLContext | None = None,
-    uvicorn_options: Mapping[str, Any] | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then stop within `limits.drain` and half a second; a second signal ends at once.
 
     `port` 0 takes a free one. `uds` is the path of a Unix socket to be used instead; who may connect follows from the
-    umask. `uvicorn_options` go to uvicorn's Config as they are. `announce` is given the URL when the server is ready;
-    by default it is printed on stderr. Raises StartError when the server can't start.
+    umask. `announce` is given the URL when the server is ready; by default it is printed on stderr. Raises StartError
+    when the server can't start.
     """
     listening = bind(host, port, uds)
     try:
-        await serve_sockets(app, listening, tls=tls, uvicorn_options=uvicorn_options, announce=announce)
+        await serve_sockets(app, listening, tls=tls, announce=announce)
     finally:
         unbind(listening, uds)
 
@@ -63,112 +56,34 @@ async def serve_sockets(
     listening: list[socket.socket],
     *,
     tls: ssl.SSLContext | None = None,
-    uvicorn_options: Mapping[str, Any] | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> None:
     """`serve_http` on sockets that listen already. They are closed at the end."""
+    from hinge.transports.http_listener import Listener
+
     app.health = True
     app.watch_signals = False
     await app.start()
-    url = url_of(listening[0], app.options.path, tls is not None)
-    server = _make_server(app, lambda: (announce or print_url)(url), tls, uvicorn_options or {})
-    ending: list[asyncio.Task[None]] = []
-
-    def stop(_signal: str) -> None:
-        ending.append(asyncio.get_running_loop().create_task(_end(app, server)))
-
-    sweeper = asyncio.get_running_loop().create_task(_sweep(server))
+    listener = Listener(app.serve, 2 * app.options.header_bytes)
+    stopping = asyncio.Event()
     try:
-        with stop_on_signals(stop):
-            await server.serve(sockets=listening)
-    except SystemExit:
-        raise StartError("The HTTP server could not start; the log says why") from None
+        with stop_on_signals(lambda _signal: stopping.set()):
+            await listener.open(listening, tls)
+            (announce or print_url)(url_of(listening[0], app.options.path, tls is not None))
+            await stopping.wait()
+            listener.drain()
+            await app.stop()
+            await listener.leave(MARGIN)
     finally:
-        sweeper.cancel()
-        # A signal or a cancellation has brought us here; after a signal there is nothing left to do.
+        # A cancellation has brought us here; after a signal there is nothing left to do.
+        listener.drain()
         await app.stop()
-        _close(server)
-        for task in ending:
-            task.cancel()
-
-
-def _close(server: uvicorn.Server) -> None:
-    """Cut what is still connected, accept nothing more."""
-    for listener in getattr(server, "servers", []):
         listener.close()
-    for connection in list(server.server_state.connections):
-        if connection.transport is not None:
-            connection.transport.abort()
-
-
-def _make_server(
-    app: HttpApp, ready: Callable[[], None], tls: ssl.SSLContext | None, options: Mapping[str, Any]
-) -> uvicorn.Server:
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        """uvicorn without its own signal handlers, which would end the process by the signal once more."""
-
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            ready()
-
-    settings: dict[str, Any] = {
-        # Started and stopped here, in good order even when the server is cancelled.
-        "lifespan": "off",
-        "ws": "none",
-        "access_log": False,
-        "server_header": False,
-        "proxy_headers": False,
-        "log_config": None,
-        "log_level": "warning",
-        "timeout_keep_alive": IDLE,
-        **options,
-    }
-    if tls is not None:
-        settings["ssl_context_factory"] = lambda _config, _default: tls
-    return Server(uvicorn.Config(app, **settings))
-
-
-async def _end(app: HttpApp, server: uvicorn.Server) -> None:
-    """The app first, since uvicorn waits for its open responses; then whatever connection is still there."""
-    stopping = asyncio.get_running_loop().create_task(app.stop())
-    server.should_exit = True
-    await stopping
-    # Responses that are written need a moment to leave; whoever doesn't read gets no more than that.
-    await asyncio.sleep(MARGIN / 3)
-    _close(server)
-    await asyncio.sleep(MARGIN)
-    server.force_exit = True
 
 
 def print_url(url: str) -> None:
     """Say on stderr that the server is ready; stdout may belong to somebody else."""
     print(f"Serving MCP at {url}", file=sys.stderr, flush=True)
-
-
-async def _sweep(server: uvicorn.Server) -> None:
-    """Close connections that don't get on with a request's head: uvicorn itself waits for ever.
-
-    Those are the ones on which no request runs and no idle time is counted; seen so twice, they had their time.
-    """
-    suspects: set[Any] = set()
-    while True:
-        await asyncio.sleep(HEAD_WAIT)
-        waiting = {one for one in server.server_state.connections if _awaits_head(one)}
-        for connection in waiting & suspects:
-            connection.transport.close()
-        suspects = waiting - suspects
-
-
-def _awaits_head(connection: Any) -> bool:
-    cycle = getattr(connection, "cycle", None)
-    counted = getattr(connection, "timeout_keep_alive_task", None) is not None
-    return (cycle is None or cycle.response_complete) and not counted
 
 
 # ---------------------------------------------------------------- sockets

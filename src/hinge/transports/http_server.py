@@ -18,6 +18,7 @@ from hinge.protocol.http import Headers, Principal, Refusal
 from hinge.protocol.http_guard import Guard
 from hinge.transports.asgi import RETRY_LATER, Receive, Scope, Send
 from hinge.transports.channel import Serve
+from hinge.transports.http_carrier import AsgiCarrier, Carrier
 from hinge.transports.http_server_beside import AsgiApp, Beside, BesideRequest
 from hinge.transports.http_server_clock import Clock
 from hinge.transports.http_server_exchange import Exchange
@@ -99,12 +100,17 @@ class HttpApp:
             self._enter()
             task = asyncio.current_task()
             assert task is not None
+        await self.serve(AsgiCarrier(scope, receive, send, task))
+
+    async def serve(self, carrier: Carrier) -> None:
+        """One request; in the loop in which the app has started, or `__call__` has been called."""
+        scope = carrier.scope
         if self._beside is not None:
             found = self._beside.find(scope)
             if found is not None:
-                await self._aside(*found, receive, send)
+                await self._aside(*found, carrier)
                 return
-        exchange = Exchange(receive, send, self._clock, self.options, task)
+        exchange = Exchange(carrier, self._clock, self.options)
         self._clock.begin(exchange)
         try:
             if not self._started:
@@ -141,9 +147,9 @@ class HttpApp:
             self._tell_operator(refusal)
         return refusal
 
-    async def _aside(self, app: AsgiApp, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _aside(self, app: AsgiApp, scope: Scope, carrier: Carrier) -> None:
         """A request for an app beside the endpoint, behind the same door."""
-        request = BesideRequest(send)
+        request = BesideRequest(carrier)
         self._clock.begin(request)
         try:
             if not self._started:
@@ -152,7 +158,7 @@ class HttpApp:
             if refusal is not None:
                 await request.refuse(refusal)
             else:
-                await request.run(app, scope, receive)
+                await request.run(app, scope)
         finally:
             self._clock.end(request)
 

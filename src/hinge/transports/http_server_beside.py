@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from hinge.errors import DefinitionError
 from hinge.protocol.http import Refusal
-from hinge.transports.asgi import Receive, Scope, Send, cut
+from hinge.transports.asgi import Scope
+from hinge.transports.http_carrier import Carrier
 
 AsgiApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -54,29 +55,25 @@ class BesideRequest:
 
     watched = False
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._task: asyncio.Task[Any] | None = asyncio.current_task()
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
         self._stopped = False
 
-    async def run(self, app: AsgiApp, scope: Scope, receive: Receive) -> None:
+    async def run(self, app: AsgiApp, scope: Scope) -> None:
         """Serve it; cancelled by us it ends without a word."""
+        carrier = self._carrier
         try:
-            await app(scope, receive, self._send)
+            await app(scope, carrier.receive, carrier.send)
         except asyncio.CancelledError:
-            if not self._stopped or self._task is None:
+            if not self._stopped:
                 raise
-            self._task.uncancel()
-            cut(self._send)
+            carrier.task.uncancel()
+            carrier.cut()
 
     async def refuse(self, refusal: Refusal) -> None:
         """Turn it away at the door."""
         text = refusal.text.encode()
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text))]
-        await self._send(
-            {"type": "http.response.start", "status": refusal.status, "headers": [*headers, *refusal.headers]}
-        )
-        await self._send({"type": "http.response.body", "body": text})
+        await self._carrier.respond(refusal.status, b"text/plain; charset=utf-8", text, refusal.headers)
 
     def watch(self) -> None:
         """The app listens to its client itself."""
@@ -89,10 +86,10 @@ class BesideRequest:
 
     def stop(self, reason: str) -> None:
         """The server can wait no longer."""
-        if self._task is not None and not self._stopped:
+        if not self._stopped:
             self._stopped = True
-            self._task.cancel()
+            self._carrier.task.cancel()
 
     def cut(self) -> None:
         """It is still there though it was stopped."""
-        cut(self._send)
+        self._carrier.cut()

@@ -1,29 +1,21 @@
 """One HTTP request and its response: a bounded body in; JSON or an event stream out; who notices that the client left.
 
-Knows ASGI and SSE framing. Must not know eras, sessions or what the messages mean.
+Knows SSE framing. Must not know eras, sessions, what the messages mean, or which HTTP server there is.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from collections.abc import Awaitable
+from typing import Protocol
 
 from hinge import jsonrpc
 from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest
 from hinge.protocol import sse
 from hinge.protocol.http import Headers, Refusal
 from hinge.protocol.record import Record
-from hinge.transports.asgi import (
-    JSON_TYPE,
-    NO_BODY,
-    RETRY_LATER,
-    STREAM_HEADERS,
-    HeaderPairs,
-    Message,
-    Receive,
-    Send,
-    cut,
-)
+from hinge.transports.asgi import JSON_TYPE, RETRY_LATER, STREAM_HEADERS, HeaderPairs
+from hinge.transports.http_carrier import Carrier
 from hinge.transports.http_server_clock import Clock
 from hinge.transports.http_server_options import HttpOptions
 
@@ -31,8 +23,6 @@ KEEP_ALIVE = sse.comment("keep-alive")
 LEFT = "the client closed the connection"
 NOT_READING = "the client doesn't read its stream"
 
-#: The empty body of a GET comes first; a server that goes on telling of bodies never tells of the end.
-_STRAY_MESSAGES = 4
 _CLOSE = ((b"connection", b"close"),)
 STOPPING = Refusal(503, "The server is stopping: call again", (*RETRY_LATER, *_CLOSE))
 _TOO_SLOW = Refusal(408, "The body took too long to arrive", _CLOSE)
@@ -55,15 +45,11 @@ class Owner(Protocol):
 class Exchange(Record):
     """One request, one response. Whoever makes it says `begin` to the clock, and calls `close` in the end."""
 
-    _receive: Receive
-    _send: Send
+    _carrier: Carrier
     _clock: Clock
     _options: HttpOptions
-    #: What the HTTP server runs the request in.
-    _task: asyncio.Task[Any]
     _lock: asyncio.Lock | None = None
     _reading: bool = False
-    _watcher: asyncio.Task[None] | None = None
     _given_up: Refusal | None = None
     _lost: str = ""
     _quiet_since: float = 0.0
@@ -88,63 +74,48 @@ class Exchange(Record):
         declared = headers.raw.get(b"content-length", b"")
         if len(declared) > 6 and declared.isdigit() and int(declared[:20]) > limit:
             return self._too_large()
+        body = self._carrier.whole
+        if body is None:
+            got = await self._awaited(limit)
+            if type(got) is not bytes:
+                return got
+            body = got
+        return body if len(body) <= limit else self._too_large()
+
+    async def _awaited(self, limit: int) -> bytes | Refusal | None:
         self._reading = True
         try:
-            message = await self._receive()
-            if message.get("more_body", False):
-                message = await self._whole(message, limit)
+            body = await self._carrier.read(limit)
         except asyncio.CancelledError:
             if self._given_up is None:
                 raise
-            self._task.uncancel()
+            self._carrier.task.uncancel()
             return self._given_up
         finally:
             self._reading = False
-        if message["type"] == "http.disconnect":
-            return None
         if self.watched:
             self.watch()
-        body: bytes = message.get("body", b"")
-        return body if len(body) <= limit else self._too_large()
-
-    async def _whole(self, message: Message, limit: int) -> Message:
-        """The last message of a body that comes in pieces, with all of it; or with as much as is too large."""
-        body = bytearray(message.get("body", b""))  # it grows in place
-        while message.get("more_body", False) and len(body) <= limit:
-            message = await self._receive()
-            body += message.get("body", b"")
-        return {"type": message["type"], "body": bytes(body)}
+        return body
 
     def _too_large(self) -> Refusal:
         return Refusal(413, f"A body may have {self._options.limits.body} bytes here", _CLOSE)
 
     # ---------------------------------------------------------------- out
 
-    async def reply(
-        self, status: int, data: bytes, headers: HeaderPairs = (), kind: tuple[bytes, bytes] = JSON_TYPE
-    ) -> None:
+    def reply(self, status: int, data: bytes, headers: HeaderPairs = (), kind: bytes = JSON_TYPE) -> Awaitable[None]:
         """The whole response in one piece: a JSON text, or what `kind` says."""
         self.over = True
-        pairs = [kind, (b"content-length", b"%d" % len(data)), *headers]
-        try:
-            await self._send({"type": "http.response.start", "status": status, "headers": pairs})
-            await self._send({"type": "http.response.body", "body": data})
-        except OSError:
-            return  # the client left
+        return self._carrier.respond(status, kind, data, headers)
 
     async def refuse(self, refusal: Refusal) -> None:
         """Turn the request away before its message was understood: a JSON-RPC error without id (T-04)."""
         error = ErrorObject(InvalidRequest.code, refusal.text)
         await self.reply(refusal.status, jsonrpc.encode_failure(None, error), refusal.headers)
 
-    async def empty(self, status: int, headers: HeaderPairs = NO_BODY) -> None:
+    def empty(self, status: int) -> Awaitable[None]:
         """A response without a body: 202 for what needs no answer (MHTTP-04), 204."""
         self.over = True
-        try:
-            await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
-            await self._send({"type": "http.response.body", "body": b""})
-        except OSError:
-            return
+        return self._carrier.respond(status, b"", b"", ())
 
     async def write(self, data: bytes) -> None:
         """A piece of an event stream, which begins with the first one. Raises ChannelClosed when nobody can get it.
@@ -173,15 +144,19 @@ class Exchange(Record):
         return self._lock
 
     async def _put(self, data: bytes, more: bool) -> None:
+        carrier = self._carrier
+        if not self.started:
+            carrier.start(200, STREAM_HEADERS)
+            self.started = True
+            data = (self.owner.opening() if self.owner is not None else b"") + data
         try:
-            async with asyncio.timeout(self._options.limits.stream_wait):
-                if not self.started:
-                    await self._send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
-                    self.started = True
-                    data = (self.owner.opening() if self.owner is not None else b"") + data
-                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+            if carrier.ready:
+                await carrier.piece(data, more)
+            else:
+                async with asyncio.timeout(self._options.limits.stream_wait):
+                    await carrier.piece(data, more)
         except TimeoutError:
-            cut(self._send)
+            carrier.cut()
             self._lose(NOT_READING)
         except OSError:
             self._lose(LEFT)
@@ -190,19 +165,13 @@ class Exchange(Record):
     # ---------------------------------------------------------------- the client, the clock, the end
 
     def watch(self) -> None:
-        """It takes long: wait for the client to leave, in a task of its own (MHTTP-13)."""
+        """It takes long: notice when the client leaves (MHTTP-13)."""
         self._quiet_since = asyncio.get_running_loop().time()
-        if not self._reading and self._watcher is None and not self.over:
-            self._watcher = asyncio.get_running_loop().create_task(self._await_disconnect())
+        if not self._reading and not self.over:
+            self._carrier.watch(self._leave)
 
-    async def _await_disconnect(self) -> None:
-        try:
-            for _ in range(_STRAY_MESSAGES):
-                if (await self._receive())["type"] == "http.disconnect":
-                    self._lose(LEFT)
-                    return
-        except OSError:
-            self._lose(LEFT)
+    def _leave(self) -> None:
+        self._lose(LEFT)
 
     def _lose(self, reason: str) -> None:
         if not self.over:
@@ -227,7 +196,7 @@ class Exchange(Record):
     def _give_up(self, refusal: Refusal) -> None:
         if self._reading and self._given_up is None:
             self._given_up = refusal
-            self._task.cancel()
+            self._carrier.task.cancel()
 
     async def _keep_alive(self) -> None:
         if self._lock is not None and self._lock.locked():
@@ -245,7 +214,7 @@ class Exchange(Record):
     def cut(self) -> None:
         """End it at once, whatever the client reads."""
         if not self.over:
-            cut(self._send)
+            self._carrier.cut()
             self._lose("the server is stopping")
 
     def close(self) -> None:
@@ -255,6 +224,5 @@ class Exchange(Record):
         # A cycle that the garbage collector would have to find, once per request.
         self.owner = None
         self._clock.end(self)
-        if self._watcher is not None:
-            self._watcher.cancel()
-            self._watcher = None
+        if self.watched:
+            self._carrier.release()

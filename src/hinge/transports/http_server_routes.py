@@ -204,7 +204,7 @@ class Routes:
         session = await self._named(exchange, headers, origin)
         if session is not None:
             self._sessions.end(session, "the client ended the session")
-            await exchange.empty(204, ())
+            await exchange.empty(204)
 
     async def _named(self, exchange: Exchange, headers: Headers, origin: Origin) -> HttpSession | None:
         """The session that the request names; None when it was refused."""
