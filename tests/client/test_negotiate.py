@@ -10,7 +10,7 @@ import pytest
 
 from hinge import Client, ConnectFailed, ConnectionLost, Discovery
 from hinge.errors import CallError, DefinitionError
-from hinge.protocol.limits import Limits
+from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_11, V2026_07
 from tests.client.puppet import HANG_UP, INFO, META, SILENCE, Error, Puppet, discovered, legacy, modern, shaken
 from tests.jumping_clock import in_no_time
@@ -142,6 +142,20 @@ async def test_a_pinned_era_asks_for_nothing_else() -> None:
 async def test_a_pinned_stateless_client_probes_all_the_same() -> None:
     """VER-11."""
     puppet = modern()
+    assert (await found(puppet, era="2026")).era == "2026"
+    assert puppet.methods() == ["server/discover"]
+
+
+@in_no_time
+async def test_a_pinned_stateless_client_waits_for_a_server_that_starts_slowly() -> None:
+    """VER-11: silence decides between two eras; where there is one to choose from, only `limits.connect` ends the wait."""
+
+    def slowly(puppet: Puppet, message: dict[str, Any]) -> Any:
+        seconds = DEFAULT_LIMITS.probe * 4
+        asyncio.get_running_loop().call_later(seconds, puppet.answer, message, discovered())
+        return SILENCE
+
+    puppet = modern(server_discover=slowly)
     assert (await found(puppet, era="2026")).era == "2026"
     assert puppet.methods() == ["server/discover"]
 

@@ -71,17 +71,17 @@ class Opening:
 
     async def _take(self, step: Probe | Handshake) -> Answer:
         if isinstance(step, Probe):
-            return await self._discover(step.revision)
+            return await self._discover(step.revision, only=step.only)
         return await self._initialize(step.revision)
 
-    async def _discover(self, revision: str) -> Answer:
+    async def _discover(self, revision: str, *, only: bool) -> Answer:
         if self._probe is not None:
             self._probe.cancel()  # the new one will do
         meta = era_2026.request_meta(revision, self._info, self._introduction.capabilities_in("2026"))
         on_http = self._session.channel.kind == "post"
         headers = http.request_headers("server/discover", None, revision) if on_http else None
         asking = asyncio.create_task(self._ask("server/discover", {"_meta": meta}, headers, "discover"))
-        if on_http:
+        if on_http or only:
             return await _own(asking)
         await asyncio.wait([asking], timeout=self._session.connection.limits.probe)
         if asking.done():

@@ -36,9 +36,13 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """Ask `server/discover` in this revision. On a pipe, silence is answered with None and the probe stays open."""
+    """Ask `server/discover` in this revision. On a pipe, silence is answered with None and the probe stays open.
+
+    `only`: there is nothing else to try, so silence means that the server is slow.
+    """
 
     revision: str
+    only: bool = False
 
 
 class Handshake(msgspec.Struct, frozen=True):
@@ -63,7 +67,7 @@ def negotiate(era: EraName | Literal["auto"]) -> Steps:
     if era == "2025":
         return (yield from _handshake(None))
     newest = STATELESS_REVISIONS[-1]
-    return (yield from _judge((yield Probe(newest)), era, may_repeat=True))
+    return (yield from _judge((yield Probe(newest, only=era == "2026")), era, may_repeat=True))
 
 
 def _judge(answer: Answer, era: EraName | Literal["auto"], *, may_repeat: bool) -> Steps:
@@ -120,7 +124,7 @@ def _modern_error(error: PeerError, era: EraName | Literal["auto"], *, may_repea
     supported = _supported(error)
     common = [revision for revision in STATELESS_REVISIONS if revision in supported]
     if common and may_repeat:
-        return (yield from _judge((yield Probe(common[-1])), era, may_repeat=False))
+        return (yield from _judge((yield Probe(common[-1], only=era == "2026")), era, may_repeat=False))
     return (yield from _only_legacy(supported, era))
 
 
