@@ -216,6 +216,24 @@ async def test_a_result_type_that_it_answers_with_is_dressed_for_the_caller(era:
 
 
 @both_eras
+@pytest.mark.parametrize("wrong", [None, 7, "text", [1], True])
+async def test_what_is_no_object_never_leaves(era: str, wrong: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A-117: whoever forgets `return` finds it in the log; a result is an object in every revision."""
+
+    async def forgetful(ctx: Context[Any], call_next: CallNext) -> Any:
+        result = await call_next(ctx)
+        return wrong if ctx.method in ("tools/list", "tools/call", "acme/typed") else result
+
+    async with talking(a_server(forgetful), era) as talk:
+        error = (await talk.ask("tools/list"))["error"]
+        assert (await talk.ask("tools/call", name="add", arguments={"a": 1, "b": 2}))["error"] == error
+        assert (await talk.ask("acme/typed", x=1))["error"] == error
+    assert error == {"code": -32603, "message": "Handler returned an invalid result"}
+    said = "nothing" if wrong is None else type(wrong).__name__
+    assert f"tools/list: a middleware answered with {said}: return what call_next gave" in caplog.text
+
+
+@both_eras
 async def test_it_refuses_and_turns_errors_into_others(era: str) -> None:
     """A-026, A-091, A-093."""
 

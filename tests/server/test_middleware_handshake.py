@@ -89,7 +89,7 @@ async def test_what_was_answered_is_what_was_agreed(calls_on: bool) -> None:
     assert found == ["2025-03-26"]
 
 
-@pytest.mark.parametrize("answer", [{}, {"protocolVersion": "2026-07-28"}, {"protocolVersion": 7}, None])
+@pytest.mark.parametrize("answer", [{}, {"protocolVersion": "2026-07-28"}, {"protocolVersion": 7}])
 async def test_an_answer_to_the_handshake_without_a_revision_is_refused(answer: Any) -> None:
     """A-119, A-120, T-09."""
 
@@ -142,3 +142,29 @@ async def test_asking_the_client_during_the_handshake_is_an_error_at_once_and_te
         assert "result" in await talk.ask("initialize", **HELLO)
         assert [heard["method"] for heard in talk.heard()] == ["notifications/acme/hello"]
     assert "while initialize is being answered" in str(caught[0])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("question", ["elicit", "elicit_url", "sample", "list_roots"])
+async def test_a_question_to_a_client_that_can_answer_it_is_no_missing_capability(question: str, when: str) -> None:
+    """A-033: what it declared isn't agreed on yet; the error says what is wrong, and the client may go on."""
+    caught: list[str] = []
+    ways: dict[str, Any] = {
+        "elicit": lambda ctx: ctx.elicit("Who?", str),
+        "elicit_url": lambda ctx: ctx.elicit_url("Look", "https://a.example"),
+        "sample": lambda ctx: ctx.sample("Hello", max_tokens=1),
+        "list_roots": lambda ctx: ctx.list_roots(),
+    }
+
+    async def curious(ctx: Context[Any], call_next: CallNext) -> Any:
+        result = await call_next(ctx) if when == "after" else None
+        if ctx.method == "initialize":
+            with pytest.raises(HingeError) as error:
+                await ways[question](ctx)
+            caught.append(str(error.value))
+        return result if when == "after" else await call_next(ctx)
+
+    can: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+    async with talking(a_server(curious), "2025", shaken=False) as talk:
+        assert "result" in await talk.ask("initialize", **{**HELLO, "capabilities": can})
+    assert caught == ["The client can't be asked while initialize is being answered: it would never reply"]

@@ -20,6 +20,7 @@ from hinge.errors import ErrorObject, HingeError, InvalidParams, MissingClientCa
 from hinge.jsonrpc import RequestId
 from hinge.protocol.events import Call
 from hinge.protocol.shape import known_in, shape
+from hinge.protocol.states import HandshakeState
 from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.base import Result
 from hinge.schema.input_required import InputRequest, InputRequiredResult
@@ -85,6 +86,11 @@ class Asker(Protocol):
     @property
     def protocol_version(self) -> str:
         """The revision that governs it."""
+        ...
+
+    @property
+    def client_capabilities(self) -> ClientCapabilities:
+        """What the client declared."""
         ...
 
     @property
@@ -235,6 +241,13 @@ async def _waiting(ctx: Asker, method: str, params: Any) -> Raw:
     finally:
         if clock is not None:
             clock.go_on()
+
+
+def check_askable(ctx: Asker, need: Mapping[str, Any]) -> None:
+    """Before asking: `require`, and a HingeError while `initialize` is being answered, when nothing is agreed yet (A-033)."""
+    if ctx.call.inline and ctx.session.connection.handshake.state is HandshakeState.NEGOTIATING:
+        raise HingeError("The client can't be asked while initialize is being answered: it would never reply")
+    require(ctx.client_capabilities, need)
 
 
 def require(have: ClientCapabilities, need: Mapping[str, Any]) -> None:

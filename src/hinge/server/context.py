@@ -30,7 +30,16 @@ from hinge.schema.resources import ReadResourceResult
 from hinge.schema.roots import ListRootsResult, Root
 from hinge.schema.sampling import CreateMessageParams, CreateMessageResult, SamplingMessage
 from hinge.schema.tools import CallToolResult
-from hinge.server.asking import Declined, Questions, ask, check_balance, check_content, require, sees_contexts, step
+from hinge.server.asking import (
+    Declined,
+    Questions,
+    ask,
+    check_askable,
+    check_balance,
+    check_content,
+    sees_contexts,
+    step,
+)
 from hinge.server.clock import Clock
 from hinge.server.forms import form_of
 from hinge.server.nested import call_tool, use
@@ -207,7 +216,7 @@ class Context(Record, Generic[StateT]):
         gives a dict. `key` names the question, where its text alone doesn't. Raises Declined when the user doesn't
         answer, MissingClientCapability when the client has no forms. Never ask for secrets in a form (ELIC-18).
         """
-        require(self.client_capabilities, {"elicitation": {"form": {}}})
+        check_askable(self, {"elicitation": {"form": {}}})
         made = None if isinstance(form, Mapping) else form_of(form)
         schema = dict(form) if made is None else made.schema
         params = ElicitFormParams(message=message, requested_schema=schema)
@@ -223,7 +232,7 @@ class Context(Record, Generic[StateT]):
 
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> None:
         """Ask the user to open a page, and wait for consent, which is not completion (ELIC-12). Raises Declined."""
-        require(self.client_capabilities, {"elicitation": {"url": {}}})
+        check_askable(self, {"elicitation": {"url": {}}})
         from secrets import token_urlsafe
 
         identity = token_urlsafe(16) if self.call.era == "2025" else None
@@ -249,14 +258,14 @@ class Context(Record, Generic[StateT]):
             messages = [SamplingMessage(role="user", content=TextContent(text=messages))]
         check_balance(messages)
         params = CreateMessageParams(messages=list(messages), max_tokens=max_tokens, **options)
-        require(self.client_capabilities, {"sampling": {"tools": {}} if params.tools or params.tool_choice else {}})
+        check_askable(self, {"sampling": {"tools": {}} if params.tools or params.tool_choice else {}})
         if params.include_context is not None and not sees_contexts(self.client_capabilities, self.protocol_version):
             params.include_context = None
         return await ask(self, "sampling/createMessage", params, CreateMessageResult, key)
 
     async def list_roots(self, *, key: str | None = None) -> list[Root]:
         """The folders that the client lets us know. Guidance, not enforcement (ROOT-07). Raises MissingClientCapability."""
-        require(self.client_capabilities, {"roots": {}})
+        check_askable(self, {"roots": {}})
         return (await ask(self, "roots/list", UNSET, ListRootsResult, key)).roots
 
     @overload

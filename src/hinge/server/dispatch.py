@@ -26,7 +26,7 @@ from hinge.errors import (
     ToolError,
     shorten,
 )
-from hinge.jsonrpc import ABSENT
+from hinge.jsonrpc import ABSENT, OBJECT, opening
 from hinge.protocol import era_2025, era_2026, http
 from hinge.protocol.events import EraName
 from hinge.protocol.offer import Offer
@@ -190,7 +190,7 @@ class Dispatch:
         """Around all middleware: a result type that one of them answers with is dressed; a dict is its business (A-038)."""
         result = await call_next(ctx)
         if not isinstance(result, Result):
-            return result
+            return _object(result, ctx.method)
         if ctx.call.era == "2025":
             return shape(result, ctx.call.revision)
         if result.result_type is not UNSET:
@@ -258,6 +258,18 @@ def _unserved(ctx: Context[Any]) -> ProtocolError:
         except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
             return invalid_params(exc)
     return MethodNotFound(ctx.method)
+
+
+def _object(result: Any, method: str) -> Any:
+    """What a middleware answered with: its business, as long as it is an object."""
+    if isinstance(result, Mapping | msgspec.Struct) or (isinstance(result, Raw) and opening(result) == OBJECT):
+        return result
+    logger.error(
+        "%s: a middleware answered with %s: return what call_next gave, a result type, or a dict",
+        method,
+        "nothing" if result is None else type(result).__name__,
+    )
+    raise InternalError("Handler returned an invalid result")
 
 
 def _structured(result: Any, row: Method | None, method: str) -> Any:
