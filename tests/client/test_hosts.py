@@ -6,13 +6,15 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hinge import (
+    CallError,
+    CallTimeout,
     Changed,
     Client,
     ClientContext,
@@ -242,6 +244,60 @@ async def test_a_server_that_was_lost_is_opened_again_in_the_background() -> Non
         one.hang_up()
         await until(lambda: one.connections == 2 and hosts.servers["one"].state == "ready")
         assert (await hosts.call_tool("x")).text == "puppet"
+
+
+@asynccontextmanager
+async def on_port(server: Server[Any], port: int = 0) -> AsyncIterator[str]:
+    """The server over HTTP: its URL."""
+    announced: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(server.run_async("http", port=port, announce=announced.set_result))
+    try:
+        yield await announced
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+@pytest.mark.parametrize("listening", [False, True])
+async def test_a_server_without_a_connection_is_lost_when_a_call_finds_it_gone_until_it_is_back(
+    listening: bool,
+) -> None:
+    """Stateless over HTTP, and without lists that could change: no conversation and no stream whose end would tell."""
+    server: Server[Any] = Server("bare")
+
+    @server.request("acme/x")
+    async def nothing(ctx: Context[Any], params: Any) -> None: ...
+
+    changes: list[Any] = []
+    on_change = (lambda change, name: changes.append(change)) if listening else None
+    async with AsyncExitStack() as running:
+        url = await running.enter_async_context(on_port(server))
+        async with Hosts({"bare": url}, on_change=on_change) as hosts:
+            bare = hosts.servers["bare"]
+            await hosts.request("bare", "acme/x")
+            await running.aclose()
+            with pytest.raises(CallError):
+                await hosts.request("bare", "acme/x")
+            await until(lambda: bare.state == "lost")
+            assert "Is the server running?" in bare.reason
+            await running.enter_async_context(on_port(server, int(url.rpartition(":")[2].partition("/")[0])))
+            await until(lambda: bare.state == "ready")
+            await hosts.request("bare", "acme/x")
+    assert [type(change) for change in changes] == ([Lost] if listening else [])
+
+
+async def test_a_call_that_fails_is_no_reason_to_give_up_a_server_that_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    slow = Puppet({**tools("x"), "tools/call": SILENCE})
+    async with Hosts({"slow": slow}) as hosts:
+        with pytest.raises(CallTimeout):
+            await hosts.call_tool("x", idle=0.01)
+        slow.by_method["tools/call"] = tools("x")["tools/call"]
+        await slow.until(lambda: slow.methods().count("server/discover") == 2)
+        assert (await hosts.call_tool("x")).text == "puppet"
+        assert hosts.servers["slow"].state == "ready"
+    assert (slow.connections, caplog.messages) == (1, [])
 
 
 async def test_attempts_come_further_and_further_apart(monkeypatch: pytest.MonkeyPatch) -> None:

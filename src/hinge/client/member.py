@@ -16,7 +16,17 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from hinge.client.client import Client
-from hinge.errors import CallError, HingeError, NotSent, shorten
+from hinge.errors import (
+    CallError,
+    CallTimeout,
+    ConnectFailed,
+    ConnectionLost,
+    HingeError,
+    HttpStatus,
+    NotSent,
+    PeerError,
+    shorten,
+)
 from hinge.protocol.changes import Changed, Lost
 from hinge.protocol.events import EraName
 from hinge.session import Session
@@ -72,6 +82,7 @@ class Member:
         self._settled = asyncio.Event()
         self._supervising: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[str] | None = None
+        self._doubted = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<Member {self.name!r}: {self.state}{f', {shorten(self.reason)}' if self.reason else ''}>"
@@ -122,7 +133,7 @@ class Member:
                 await self._reach(client)
                 wait = FIRST_WAIT
                 self._now("ready")
-                self._now("lost", await self._ended(await client._link.session()))
+                self._now("lost", await self._ended(client, await client._link.session()))
             except HingeError as exc:
                 self._now("lost" if self._reached else "failed", str(exc))
             except Exception as exc:
@@ -131,20 +142,38 @@ class Member:
             await asyncio.sleep(wait * random.uniform(0.5, 1.5))
             wait = min(wait * 2, LONGEST_WAIT)
 
-    async def _ended(self, session: Session) -> str:
-        """Wait until the server is lost, and say why: its conversation ends, or it can no longer be listened to.
+    async def _ended(self, client: Client, session: Session) -> str:
+        """Wait until the server is lost, and say why: its conversation ends, it can no longer be listened to, or a call
+        didn't get through, nor does a ping.
 
-        The second is all that there is to notice where each request is a conversation of its own.
+        Where each request is a conversation of its own, the last two are all that there is to notice.
         """
         ended = asyncio.ensure_future(session.ended())
+        unheard = asyncio.ensure_future(self._unheard(client))
+        signs: set[asyncio.Future[str]] = {ended, unheard}
+        if self._watching is not None:
+            signs.add(self._watching)
         try:
-            if self._watching is not None:
-                await asyncio.wait([ended, self._watching], return_when=asyncio.FIRST_COMPLETED)
-                if not ended.done() and (failure := self._watching.result()):
-                    return failure
-            return await ended
+            while True:
+                told, signs = await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
+                for one in told:
+                    if one is not self._watching or one.result():  # "" of the latter: there is nothing to hear
+                        return one.result()
         finally:
             ended.cancel()
+            unheard.cancel()
+
+    async def _unheard(self, client: Client) -> str:
+        """Wait until a call didn't get through, and a ping doesn't either: why."""
+        while True:
+            await self._doubted.wait()
+            self._doubted.clear()
+            try:
+                await client.ping()
+            except PeerError as exc:
+                logger.debug("Server %r answers, if only: %s", self.name, exc)
+            except CallError as exc:
+                return str(exc)
 
     async def _reach(self, client: Client) -> None:
         if self._reached:
@@ -215,6 +244,9 @@ class Member:
         self._running += 1
         try:
             yield client
+        except (NotSent, ConnectFailed, ConnectionLost, CallTimeout, HttpStatus):
+            self._doubted.set()
+            raise
         finally:
             self._running -= 1
             self._places.release()
