@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from hinge import CallTimeout, Client, Context, PeerError, Server, ToolError, ToolFailed
+from hinge import CallTimeout, Client, Context, InvalidParams, PeerError, Server, ToolError, ToolFailed
 from hinge.client.telemetry import place_of
 from hinge.transports.http_client import HttpTransport
 from hinge.transports.socket_stream import TcpSocket, UnixSocket
@@ -136,6 +136,23 @@ async def test_a_span_says_what_was_asked_and_nothing_of_what_with(spans: InMemo
     (missing,) = spans_of(spans, SpanKind.CLIENT, "acme/missing")
     assert missing.status.status_code is StatusCode.ERROR
     assert of(missing)["error.type"] == of(missing)["rpc.response.status_code"] == "-32601"
+    assert "canary" not in "".join(one.to_json() for one in spans.get_finished_spans())
+
+
+@both_eras
+async def test_a_refusal_that_quotes_the_arguments_is_not_quoted(spans: InMemorySpanExporter, era: Any) -> None:
+    """A-067 at the client's end: a server may name the values that it refuses."""
+    server = a_server()
+
+    @server.request("acme/strict")
+    async def strict(ctx: Context[Any], params: Any) -> None:
+        raise InvalidParams(f"age: got {params['age']!r}", params["age"])
+
+    async with Client(server, era=era) as client:
+        with pytest.raises(PeerError, match="canary"):
+            await client.request("acme/strict", {"age": "canary"})
+    (span,) = spans_of(spans, SpanKind.CLIENT, "acme/strict")
+    assert span.status.description == "Invalid request parameters"
     assert "canary" not in "".join(one.to_json() for one in spans.get_finished_spans())
 
 

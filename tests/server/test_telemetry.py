@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from hinge import Client, MissingClientCapability, PeerError, Server
+from hinge.schema.revisions import V2025_11
 
 _exporter = InMemorySpanExporter()
 
@@ -100,6 +101,21 @@ async def test_what_a_client_sent_never_stands_in_a_span(spans: InMemorySpanExpo
             await client.request("tools/call", {"name": 5, "arguments": {}})
     span = _span(spans, "MCP handle tools/call")
     assert span.status.description == "Invalid request parameters"
+
+
+async def test_a_clients_names_are_cut_and_a_revision_is_said_once_it_is_agreed(spans: InMemorySpanExporter) -> None:
+    """A-060: what a stranger sends has no say in how much is kept of it."""
+    long = "x" * 100_000
+    async with Client(_server(), era="2025") as client:
+        with pytest.raises(PeerError):
+            await client.call_tool(long)
+        with pytest.raises(PeerError):
+            await client.request(long)
+    served = [span for span in spans.get_finished_spans() if span.kind is SpanKind.SERVER]
+    assert all(len(span.name) < 500 for span in served)
+    said = {span.name: dict(span.attributes or {}).get("mcp.protocol.version") for span in served}
+    assert said.pop("MCP handle initialize") is None
+    assert set(said.values()) == {V2025_11}
 
 
 async def test_an_unexpected_exception_is_recorded(spans: InMemorySpanExporter) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Raw
 
-from hinge.errors import PeerError, shorten
+from hinge.errors import InvalidParams, PeerError, shorten
 from hinge.protocol.meta_keys import TRACE_KEYS
 
 if TYPE_CHECKING:
@@ -120,7 +120,9 @@ def _failed(span: Span, exc: BaseException) -> None:
         span.set_attribute("rpc.response.status_code", str(exc.code))
     kind = str(exc.code) if isinstance(exc, PeerError) else type(exc).__name__
     span.set_attribute("error.type", "cancelled" if isinstance(exc, asyncio.CancelledError) else kind)
-    span.set_status(StatusCode.ERROR, shorten(str(exc)) or None)
+    # A server may quote the arguments that it refuses.
+    refused = isinstance(exc, PeerError) and exc.code == InvalidParams.code
+    span.set_status(StatusCode.ERROR, "Invalid request parameters" if refused else shorten(str(exc)) or None)
 
 
 def _target(method: str, params: Mapping[str, Any]) -> tuple[str | None, dict[str, str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hinge.errors import InvalidParams, ProtocolError
+from hinge.errors import InvalidParams, ProtocolError, shorten
 from hinge.jsonrpc import ABSENT
 from hinge.server.context import Context
 from hinge.server.middleware import CallNext
@@ -33,11 +33,14 @@ async def _traced(tracer: Tracer, ctx: Context[Any], call_next: CallNext) -> Any
     from opentelemetry.trace import SpanKind, Status, StatusCode
 
     target, meta = _target_and_meta(ctx)
-    attributes: dict[str, str] = {"mcp.method.name": ctx.method, "mcp.protocol.version": ctx.protocol_version}
+    method = shorten(ctx.method)
+    attributes = {"mcp.method.name": method}
+    if not ctx.call.inline:  # `initialize` only finds out
+        attributes["mcp.protocol.version"] = ctx.protocol_version
     if ctx.request_id is not None:
-        attributes["jsonrpc.request.id"] = str(ctx.request_id)
+        attributes["jsonrpc.request.id"] = shorten(str(ctx.request_id))
     with tracer.start_as_current_span(
-        f"MCP handle {ctx.method}" + (f" {target}" if target is not None else ""),
+        f"MCP handle {method}" + (f" {shorten(target)}" if target is not None else ""),
         context=extract(meta),
         kind=SpanKind.SERVER,
         attributes=attributes,
