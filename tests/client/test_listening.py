@@ -9,7 +9,8 @@ import pytest
 
 from hinge import CallTimeout, Changed, Client, ConnectionLost, InvalidResponse, Lost, PeerError
 from hinge.client.listening import Listening
-from hinge.protocol.limits import Limits
+from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.transports.channel import Channel, Serve
 from tests.client.puppet import HANG_UP, META, SILENCE, Error, Puppet, discovered, legacy, modern, shaken
 from tests.jumping_clock import in_no_time
 
@@ -294,6 +295,39 @@ async def test_closing_the_client_ends_the_listening_at_once() -> None:
             assert asyncio.get_running_loop().time() - start < 1
 
 
+class OnceOnly(Puppet):
+    """A way to a server that breaks in a way that nobody thought of when it is used again."""
+
+    async def open(self, serve: Serve, /) -> Channel:
+        if self.connections:
+            raise LookupError("the way is lost")
+        return await super().open(serve)
+
+
+@in_no_time
+async def test_whatever_ends_the_listening_those_who_wait_are_told() -> None:
+    """SUB-10: also what is no error of a call."""
+    puppet = OnceOnly(listening_server().by_method)
+    async with Client(puppet) as client, client.listen(tools=True) as changes:
+        reading = asyncio.create_task(only_losses(changes))
+        puppet.hang_up()
+        with pytest.raises(ConnectionLost, match="Listening ended for good: the way is lost"):
+            await reading
+
+
+@in_no_time
+async def test_listening_that_is_cancelled_before_it_began_ends_for_all_who_wait() -> None:
+    async with Client(modern(subscriptions_listen=SILENCE)) as client:
+        changes = client.listen(tools=True)
+        entering = asyncio.create_task(changes.__aenter__())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert changes._task is not None
+        changes._task.cancel()
+        with pytest.raises(ConnectionLost, match="ended before it began"):
+            await entering
+
+
 # ---------------------------------------------------------------- the handshake era
 
 
@@ -322,6 +356,21 @@ async def test_single_resources_are_subscribed_to_and_left_again() -> None:
                 told(puppet, None, "notifications/resources/updated", uri=uri)
             assert await next_of(one, 2) == [Changed("resource", "file:///a/x"), Changed("resource", "file:///a")]
         assert [params["uri"] for params in puppet.asked("resources/unsubscribe")] == ["file:///a"]
+
+
+@pytest.mark.parametrize("answer", [SILENCE, HANG_UP, Error(-32603, "not now")], ids=["silence", "hang up", "error"])
+@in_no_time
+async def test_leaving_takes_no_longer_than_its_limit_whatever_the_server_says(answer: Any) -> None:
+    """SUB-15, C-012: who has left doesn't listen again, and doesn't wait for each resource."""
+    puppet = legacy(resources_subscribe={}, resources_unsubscribe=answer)
+    async with Client(puppet) as client:
+        resources = [f"file:///{number}" for number in range(100)]
+        async with client.listen(resources=resources) as changes:
+            start = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - start <= DEFAULT_LIMITS.teardown
+        with pytest.raises(StopAsyncIteration):
+            await anext(changes)
+    assert len(puppet.asked("resources/subscribe")) == len(resources)
 
 
 async def test_a_resource_that_cannot_be_watched_is_an_error() -> None:

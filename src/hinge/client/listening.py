@@ -12,7 +12,7 @@ import msgspec
 
 from hinge.client.link import Link
 from hinge.client.requests import stateless_meta
-from hinge.errors import CallError, CallTimeout, ConnectionLost, InvalidResponse, PeerError, SessionEnded
+from hinge.errors import CallError, CallTimeout, ConnectionLost, HingeError, InvalidResponse, PeerError, SessionEnded
 from hinge.protocol import http
 from hinge.protocol.changes import Changed, Lost, covers
 from hinge.protocol.limits import Limits
@@ -83,6 +83,7 @@ class Listening:
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(self._ended)
         try:
             await asyncio.shield(self._ready)
         except BaseException:
@@ -158,23 +159,31 @@ class Listening:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        """Whoever waits for something learns that nothing more will come, however it came to that."""
+        if not self._ready.done():
+            self._ready.set_exception(ConnectionLost("Listening was ended before it began"))
+        self._rouse()
+
     async def _run(self) -> None:
         tries, loop = 0, asyncio.get_running_loop()
         while True:
-            failure: CallError | None = None
+            failure: Exception | None = None
             try:
                 reason = await self._listen()
-            except CallError as exc:
+            except Exception as exc:
                 failure, reason = exc, str(exc)
             # Whoever agrees and ends at once is asked less and less often, too, and not for ever.
             tries = 1 if self._since is not None and loop.time() - self._since >= _LONG_LIVED else tries + 1
             if not self._ready.done() and not (tries == 1 and isinstance(failure, SessionEnded)):  # LHTTP-25
                 self._ready.set_exception(failure or InvalidResponse(f"Listening never began: {reason}"))
                 return
-            is_final = isinstance(failure, PeerError | InvalidResponse)
-            if is_final or tries > self._limits.reconnects or not self._link.wanted:
+            may_pass = failure is None or (
+                isinstance(failure, CallError) and not isinstance(failure, PeerError | InvalidResponse)
+            )
+            if not may_pass or tries > self._limits.reconnects or not self._link.wanted:
                 self._failure = ConnectionLost(f"Listening ended for good: {reason}")
-                self._rouse()
+                self._failure.__cause__ = failure
                 return
             if self._lost is None and self._ready.done():
                 self._lost = Lost(reason)
@@ -225,12 +234,19 @@ class Listening:
         try:
             return await session.ended()
         except asyncio.CancelledError:
-            if session.connection.closed is None:
-                for uri in self._wanted.resource_subscriptions or ():
-                    if not self._listeners.watched(uri, but=self):
-                        leaving, limit = {"uri": uri}, self._limits.teardown
-                        await self._link.request(session, "resources/unsubscribe", leaving, total=limit)
+            await self._unsubscribe(session)
             raise
+
+    async def _unsubscribe(self, session: Session) -> None:
+        """Nobody listens any more. Whatever the server makes of that, and however slow it is, holds nobody up."""
+        try:
+            async with asyncio.timeout(self._limits.teardown):
+                for uri in self._wanted.resource_subscriptions or ():
+                    if session.connection.closed is None and not self._listeners.watched(uri, but=self):
+                        total = self._limits.teardown
+                        await self._link.request(session, "resources/unsubscribe", {"uri": uri}, total=total)
+        except (HingeError, TimeoutError) as exc:
+            logger.debug("the server was not told that its resources are watched no more: %s", exc)
 
 
 class Listeners:
