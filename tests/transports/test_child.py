@@ -16,11 +16,12 @@ import pytest
 
 from hinge.errors import ChannelClosed, ConnectFailed, ConnectionLost, DefinitionError
 from hinge.protocol.limits import Limits
+from hinge.transports import process
 from hinge.transports.channel import Channel
 from hinge.transports.child import ChildChannel, Stdio
 from hinge.transports.process import INHERITED, Shown, child_environment
 from tests.transports.echo import AskConversation
-from tests.transports.loops import on_both_loops, until
+from tests.transports.loops import FACTORIES, on_both_loops, until
 
 SERVER = [sys.executable, str(Path(__file__).with_name("echo_server.py")), "asyncio"]
 
@@ -365,3 +366,41 @@ async def test_a_child_is_watched_by_a_thread_where_the_system_has_no_process_de
         with pytest.raises(ConnectionLost, match="exited with code 5"):
             await conversation.ask("echo")
     assert channel.process.returncode == 5
+
+
+# ---------------------------------------------------------------- an event loop that ends first
+
+
+async def silent(**options: Any) -> ChildChannel:
+    """A server that is only there."""
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    return await Stdio(command, stderr="discard", **options).open(AskConversation)
+
+
+@pytest.mark.parametrize("loop_name", FACTORIES)
+def test_a_child_is_ended_although_the_loop_ends_before_that_began(loop_name: str) -> None:
+    """A loop that ends cancels what has not run yet: REL-19 holds all the same."""
+
+    async def main() -> ChildChannel:
+        channel, this = await silent(), asyncio.current_task()
+        assert this is not None
+        this.add_done_callback(lambda _: channel.abort("enough"))  # in the loop's last turn
+        return channel
+
+    with asyncio.Runner(loop_factory=FACTORIES[loop_name]) as runner:
+        channel = runner.run(main())
+    assert not group_lives(channel.process.pid)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(channel.process.pid, os.WNOHANG)
+
+
+@on_both_loops
+async def test_a_killed_child_that_takes_its_time_is_waited_for_without_holding_up_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise it would stay with the system, and Python would warn of it (REL-19)."""
+    monkeypatch.setattr(process, "AT_ONCE", 0.0)
+    channel = await silent(patience=0.02)
+    channel.process.reap()
+    await until(lambda: not Path(f"/proc/{channel.process.pid}").exists())
+    await channel.close()

@@ -16,8 +16,9 @@ from hinge.transports.descriptors import DescriptorTransport
 from hinge.transports.pipe import LineChannel
 from hinge.transports.process import ChildProcess, Stderr
 
-#: Seconds: a closed output is explained by the end of the process if that is seen within this time …
-EXIT_GRACE = 0.1
+#: Seconds: a closed output is explained by the end of the process if that is seen within this time (a process that is
+#: killed closes its output first, and where there is much to do, the rest of its end takes a while) …
+EXIT_GRACE = 1.0
 #: … and after the end of the process, a pipe that another process still holds is given up after this much silence.
 QUIET = 1.0
 
@@ -36,6 +37,7 @@ class ChildChannel(LineChannel):
         self._quiet: asyncio.TimerHandle | None = None
         self._silent = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
+        self._is_gone = False
 
     def attach(self, process: ChildProcess) -> None:
         """This is the process at the other end; `process_exited` is to be called when it has ended."""
@@ -118,7 +120,7 @@ class ChildChannel(LineChannel):
         if self._ending is None:
             self._ending = self._loop.create_task(self._end_child())
             _endings.add(self._ending)
-            self._ending.add_done_callback(_endings.discard)
+            self._ending.add_done_callback(self._child_ended)
 
     async def _end_child(self) -> None:
         process = self.process
@@ -135,15 +137,26 @@ class ChildChannel(LineChannel):
                     await process.ends_within(self._patience / 4)
             await self._await_heirs()
         finally:
-            for timer in (self._grace, self._quiet):
-                if timer is not None:
-                    timer.cancel()
-            process.reap()
-            if self._transport is not None:
-                self._transport.abort()
-            else:
-                super().connection_lost(None)
+            self._let_go()
         await self.wait_closed()
+
+    def _child_ended(self, ending: asyncio.Task[None]) -> None:
+        """The event loop may end, and cancel a task, before it has begun: the child is let go all the same."""
+        _endings.discard(ending)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._is_gone:
+            return
+        self._is_gone = True
+        for timer in (self._grace, self._quiet):
+            if timer is not None:
+                timer.cancel()
+        self.process.reap()
+        if self._transport is not None:
+            self._transport.abort()
+        else:
+            super().connection_lost(None)
 
     async def _await_heirs(self) -> None:
         """Processes that outlived the child and hold its pipes are told to end, and may take a moment to do so."""

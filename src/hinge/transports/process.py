@@ -42,6 +42,9 @@ class Shown:
         self.to: Literal["inherit"] | Callable[[str], object] = to or "inherit"
 
 
+#: Seconds for which the event loop is held up until a killed child is gone; after that a thread waits for it.
+AT_ONCE = 0.2
+
 #: Where a child's standard error goes: to ours, nowhere, to the end of a file, line by line to a function, or to people.
 Stderr: TypeAlias = Literal["inherit", "discard"] | os.PathLike[str] | Callable[[str], object] | Shown
 
@@ -174,8 +177,10 @@ class ChildProcess:
         """Kill what is left of the group and give back what the system keeps of the child."""
         self.signal("SIGKILL")
         self._unwatch()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._popen.wait(1.0)
+        try:
+            self._popen.wait(AT_ONCE)
+        except subprocess.TimeoutExpired:  # a killed process needs time, too, where there is much to do
+            threading.Thread(target=self._popen.wait, name="hinge-child", daemon=True).start()
         self._stderr.abort()
 
     def _watch(self) -> None:
@@ -201,7 +206,9 @@ class ChildProcess:
     def _ended(self) -> None:
         if self._pidfd >= 0:
             self._unwatch()
-            about = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            about = None
+            with contextlib.suppress(ChildProcessError):  # somebody else in this process waited for it
+                about = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             exited = about is None or about.si_code == os.CLD_EXITED
             self._code = 0 if about is None else about.si_status if exited else -about.si_status
         else:
