@@ -7,7 +7,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
@@ -269,12 +269,12 @@ class Requests:
                 raise
             raise NotSent(f"{method} was not sent: the server did not come back within {left:g} seconds") from exc
 
-    async def _once(self, session: Session, ask: Ask, params: dict[str, Any], left: float | None) -> Raw:
+    def _once(self, session: Session, ask: Ask, params: dict[str, Any], left: float | None) -> Awaitable[Raw]:
         tracer = telemetry.tracer()
         if tracer is not None:
-            return await self._traced(tracer, session, ask, params, left)
+            return self._traced(tracer, session, ask, params, left)
         pending, sent, headers = self._write(session, ask, params, ask.meta)
-        return await session.exchange(
+        return session.exchange(
             pending,
             sent,
             headers=headers,
