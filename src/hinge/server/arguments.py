@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from hinge.errors import InvalidArguments, InvalidParams
+from hinge.errors import DefinitionError, InvalidArguments, InvalidParams
 from hinge.server.expectation import expected
 from hinge.server.json_schema import Schema
+from hinge.server.outer_names import Rename
 from hinge.server.parameters import Parameter
 from hinge.server.problems import Problem, Refusal, explain, lines, unknown
 from hinge.server.values import Refused
@@ -22,11 +23,13 @@ from hinge.server.values import Refused
 _BROKEN = (msgspec.MsgspecError, ValueError)
 
 
-def refusal_of_arguments(text: bytes | Raw, parameters: Sequence[Parameter], schema: Schema) -> InvalidParams:
-    """The error for arguments that were refused: every problem that the caller can act on.
+def refusal_of_arguments(
+    text: bytes | Raw, parameters: Sequence[Parameter], schema: Schema, rename: Rename = str
+) -> InvalidParams:
+    """The error for arguments that were refused: every problem that the caller can act on, in his names.
 
     InvalidArguments when they break the schema; plain InvalidParams when they are no JSON object at all, which breaks
-    the shape of the request itself (TOOL-21).
+    the shape of the request itself (TOOL-21). Raises DefinitionError when only what isn't the caller's is wrong.
     """
     try:
         given = msgspec.json.decode(text, type=dict[str, Raw])
@@ -37,12 +40,17 @@ def refusal_of_arguments(text: bytes | Raw, parameters: Sequence[Parameter], sch
     except _BROKEN:
         return InvalidParams("arguments: not valid JSON")
     found: list[Problem] = []
+    fixed: list[Problem] = []
     for parameter in parameters:
-        if parameter.wire_name in given:
-            found += _problems(parameter, given[parameter.wire_name], schema)
-        elif parameter.required:
-            found.append(_missing(parameter, schema))
-    found += _unknown(given, parameters)
+        name, outer = parameter.wire_name, rename(parameter.wire_name)
+        problems = _problems(parameter, given[name], schema) if name in given else _missing_of(parameter, schema)
+        if outer is None:
+            fixed += problems
+        else:
+            found += [problem._replace(path=(outer, *problem.path[1:])) for problem in problems]
+    found += _unknown(given, parameters, rename)
+    if fixed and not found:
+        raise DefinitionError(f"an argument that is always sent doesn't fit: {'; '.join(lines(fixed))}")
     return InvalidArguments(lines(found) or ["arguments: refused; is a name given twice?"])
 
 
@@ -60,7 +68,7 @@ def read_text(values: Mapping[str, str], parameters: Sequence[Parameter], schema
         elif parameter.default is not None:
             arguments[parameter.name] = parameter.default()
         else:
-            found.append(_missing(parameter, schema))
+            found += _missing_of(parameter, schema)
     found += _unknown(values, parameters)
     if found:
         raise InvalidArguments(lines(found))
@@ -107,10 +115,13 @@ def _explained(parameter: Parameter, value: Any, refusals: Sequence[Refusal], sc
         return [Problem(path, "nested too deeply")]
 
 
-def _missing(parameter: Parameter, schema: Schema) -> Problem:
-    return Problem((parameter.wire_name,), f"missing (required {expected(parameter.schema, schema)})")
+def _missing_of(parameter: Parameter, schema: Schema) -> list[Problem]:
+    if not parameter.required:
+        return []
+    return [Problem((parameter.wire_name,), f"missing (required {expected(parameter.schema, schema)})")]
 
 
-def _unknown(given: Mapping[str, Any], parameters: Sequence[Parameter]) -> list[Problem]:
+def _unknown(given: Mapping[str, Any], parameters: Sequence[Parameter], rename: Rename = str) -> list[Problem]:
     known = [parameter.wire_name for parameter in parameters]
-    return [unknown(name, known, what="argument") for name in given if name not in known]
+    shown = [name for one in known if (name := rename(one)) is not None]
+    return [unknown(rename(name) or name, shown, what="argument") for name in given if name not in known]

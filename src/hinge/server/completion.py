@@ -7,10 +7,11 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
-from hinge.errors import DefinitionError, InvalidParams, shorten
+from hinge.errors import DefinitionError
 from hinge.schema.completion import MAX_VALUES, CompleteParams, CompleteResult, Completion, PromptReference
 from hinge.server.annotations import place_of, resolve
 from hinge.server.context import Context
+from hinge.server.outer_names import unknown
 from hinge.server.registration import is_context
 from hinge.server.signature import Signature
 from hinge.server.threads import Threads
@@ -141,11 +142,11 @@ class Completions:
         if isinstance(reference, PromptReference):
             known = self.prompts.get(reference.name)
             if known is None or not self.sees_prompt(ctx, reference.name):
-                raise InvalidParams(f"Unknown prompt: {shorten(reference.name)}")
+                raise unknown(ctx, "prompts", reference.name)
         else:
             known = self.resources.get(reference.uri)
             if known is None or not self.sees_resource(ctx, reference.uri):
-                raise InvalidParams(f"Unknown resource template: {shorten(reference.uri)}")
+                raise unknown(ctx, "resources", reference.uri)
         completer = known.get(params.argument.name)
         if completer is None:
             return CompleteResult(completion=Completion(values=[], total=0, has_more=False))

@@ -43,6 +43,7 @@ from hinge.server.asking import (
 from hinge.server.clock import Clock
 from hinge.server.forms import form_of
 from hinge.server.nested import call_tool, use
+from hinge.server.outer_names import Layer
 from hinge.server.sealing import Seal
 from hinge.server.sync_context import SyncContext
 from hinge.server.threads import Threads
@@ -88,6 +89,8 @@ class Context(Record, Generic[StateT]):
     conversation_state: Any = None
     #: How many handlers of this server have asked for it, one through the other; 0 for what the client asked.
     depth: int = 0
+    #: What stands between the caller and this server: see `outer_names`.
+    layers: tuple[Layer, ...] = ()
     _progress: float | None = None
     _questions: Questions | None = None
     _sync: SyncContext | None = None

@@ -5,8 +5,9 @@ Knows the server's own registries and life. Must not know channels or eras.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hinge.errors import DefinitionError, InvalidParams
@@ -18,9 +19,10 @@ from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, RequestHandler
 from hinge.server.extensions import Extensions
 from hinge.server.lifespan import Lifespan
-from hinge.server.middleware import CallNext
+from hinge.server.middleware import CallNext, Middleware
 from hinge.server.mounted_extensions import MountedExtensions
 from hinge.server.mounting import Forwarded, Kind, Mounts
+from hinge.server.outer_names import Layer, Named
 from hinge.server.router import Router
 from hinge.server.subscriptions import Authorize, Subscriptions
 from hinge.server.tool_changes import ToolChange, ToolChanges
@@ -50,6 +52,7 @@ class Mountable(Router):
     _nested_chain: CallNext
     _lifespan: Lifespan
     _mounted_in: list[Callable[[Server[Any], Changed], None]]
+    _middleware: list[Middleware]
     _mounts: Mounts
     _subscriptions: Subscriptions
     #: Methods that the user serves with a handler of his own.
@@ -87,6 +90,10 @@ class Mountable(Router):
         for method, handler in handlers.items():
             if method not in self._taken:
                 self._dispatch.requests[method] = Forwarded(method, self._applied(method, handler))
+        self._tools.known, self._prompts.known = (
+            partial(self._known_names, "tools"),
+            partial(self._known_names, "prompts"),
+        )
         self._mounts.add(made)
 
     def unmount(self, server: Server[Any]) -> None:
@@ -150,6 +157,23 @@ class Mountable(Router):
     async def _offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
         """Whether this caller finds a tool, prompt, resource or template of this name or URI here."""
         return _METHODS[kind] in self._taken or self._has(ctx, kind, key) or await self._mounts.offers(ctx, kind, key)
+
+    def _known_names(self, kind: Named, ctx: Context[Any]) -> Iterator[str]:
+        """The tools or prompts that are registered here and in what is mounted, as they are called here."""
+        yield from self._tools.names(ctx) if kind == "tools" else self._prompts.names(ctx)
+        for mount in self._mounts:
+            within = [one for one in mount.server._middleware if isinstance(one, ToolChanges)]
+            steps: list[Layer] = [
+                *reversed(within),
+                *([mount.changes] if mount.changes is not None else []),
+                mount.prefix,
+            ]
+            for inner in mount.server._known_names(kind, ctx):
+                name: str | None = inner
+                for step in steps:
+                    name = None if name is None else step.outer(kind, name)
+                if name is not None:
+                    yield name
 
     def _has(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
         """The same of what is registered here."""

@@ -60,6 +60,8 @@ class Mount(NamedTuple):
         A member that is None is left out.
         """
         inner = ctx.replace(params=_changed(ctx.params, changes))
+        if self.prefix.text is not None:
+            inner.layers = (*ctx.layers, self.prefix)
         return await (self.server._within(inner) if self.changes is None else self.changes(inner, self.server._within))
 
 

@@ -33,6 +33,7 @@ async def use(ctx: Any, method: str, params: dict[str, Any], kind: type[ResultT]
         ctx.questions  # noqa: B018 - made now, so that both ask and remember in one place
     inner = ctx.replace(method=method, params=params)
     inner.depth = ctx.depth + 1
+    inner.layers = ()
     try:
         result = await ctx.own(inner)
     except ResourceNotFound:

@@ -19,6 +19,7 @@ from hinge.schema.content import EmbeddedResource, ResourceLink
 from hinge.schema.prompts import GetPromptResult
 from hinge.schema.resources import ReadResourceResult
 from hinge.schema.tools import CallToolResult
+from hinge.server.outer_names import Named
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]{0,63}")
 #: Links that clients follow by themselves stay as they are.
@@ -53,6 +54,14 @@ class Prefix:
     def name(self, inner: str) -> str:
         """A tool's or prompt's name as it is seen from outside."""
         return self._head + inner
+
+    def outer(self, kind: Named, inner: str) -> str | None:
+        """A name or URI as it is seen from outside."""
+        return self.uri(inner) if kind == "resources" else self.name(inner)
+
+    def outer_argument(self, tool: str, inner: str) -> str | None:
+        """Arguments have no prefix."""
+        return inner
 
     def inner_name(self, outer: str) -> str | None:
         """The name inside; None for one of somebody else."""

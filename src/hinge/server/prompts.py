@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from msgspec import UNSET
 
-from hinge.errors import DefinitionError, InvalidArguments, InvalidParams, shorten
+from hinge.errors import DefinitionError, InvalidArguments, InvalidParams
 from hinge.schema.base import PageParams
 from hinge.schema.content import TextContent
 from hinge.schema.prompts import (
@@ -24,6 +23,7 @@ from hinge.server.context import Context
 from hinge.server.depends import inspect_handler, needs_of
 from hinge.server.needs import Run
 from hinge.server.options import PromptOptions, check_options
+from hinge.server.outer_names import called, unknown
 from hinge.server.pages import paginate
 from hinge.server.registration import as_blocks, gives_content, icons_of, is_context, listed
 from hinge.server.signature import Signature
@@ -62,7 +62,8 @@ class RegisteredPrompt:
             arguments = self.signature.arguments_from_text(given)
         except InvalidArguments as exc:
             text = "; ".join(exc.problems)
-            raise InvalidParams(f"Invalid arguments for prompt {self.prompt.name!r}: {text}") from None
+            name = called(ctx, "prompts", self.prompt.name)
+            raise InvalidParams(f"Invalid arguments for prompt {name!r}: {text}") from None
         return await self._run(ctx, arguments)
 
     async def _call(self, ctx: Context[Any], arguments: dict[str, Any]) -> GetPromptResult:
@@ -110,6 +111,8 @@ class Prompts:
         self._threads = threads
         self._completers = completers
         self._page_size = page_size
+        #: The names that a caller may have meant.
+        self.known: Callable[[Context[Any]], Iterable[str]] = self.names
 
     def __len__(self) -> int:
         return len(self._shelf.entries)
@@ -150,6 +153,10 @@ class Prompts:
         self._shelf.remove(name)
         self._completers.pop(name, None)
 
+    def names(self, ctx: Context[Any]) -> Iterable[str]:
+        """Those that this caller sees."""
+        return self._shelf.names(ctx)
+
     def sees(self, ctx: Context[Any], name: str) -> bool:
         """Whether there is such a prompt, for this caller."""
         return self._shelf.find(ctx, name) is not None
@@ -165,7 +172,5 @@ class Prompts:
         """`prompts/get`. An unknown prompt or missing argument is -32602 (PRM-05)."""
         entry = self._shelf.find(ctx, params.name)
         if entry is None:
-            near = difflib.get_close_matches(params.name[:128], self._shelf.names(ctx), n=1)
-            hint = f". Did you mean {near[0]!r}?" if near else ""
-            raise InvalidParams(f"Unknown prompt: {shorten(params.name)}{hint}")
+            raise unknown(ctx, "prompts", params.name, self.known(ctx))
         return await entry.get(ctx, params.arguments or {})

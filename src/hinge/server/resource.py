@@ -25,6 +25,7 @@ from hinge.server.contents import Contents, is_content
 from hinge.server.context import Context
 from hinge.server.depends import inspect_handler, needs_of
 from hinge.server.needs import Needs
+from hinge.server.outer_names import called
 from hinge.server.parameters import Parameter
 from hinge.server.path_safety import leads_out
 from hinge.server.registration import annotations_of, icons_of, is_context, listed
@@ -134,7 +135,7 @@ class RegisteredResource:
             return None
         return values
 
-    def arguments(self, values: Matched) -> dict[str, Any]:
+    def arguments(self, ctx: Context[Any], values: Matched) -> dict[str, Any]:
         """Typed keyword arguments. Raises InvalidParams that names the variables whose values don't fit."""
         if not self.signature.parameters:
             return {}
@@ -146,7 +147,8 @@ class RegisteredResource:
         try:
             return self.signature.arguments_from_text(texts)
         except InvalidArguments as exc:
-            raise InvalidParams(f"Invalid values for resource {self.uri!r}: {'; '.join(exc.problems)}") from None
+            uri = called(ctx, "resources", self.uri)
+            raise InvalidParams(f"Invalid values for resource {uri!r}: {'; '.join(exc.problems)}") from None
 
     async def read(
         self, ctx: Context[Any], params: ReadResourceParams, values: Matched, threads: Threads
@@ -165,7 +167,7 @@ class RegisteredResource:
             return await self._contents.result(ctx, value, params.uri)
 
         filled = run if self._needs is None else self._needs.around(run)
-        result = await filled(ctx, self.arguments(values))
+        result = await filled(ctx, self.arguments(ctx, values))
         if params.request_state is not UNSET or len(memoryview(params.input_responses)):
             result.ttl_ms, result.cache_scope = 0, "private"  # MRTR-20
         elif self._hint is not None:

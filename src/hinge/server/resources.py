@@ -139,7 +139,7 @@ class Resources:
             if found is None:
                 return False
             entry, values = found
-            arguments = entry.arguments(values)
+            arguments = entry.arguments(ctx, values)
         except InvalidParams:
             return False
         exists = self._exists.get(entry.uri)

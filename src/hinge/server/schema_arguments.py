@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from hinge.errors import DefinitionError, InvalidArguments, shorten
 from hinge.protocol.validation import compile_schema
+from hinge.server.outer_names import Rename, renamed
 from hinge.server.signature import Signature
 
 if TYPE_CHECKING:
@@ -39,12 +40,37 @@ class SchemaArguments:
 
     def arguments(self, raw: Raw | bytes) -> dict[str, Any]:
         """The arguments, checked. Raises InvalidArguments with every problem."""
-        assert self._validator is not None
         found = msgspec.json.decode(raw)
-        problems = [_problem(error) for error in self._validator.iter_errors(found)]
+        problems = self._problems(found)
         if problems:
             raise InvalidArguments(problems)
         return {self._parameter: found}
+
+    def refusal(self, text: bytes | Raw, rename: Rename) -> InvalidArguments:
+        """The error for arguments that break the schema, in the names of a caller who has others for them.
+
+        Raises DefinitionError when only what isn't the caller's is wrong.
+        """
+        properties = self._schema.get("properties", {})
+        outer = {rename(name): schema for name, schema in properties.items()}
+        required = [name for one in self._schema.get("required", ()) if (name := rename(one)) is not None]
+        validator = compile_schema(
+            {
+                **self._schema,
+                "properties": {name: schema for name, schema in outer.items() if name is not None},
+                "required": required,
+            }
+        )
+        found = msgspec.json.decode(renamed(text, rename))
+        problems = [_problem(error) for error in validator.iter_errors(found)]
+        if not problems:
+            fixed = "; ".join(self._problems(msgspec.json.decode(text)))
+            raise DefinitionError(f"an argument that is always sent doesn't fit: {fixed}")
+        return InvalidArguments(problems)
+
+    def _problems(self, given: Any) -> list[str]:
+        assert self._validator is not None
+        return [_problem(error) for error in self._validator.iter_errors(given)]
 
 
 def _problem(error: jsonschema_rs.ValidationError) -> str:

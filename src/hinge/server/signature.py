@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from hinge.errors import DefinitionError
+from hinge.errors import DefinitionError, InvalidArguments
 from hinge.server.annotations import Place, Predicate, holds, place_of, resolve, shown
 from hinge.server.arguments import read_text, refusal_of_arguments
 from hinge.server.docstring import parse_docstring
 from hinge.server.json_schema import Schema, object_schema
+from hinge.server.outer_names import Rename
 from hinge.server.output import Encoded, Output, inspect_output, is_content
 from hinge.server.parameters import EMPTY, Parameter, check_kinds, read_parameters
 from hinge.server.values import Refused
@@ -92,6 +93,15 @@ class Signature:
             if bytes(text).strip() in (b"", b"null"):
                 return self.arguments(b"{}")
             raise refusal_of_arguments(text, self.parameters, self.input_schema) from None
+
+    def refusal(self, text: bytes | Raw, rename: Rename) -> InvalidArguments:
+        """The error for arguments that break the schema, in the names of a caller who has others for them.
+
+        Raises DefinitionError when only what isn't the caller's is wrong.
+        """
+        found = refusal_of_arguments(text, self.parameters, self.input_schema, rename)
+        assert isinstance(found, InvalidArguments)
+        return found
 
     def arguments_from_text(self, values: Mapping[str, str]) -> dict[str, Any]:
         """Keyword arguments from plain texts, as prompts and URI templates have them: `"3"` is an int if one is wanted.

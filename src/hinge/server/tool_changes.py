@@ -17,6 +17,7 @@ from hinge.jsonrpc import ABSENT
 from hinge.schema.tools import Tool, ToolAnnotations
 from hinge.server.context import Context
 from hinge.server.middleware import CallNext
+from hinge.server.outer_names import Named, Rename, argument_names, unknown
 from hinge.server.prefixes import plain
 from hinge.server.registration import annotations_of
 
@@ -70,10 +71,28 @@ class ToolChanges:
         found = self._inner.get(outer)
         return found if found is not None or outer in self._changes else outer
 
+    def outer(self, kind: Named, inner: str) -> str | None:
+        """The name that callers know; None for a tool that is hidden, or whose name is another one's by now."""
+        if kind != "tools":
+            return inner
+        return (
+            (self._changes[inner].name or inner if inner in self._changes else inner) if self._is_shown(inner) else None
+        )
+
+    def outer_argument(self, tool: str, inner: str) -> str | None:
+        """The same of an argument; None for one that is always sent."""
+        change = self._changes.get(tool)
+        one = change.arguments.get(inner) if change is not None else None
+        if one is None:
+            return inner
+        return (one.name or inner) if one.value is UNSET else None
+
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
         """Change what is called on the way in, and what is listed on the way out."""
         if ctx.method == "tools/call":
-            return await call_next(ctx.replace(params=self._called(ctx.params)))
+            inner = ctx.replace(params=self._called(ctx))
+            inner.layers = (*ctx.layers, self)
+            return await call_next(inner)
         result = await call_next(ctx)
         if ctx.method != "tools/list":
             return result
@@ -83,19 +102,21 @@ class ToolChanges:
 
     # ---------------------------------------------------------------- calls
 
-    def _called(self, params: Raw) -> Raw:
+    def _called(self, ctx: Context[Any]) -> Raw:
         """The params of a call with inner names. Raises InvalidParams for what isn't there from outside."""
+        params = ctx.params
         try:
             found = msgspec.json.decode(params if params is not ABSENT else b"{}", type=dict[str, Raw])
             outer = msgspec.json.decode(found["name"], type=str)
             name = self.inner(outer)
             if name is None:
-                raise InvalidParams(f"Unknown tool: {shorten(outer)}")
+                raise unknown(ctx, "tools", outer)
             found["name"] = Raw(msgspec.json.encode(name))
             change = self._changes.get(name)
             if change is not None and change.arguments:
                 arguments = msgspec.json.decode(found.get("arguments", b"{}"), type=dict[str, Raw])
-                found["arguments"] = Raw(msgspec.json.encode(_inside(change, arguments)))
+                names = argument_names(ctx, outer) or str
+                found["arguments"] = Raw(msgspec.json.encode(_inside(change, arguments, names)))
         except (msgspec.MsgspecError, KeyError):
             return params  # whoever reads it says what is wrong
         return Raw(msgspec.json.encode(found))
@@ -151,14 +172,14 @@ def _check(name: str, change: ToolChange) -> None:
         raise DefinitionError(f"tools: two arguments of {name!r} can't have one name: {', '.join(names)}")
 
 
-def _inside(change: ToolChange, given: Mapping[str, Any]) -> dict[str, Any]:
+def _inside(change: ToolChange, given: Mapping[str, Any], names: Rename) -> dict[str, Any]:
     """Arguments by their inner names, with those that are always sent. Raises InvalidParams for a name that isn't shown."""
     renamed = {one.name: name for name, one in change.arguments.items() if one.name is not None and one.value is UNSET}
     gone = {name for name, one in change.arguments.items() if one.name not in (None, name) or one.value is not UNSET}
     found = {name: one.value for name, one in change.arguments.items() if one.value is not UNSET}
     for name, value in given.items():
         if name not in renamed and name in gone:
-            raise InvalidParams(f"{shorten(name)}: unknown argument")
+            raise InvalidParams(f"{shorten(names(name) or name)}: unknown argument")
         found[renamed.get(name, name)] = value
     return found
 

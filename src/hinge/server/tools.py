@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import logging
 import re
@@ -12,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from hinge.errors import DefinitionError, InvalidArguments, InvalidParams, ProtocolError, ToolError, shorten
+from hinge.errors import DefinitionError, InvalidArguments, ProtocolError, ToolError, shorten
 from hinge.protocol.param_headers import check_param_headers, collect_param_headers
 from hinge.schema.base import Result
 from hinge.schema.content import ContentBlock, TextContent
@@ -22,6 +21,7 @@ from hinge.server.context import Context
 from hinge.server.depends import inspect_handler, needs_of
 from hinge.server.needs import Run
 from hinge.server.options import ToolOptions, check_options
+from hinge.server.outer_names import argument_names, called, unknown
 from hinge.server.pages import paginate
 from hinge.server.promise import Promise
 from hinge.server.registration import annotations_of, as_blocks, gives_content, icons_of, is_context, listed
@@ -56,6 +56,7 @@ class RegisteredTool:
         "arguments",
         "header_params",
         "item",
+        "refusal",
         "run",
         "signature",
     )
@@ -74,6 +75,8 @@ class RegisteredTool:
         self.signature = signature
         #: From JSON text to checked keyword arguments.
         self.arguments = reader.arguments
+        #: What is wrong with it, in the names of a caller who has others.
+        self.refusal = reader.refusal
         self._function = function
         self._threads = threads
         self._encode = signature.encode
@@ -150,6 +153,8 @@ class Tools:
         self._threads = threads
         self._page_size = page_size
         self._patience = patience
+        #: The names that a caller may have meant.
+        self.known: Callable[[Context[Any]], Iterable[str]] = self.names
 
     def __len__(self) -> int:
         return len(self._shelf.entries)
@@ -199,6 +204,10 @@ class Tools:
         """Take a tool away. Raises KeyError when there is none of that name."""
         self._shelf.remove(name)
 
+    def names(self, ctx: Context[Any]) -> Iterable[str]:
+        """Those that this caller sees."""
+        return self._shelf.names(ctx)
+
     def sees(self, ctx: Context[Any], name: str) -> bool:
         """Whether there is such a tool, for this caller."""
         return self._shelf.find(ctx, name) is not None
@@ -214,15 +223,13 @@ class Tools:
         """`tools/call`: an unknown tool is an error, a failing one a result (TOOL-18, TOOL-19, TOOL-21)."""
         entry = self._open.get(params.name) or self._shelf.find(ctx, params.name)
         if entry is None:
-            raise InvalidParams(_unknown(params.name, self._shelf.names(ctx)))
+            raise unknown(ctx, "tools", params.name, self.known(ctx))
         if entry.header_params and not ctx.depth and ctx.call.era == "2026" and ctx.call.origin.headers is not None:
             check_param_headers(entry.header_params, ctx.call.origin.headers, msgspec.json.decode(params.arguments))
         try:
             arguments = entry.arguments(params.arguments)
         except InvalidArguments as exc:
-            if not knows(ctx.protocol_version, "argument results"):
-                raise InvalidArguments(exc.problems, params.name) from None
-            return failure(str(InvalidArguments(exc.problems, params.name)))
+            return _refused(ctx, entry, params, exc)
         try:
             return await entry.run(ctx, arguments)
         except ToolError as exc:
@@ -235,7 +242,7 @@ class Tools:
             if is_ctrl_c(exc):
                 raise
             logger.exception("Tool %r failed", params.name)
-        return failure(f"Tool {params.name!r} failed unexpectedly. The server's log tells why.")
+        return _unexpected(ctx, params.name)
 
 
 def failure(text: str) -> CallToolResult:
@@ -243,10 +250,25 @@ def failure(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], is_error=True)
 
 
-def _unknown(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name[:128], known, n=1)
-    hint = f". Did you mean {near[0]!r}?" if near else ""
-    return f"Unknown tool: {shorten(name)}{hint}"
+def _unexpected(ctx: Context[Any], name: str) -> CallToolResult:
+    return failure(f"Tool {called(ctx, 'tools', name)!r} failed unexpectedly. The server's log tells why.")
+
+
+def _refused(
+    ctx: Context[Any], entry: RegisteredTool, params: CallToolParams, error: InvalidArguments
+) -> CallToolResult:
+    """What a caller is told of arguments that don't fit, in the names that he knows. Raises InvalidArguments where that is
+    the way of the revision."""
+    rename = argument_names(ctx, params.name)
+    try:
+        seen = error if rename is None else entry.refusal(params.arguments, rename)
+    except DefinitionError as exc:
+        logger.error("Tool %r: %s", params.name, exc)
+        return _unexpected(ctx, params.name)
+    said = InvalidArguments(seen.problems, called(ctx, "tools", params.name))
+    if not knows(ctx.protocol_version, "argument results"):
+        raise said from None
+    return failure(str(said))
 
 
 def _promise(listing: Tool, signature: Signature) -> Promise | None:

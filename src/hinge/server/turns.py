@@ -14,6 +14,7 @@ from hinge.errors import DefinitionError, Overloaded, ToolError
 from hinge.server.clock import Clock
 from hinge.server.context import Context
 from hinge.server.needs import ResultT, Run
+from hinge.server.outer_names import called
 
 logger = logging.getLogger("hinge")
 
@@ -42,7 +43,7 @@ class Turns:
             self._running += 1
             return
         if len(self._queue) >= self._most_waiting:
-            raise self._overloaded()
+            raise self._overloaded(self._name)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(turn)
         limit = asyncio.timeout(self._patience)
@@ -55,7 +56,7 @@ class Turns:
             elif turn.done() and not turn.cancelled():  # the turn came at the same moment
                 self._pass_on()
             if isinstance(exc, TimeoutError) and limit.expired():
-                raise self._overloaded() from None
+                raise self._overloaded(self._name) from None
             raise
 
     def give_back(self, seconds: float) -> None:
@@ -71,10 +72,10 @@ class Turns:
                 return
         self._running -= 1
 
-    def _overloaded(self) -> Overloaded:
+    def _overloaded(self, name: str) -> Overloaded:
         hint = 1000 * self._mean * (len(self._queue) + 1) / self._at_once
         return Overloaded(
-            f"Tool {self._name!r} is busy: {self._at_once} at once is its limit",
+            f"Tool {name!r} is busy: {self._at_once} at once is its limit",
             retry_after_ms=int(min(max(hint, _LEAST_HINT), _MOST_HINT)),
         )
 
@@ -82,7 +83,10 @@ class Turns:
         """Run only in turn."""
 
         async def in_turn(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
-            await self.take()
+            try:
+                await self.take()
+            except Overloaded:
+                raise self._overloaded(called(ctx, "tools", self._name)) from None
             clock = asyncio.get_running_loop().time
             start = clock()
             try:
@@ -112,7 +116,8 @@ def limited_in_time(name: str, run: Run[ResultT], seconds: Any) -> Run[ResultT]:
             if not limit.expired():
                 raise
             logger.warning("Tool %r did not finish within %g seconds and was stopped", name, seconds)
-            raise ToolError(f"Tool {name!r} did not finish within {seconds:g} seconds and was stopped") from None
+            outer = called(ctx, "tools", name)
+            raise ToolError(f"Tool {outer!r} did not finish within {seconds:g} seconds and was stopped") from None
         finally:
             ctx.clock = None
 
