@@ -15,10 +15,12 @@ from hinge.transports.asgi import JSON_TYPE
 from hinge.transports.http_connection import HttpConnection
 from hinge.transports.http_request import HttpRequest
 from tests.transports.http_listening import HEAD_BYTES, Line, echo, get, listening, post
+from tests.transports.loops import on_both_loops
 
 # ---------------------------------------------------------------- requests out of bytes
 
 
+@on_both_loops
 async def test_a_request_may_come_in_any_pieces() -> None:
     request = post(b"hello", "X-Long: " + "x" * 100)
     async with listening() as house:
@@ -29,6 +31,7 @@ async def test_a_request_may_come_in_any_pieces() -> None:
             assert await line.answer() == (200, "POST /a hello")
 
 
+@on_both_loops
 async def test_a_body_may_come_in_chunks_and_its_trailers_are_nobodys_business() -> None:
     """RFC 9110 §6.5.1: what comes after the body must not pass for a header."""
     seen: list[list[tuple[bytes, bytes]]] = []
@@ -58,6 +61,7 @@ async def test_a_body_may_come_in_chunks_and_its_trailers_are_nobodys_business()
         ("*", "*", b"*", b""),
     ],
 )
+@on_both_loops
 async def test_a_target_is_read_as_asgi_tells_it(target: str, path: str, raw_path: bytes, query: bytes) -> None:
     scopes = []
 
@@ -79,6 +83,7 @@ async def test_a_target_is_read_as_asgi_tells_it(target: str, path: str, raw_pat
 # ---------------------------------------------------------------- one after the other
 
 
+@on_both_loops
 async def test_requests_that_come_together_are_answered_one_after_the_other_in_their_order() -> None:
     running = 0
 
@@ -96,6 +101,7 @@ async def test_requests_that_come_together_are_answered_one_after_the_other_in_t
             assert await line.answer() == (200, f"POST /{number} " + "x" * number)
 
 
+@on_both_loops
 async def test_work_that_goes_on_after_the_answer_does_not_hold_up_the_next_request() -> None:
     gate = asyncio.Event()
 
@@ -110,6 +116,7 @@ async def test_work_that_goes_on_after_the_answer_does_not_hold_up_the_next_requ
         gate.set()
 
 
+@on_both_loops
 async def test_a_client_that_does_not_read_gets_its_next_answer_when_it_does() -> None:
     """Answers that nobody reads must not pile up: the next request waits in the socket."""
     big = b"x" * (1 << 20)
@@ -128,6 +135,7 @@ async def test_a_client_that_does_not_read_gets_its_next_answer_when_it_does() -
             assert (await line.answer())[1] == big.decode()
 
 
+@on_both_loops
 async def test_a_client_that_leaves_is_noticed_at_once() -> None:
     left = asyncio.Event()
 
@@ -144,6 +152,7 @@ async def test_a_client_that_leaves_is_noticed_at_once() -> None:
             await left.wait()
 
 
+@on_both_loops
 async def test_nothing_is_left_of_a_connection_that_is_over() -> None:
     """What stays in a cycle costs a search by the garbage collector, once per connection or request."""
     gc.collect()
@@ -180,6 +189,7 @@ async def test_nothing_is_left_of_a_connection_that_is_over() -> None:
         (b"GET / HTTP/1.1\r\nX: a\x00b\r\n\r\n", ""),
     ],
 )
+@on_both_loops
 async def test_what_is_no_request_gets_400_after_the_answers_to_those_before_it(junk: bytes, words: str) -> None:
     async with listening() as house:
         line = await house.ask(get("/1") + get("/2") + junk)
@@ -189,6 +199,7 @@ async def test_what_is_no_request_gets_400_after_the_answers_to_those_before_it(
         assert words in (await line.rest()).decode()
 
 
+@on_both_loops
 async def test_a_body_that_breaks_off_into_nonsense_ends_its_request_and_no_other() -> None:
     done: list[bytes | None] = []
 
@@ -202,6 +213,7 @@ async def test_a_body_that_breaks_off_into_nonsense_ends_its_request_and_no_othe
         assert done == [None]
 
 
+@on_both_loops
 async def test_half_an_answer_is_cut_off_when_its_request_turns_out_to_be_nonsense() -> None:
     """A 400 in the middle of a response would be read as a part of it."""
 
@@ -220,6 +232,7 @@ async def test_half_an_answer_is_cut_off_when_its_request_turns_out_to_be_nonsen
             task.cancel()
 
 
+@on_both_loops
 async def test_what_follows_the_last_request_is_not_looked_at() -> None:
     async with listening() as house:
         line = await house.ask(get("/1", "Connection: close") + b"\x00garbage")
@@ -240,6 +253,7 @@ async def test_what_follows_the_last_request_is_not_looked_at() -> None:
     ],
     ids=["junk", "target", "value", "line", "chunk size", "trailer"],
 )
+@on_both_loops
 async def test_what_does_not_end_is_not_kept(endless: bytes) -> None:
     """No unbounded memory, whatever part of a request goes on for ever."""
     more = b"A: b\r\n" * 200 if endless.endswith(b"\n") else b"y" * 1200
@@ -252,6 +266,7 @@ async def test_what_does_not_end_is_not_kept(endless: bytes) -> None:
         assert await line.rest() == b""
 
 
+@on_both_loops
 async def test_a_body_in_tiny_chunks_is_no_endless_head() -> None:
     async with listening() as house:
         line = await house.ask(get("/a", "Transfer-Encoding: chunked", method="POST"))
@@ -262,6 +277,7 @@ async def test_a_body_in_tiny_chunks_is_no_endless_head() -> None:
         assert await line.answer() == (200, "POST /a " + "x" * 2560)
 
 
+@on_both_loops
 async def test_a_defect_of_ours_is_told_to_the_operator_and_closes_the_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -282,6 +298,7 @@ async def test_a_defect_of_ours_is_told_to_the_operator_and_closes_the_connectio
 # ---------------------------------------------------------------- other protocols
 
 
+@on_both_loops
 async def test_a_wish_for_another_protocol_is_left_aside_and_the_body_is_not_lost() -> None:
     """RFC 9110 §7.8. Java's client asks for h2c with the first request of every connection, which is often a POST."""
     scopes = []
@@ -304,6 +321,7 @@ async def test_a_wish_for_another_protocol_is_left_aside_and_the_body_is_not_los
     assert not {b"upgrade", b"http2-settings"} & {name for name, _ in scopes[0]["headers"]}
 
 
+@on_both_loops
 async def test_it_is_no_proxy() -> None:
     async with listening() as house:
         line = await house.ask(b"CONNECT there:443 HTTP/1.1\r\nHost: there\r\n\r\n")
@@ -312,6 +330,7 @@ async def test_it_is_no_proxy() -> None:
 
 
 @pytest.mark.parametrize("wish", [(), ("Connection: keep-alive",)])
+@on_both_loops
 async def test_a_client_of_http_1_0_gets_its_answer_and_the_end(wish: tuple[str, ...]) -> None:
     async with listening() as house:
         line = await house.ask(get("/a", *wish, version="1.0"))
@@ -328,6 +347,7 @@ async def say_for_ever(line: Line) -> None:
         await line.say(b"x" * 1000)
 
 
+@on_both_loops
 async def test_who_is_turned_away_before_its_body_came_can_read_why() -> None:
     """Closing while the client still sends would take the answer away; nor is the rest of the body taken for a request."""
 
@@ -343,6 +363,7 @@ async def test_who_is_turned_away_before_its_body_came_can_read_why() -> None:
         assert await line.rest() == b"too much"
 
 
+@on_both_loops
 async def test_who_goes_on_sending_after_the_last_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_listener, "TICK", 0.02)
 
@@ -360,6 +381,7 @@ async def test_who_goes_on_sending_after_the_last_answer_is_cut_off(monkeypatch:
 @pytest.mark.parametrize(
     "said", [b"", b"POST /mcp HT", post(b"hello")[:-3]], ids=["nothing", "half a head", "half a body"]
 )
+@on_both_loops
 async def test_a_connection_that_does_not_get_on_is_closed(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_listener, "TICK", 0.02)
 
@@ -371,6 +393,7 @@ async def test_a_connection_that_does_not_get_on_is_closed(said: bytes, monkeypa
         assert (await line.rest()).endswith(b"\r\n\r\n" if b"\r\n" in said else b"")
 
 
+@on_both_loops
 async def test_a_connection_may_be_idle_between_two_requests_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_listener, "TICK", 0.01)
     monkeypatch.setattr(http_connection, "IDLE", 40)
@@ -392,6 +415,7 @@ async def test_a_connection_may_be_idle_between_two_requests_but_not_for_ever(mo
         assert await line.answer() == (200, "GET /late ")
 
 
+@on_both_loops
 async def test_a_reader_that_reads_nothing_is_cut_off_and_a_slow_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_listener, "TICK", 0.01)
     monkeypatch.setattr(http_connection, "STALL", 30)
@@ -415,6 +439,7 @@ async def test_a_reader_that_reads_nothing_is_cut_off_and_a_slow_one_is_not(monk
             await idle.reader.readexactly(len(big))
 
 
+@on_both_loops
 async def test_while_the_server_ends_answers_are_the_last_of_their_connection() -> None:
     gate = asyncio.Event()
 
@@ -437,6 +462,7 @@ async def test_while_the_server_ends_answers_are_the_last_of_their_connection() 
             assert await line.rest() == f"GET {path} ".encode()
 
 
+@on_both_loops
 async def test_at_the_end_idle_connections_are_closed_in_good_order_and_all_others_cut() -> None:
     async def serve(request: HttpRequest) -> None:
         await (asyncio.sleep(30) if request.scope["path"] == "/slow" else echo(request))

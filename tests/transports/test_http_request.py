@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from hinge.transports.asgi import JSON_TYPE, HeaderPairs
 from hinge.transports.http_request import BODY_AHEAD, HttpRequest, header_lines
 from tests.transports.http_listening import Serve, echo, get, listening, post
+from tests.transports.loops import on_both_loops
 
 
 def asgi(app: Any) -> Serve:
@@ -29,6 +30,7 @@ def asgi(app: Any) -> Serve:
 # ---------------------------------------------------------------- the body
 
 
+@on_both_loops
 async def test_a_client_that_asks_first_is_told_to_send_its_body_once_and_only_if_it_is_wanted() -> None:
     """RFC 9110 §10.1.1."""
 
@@ -49,6 +51,7 @@ async def test_a_client_that_asks_first_is_told_to_send_its_body_once_and_only_i
         assert await line.answer() == (401, "no")
 
 
+@on_both_loops
 async def test_a_body_is_taken_up_to_its_limit_and_the_rest_stays_in_the_socket() -> None:
     sizes: list[int] = []
 
@@ -66,6 +69,7 @@ async def test_a_body_is_taken_up_to_its_limit_and_the_rest_stays_in_the_socket(
         await asyncio.wait([sending], timeout=5)
 
 
+@on_both_loops
 async def test_a_body_that_nobody_reads_is_not_kept() -> None:
     gate = asyncio.Event()
     kept: list[HttpRequest] = []
@@ -86,6 +90,24 @@ async def test_a_body_that_nobody_reads_is_not_kept() -> None:
         await sending
 
 
+@pytest.mark.parametrize("size", [BODY_AHEAD, BODY_AHEAD + 1, 100_000, 300_000])
+@on_both_loops
+async def test_a_large_body_that_was_there_before_it_was_wanted_holds_up_no_other_request(size: int) -> None:
+    """A connection that took no more for a while must take up again, whenever its body is read."""
+
+    async def serve(request: HttpRequest) -> None:
+        await asyncio.sleep(0.02)
+        body = await request.read(1 << 20)
+        await request.respond(200, JSON_TYPE, b"%d" % len(body or b""), ())
+
+    async with listening(serve) as house:
+        line = await house.open()
+        for _ in range(3):
+            await line.say(post(b"x" * size))
+            assert await line.answer() == (200, str(size))
+
+
+@on_both_loops
 async def test_a_client_that_leaves_in_the_middle_of_its_body_has_no_body() -> None:
     bodies: asyncio.Queue[bytes | None] = asyncio.Queue()
 
@@ -103,6 +125,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_has_no_body() -> N
 # ---------------------------------------------------------------- the response
 
 
+@on_both_loops
 async def test_a_response_carries_the_date() -> None:
     """RFC 9110 §6.6.1."""
     async with listening() as house:
@@ -113,6 +136,7 @@ async def test_a_response_carries_the_date() -> None:
 @pytest.mark.parametrize(
     "bad", [(b"x", b"a\r\nset-cookie: me"), (b"x", b"a\x00"), (b"x y", b"a"), (b"x:", b"a"), (b"", b"a")]
 )
+@on_both_loops
 async def test_no_header_can_become_two(bad: tuple[bytes, bytes], caplog: pytest.LogCaptureFixture) -> None:
     """Response splitting: what an application puts into a value may come from somebody else."""
 
@@ -136,6 +160,7 @@ async def test_no_header_can_become_two(bad: tuple[bytes, bytes], caplog: pytest
         (204, (), None, False),
     ],
 )
+@on_both_loops
 async def test_a_whole_response_says_how_long_it_is(
     status: int, headers: HeaderPairs, length: str | None, last: bool
 ) -> None:
@@ -153,6 +178,7 @@ async def test_a_whole_response_says_how_long_it_is(
         assert await line.rest() == b""
 
 
+@on_both_loops
 async def test_a_response_in_pieces_leaves_piece_by_piece() -> None:
     async def serve(request: HttpRequest) -> None:
         request.start(200, ((b"x", b"y"), (b"Transfer-Encoding", b"mine")))
@@ -172,6 +198,7 @@ async def test_a_response_in_pieces_leaves_piece_by_piece() -> None:
         assert await old.rest() == b"onetwo"
 
 
+@on_both_loops
 async def test_a_piece_waits_for_a_slow_reader_and_fails_when_it_leaves() -> None:
     sent = 0
     left: asyncio.Future[OSError] = asyncio.get_running_loop().create_future()
@@ -200,6 +227,7 @@ async def test_a_piece_waits_for_a_slow_reader_and_fails_when_it_leaves() -> Non
 
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError("secret"), None])
+@on_both_loops
 async def test_a_request_that_ends_without_a_response_gets_one_without_details(
     failure: Exception | None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -214,6 +242,7 @@ async def test_a_request_that_ends_without_a_response_gets_one_without_details(
             assert await line.rest() == b""
 
 
+@on_both_loops
 async def test_a_request_that_fails_in_the_middle_of_its_response_cuts_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -234,6 +263,7 @@ async def test_a_request_that_fails_in_the_middle_of_its_response_cuts_the_conne
 # ---------------------------------------------------------------- ASGI apps
 
 
+@on_both_loops
 async def test_an_asgi_app_reads_bodies_and_answers_whole_or_in_pieces() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         request = Request(scope, receive)
@@ -261,6 +291,7 @@ async def test_an_asgi_app_reads_bodies_and_answers_whole_or_in_pieces() -> None
         assert await begun.answer() == (200, '{"length":1}')
 
 
+@on_both_loops
 async def test_an_asgi_app_hears_that_its_client_left_or_has_its_answer() -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()
 
@@ -284,6 +315,7 @@ async def test_an_asgi_app_hears_that_its_client_left_or_has_its_answer() -> Non
             assert [await heard.get(), await heard.get()] == ["http.disconnect", "refused"]
 
 
+@on_both_loops
 async def test_starlette_is_told_of_a_client_that_leaves_in_the_middle_of_its_body() -> None:
     told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -315,6 +347,7 @@ START = {"type": "http.response.start", "status": 200, "headers": [(b"content-le
         ([START, {"type": "http.response.body", "body": b"four"}, {"type": "http.response.body"}], 200),
     ],
 )
+@on_both_loops
 async def test_an_app_that_breaks_the_rules_hurts_its_own_response_only(
     messages: list[dict[str, Any]], got: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -291,6 +291,8 @@ class HttpConnection(asyncio.Protocol):
             self._next()
         elif self._deaf:
             self._linger()
+        elif self._held:
+            self.go_on()
 
     def _linger(self) -> None:
         """Say what is left to say, and close; if the client may still be sending, it closes first, or has a moment."""
