@@ -271,14 +271,14 @@ async def test_a_hostile_list_is_compared_in_bounded_time(weather: Weather) -> N
     deep: Any = {"type": "string"}
     for level in range(6):
         deep = {"anyOf": [{"type": "object", "properties": {f"{name}{level}": deep}} for name in "abc"]}
-    locked = {f"t{n}": {"inputSchema": {"properties": {"a": deep}}} for n in range(40)}
+    locked = {f"t{n}": {"inputSchema": {"properties": {"a": deep}}} for n in range(12)}
     lock = Contract(revision="2026-07-28", instructions="Be kind.", tools=locked)
     schema = {"properties": {"a": {**deep, "oneOf": deep["anyOf"]}}}
     weather.tools = [{"name": name, "inputSchema": schema} for name in locked]
     async with Client(weather, lock=lock) as client, asyncio.timeout(60):
         with pytest.raises(ContractDrift) as caught:
             await client.list_tools()
-    assert len(caught.value.lines) >= 40
+    assert len(caught.value.lines) >= len(locked)
 
 
 async def test_a_callback_that_fails_disturbs_nobody(weather: Weather, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,7 +17,6 @@ import msgspec
 
 from hinge.client.negotiate import Discovery
 from hinge.errors import ContractDrift, DefinitionError, InvalidResponse, shorten
-from hinge.lock.canonical import canonical
 from hinge.lock.comparing import Difference, entry_differences
 from hinge.lock.contract import SINGULAR, Contract, Listed, Section, definition_of, key_of
 from hinge.lock.file import read_lock
@@ -167,13 +166,9 @@ class Guard:
         detailed = _DETAILED
         for item in items:
             key, definition = key_of(item), definition_of(item, common)
-            before = locked.get(key)
-            if before is None or canonical(before) != canonical(definition):
-                lines = entry_differences(section, key, before, definition, steps=_STEPS if detailed > 0 else 0)
-                found[key] = [*found.get(key, ()), *lines]
-                detailed -= 1
-            else:
-                found.setdefault(key, ())
+            lines = entry_differences(section, key, locked.get(key), definition, steps=_STEPS if detailed > 0 else 0)
+            found[key] = [*found.get(key, ()), *lines]
+            detailed -= bool(lines)
         for key in sorted(locked.keys() - found.keys()):
             found[key] = entry_differences(section, key, locked[key], None)
         self._found[section] = found

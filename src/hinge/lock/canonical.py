@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,19 +18,22 @@ ALGORITHM = "sha256:"
 _text = msgspec.json.Encoder()
 
 
-def canonical(value: Any) -> str:
+def canonical(value: Any, known: dict[int, str] | None = None) -> str:
     """The value as JSON without blanks, members in the order of their UTF-16 code units (RFC 8785 section 3.2).
 
     Numbers that are equal are written alike: whole ones as digits (`1.0` and `1` are `1`), all others in the shortest
-    form that reads back as the same number, as ECMAScript writes it. Raises ValueError for what isn't JSON.
+    form that reads back as the same number, as ECMAScript writes it. `known` are texts of objects, by their `id`: where
+    parts of one value are written again and again. Raises ValueError for what isn't JSON.
     """
-    if isinstance(value, dict):
-        members = (f"{_quoted(key)}:{canonical(value[key])}" for key in sorted(value, key=_utf16))
-        return f"{{{','.join(members)}}}"
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(canonical, value))}]"
     if isinstance(value, str):
         return _quoted(value)
+    if isinstance(value, dict):
+        if known is not None and id(value) in known:
+            return known[id(value)]
+        members = [f"{_quoted(key)}:{canonical(value[key], known)}" for key in _in_order(value)]
+        return f"{{{','.join(members)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join([canonical(one, known) for one in value])}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -39,6 +43,11 @@ def canonical(value: Any) -> str:
     if value is None:
         return "null"
     raise ValueError(f"{type(value).__name__} is not JSON")
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """By UTF-16 code units: the order of the characters, where all are of ASCII."""
+    return sorted(names, key=None if all(map(str.isascii, names)) else _utf16)
 
 
 def fingerprint(value: Any) -> str:

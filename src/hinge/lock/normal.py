@@ -53,9 +53,31 @@ def normal(schema: Any) -> Any:
     `anyOf` and `oneOf` are sorted by their canonical text, the first four without repeats; a list of one type is that
     type, an empty `required` is left out, and so is a `$schema` that names the default dialect.
     """
+    return _normal(schema, _Texts())
+
+
+class _Texts:
+    """The canonical texts of the parts of one schema: what is deep inside is written once, not for each level above it."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, str] = {}
+        #: An id is known only as long as its object is there.
+        self._kept: list[Any] = []
+
+    def of(self, schema: Any) -> str:
+        """The text of a part that changes no more."""
+        text = canonical(schema, self._known)
+        if isinstance(schema, dict):
+            self._known[id(schema)] = text
+            self._kept.append(schema)
+        return text
+
+
+def _normal(schema: Any, texts: _Texts) -> Any:
     if not isinstance(schema, dict):
         return schema
-    found = {word: _sorted(word, value) for word, value in _with_inner(schema, normal).items()}
+    inner = _with_inner(schema, lambda one: _normal(one, texts))
+    found = {word: _sorted(word, value, texts) for word, value in inner.items()}
     if found.get("required") == []:
         del found["required"]
     if dialect(found) == DEFAULT_DIALECT:
@@ -119,14 +141,14 @@ def _with_inner(schema: dict[str, Any], change: Callable[[Any], Any]) -> dict[st
     return found
 
 
-def _sorted(word: str, value: Any) -> Any:
+def _sorted(word: str, value: Any, texts: _Texts) -> Any:
     if word in ("required", "enum") and isinstance(value, list):
         return _unique(value)
     if word == "type" and isinstance(value, list):
         kinds = _unique(value)
         return kinds[0] if len(kinds) == 1 else kinds
     if word in ("allOf", "anyOf", "oneOf") and isinstance(value, list):
-        return sorted(value, key=canonical)
+        return sorted(value, key=texts.of)
     if word == "dependentRequired" and isinstance(value, dict):
         return {name: _unique(names) if isinstance(names, list) else names for name, names in value.items()}
     return value
