@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -40,6 +41,7 @@ async def program(command: Sequence[str], **environment: str) -> AsyncIterator[a
         stderr=asyncio.subprocess.STDOUT,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **environment},
         cwd=ROOT,
+        start_new_session=True,
     )
     words = bytearray()
     listening = asyncio.create_task(_collect(process, words))
@@ -48,14 +50,20 @@ async def program(command: Sequence[str], **environment: str) -> AsyncIterator[a
     finally:
         with suppress(ProcessLookupError):
             process.terminate()
+        over = asyncio.gather(process.wait(), listening)
         try:
-            await asyncio.wait_for(process.wait(), 5)
+            await asyncio.wait_for(asyncio.shield(over), 5)
         except TimeoutError:
-            process.kill()
-            await process.wait()
-        await listening
+            _kill_all(process)
+            await over
         if process.returncode not in (0, -15, 143):
             print(words.decode(errors="replace")[-3000:])
+
+
+def _kill_all(process: asyncio.subprocess.Process) -> None:
+    """Also what it started: as long as somebody holds its output, that doesn't end."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _collect(process: asyncio.subprocess.Process, words: bytearray) -> None:
@@ -94,12 +102,13 @@ async def output_of(command: Sequence[str], environment: Mapping[str, str] | Non
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **(environment or {})},
         cwd=ROOT,
+        start_new_session=True,
     )
     try:
         out, err = await asyncio.wait_for(process.communicate(), 60)
     except BaseException:
-        process.kill()
-        await process.communicate()
+        _kill_all(process)
+        await process.wait()
         raise
     assert process.returncode == 0, err.decode(errors="replace")[-3000:]
     return out.decode()

@@ -84,8 +84,8 @@ class Site:
 @asynccontextmanager
 async def site(journal: Journal) -> AsyncIterator[Site]:
     made = Site(journal)
-    await made.start()
     try:
+        await made.start()
         yield made
     finally:
         await made.kill()
