@@ -5,6 +5,7 @@ Invariant: any bytes become messages or a ProtocolError, nothing else (BASE-01â€
 
 from __future__ import annotations
 
+import re
 from struct import Struct
 from typing import Any, Final, TypeAlias, final
 
@@ -73,6 +74,7 @@ class _IdOnly(msgspec.Struct):
 
 
 class _Members(msgspec.Struct):
+    jsonrpc: Raw = ABSENT
     id: Raw = ABSENT
     method: Raw = ABSENT
     result: Raw = ABSENT
@@ -87,6 +89,8 @@ class Unreadable(InvalidRequest):
         self.request_id = request_id
 
 
+#: How a message begins, or several of them, whatever becomes of it.
+_BEGUN = re.compile(rb"(\xef\xbb\xbf)?\s*(\[\s*)?\{\s*[\"}]")
 _decode = msgspec.json.Decoder(_Envelope).decode
 _id_decoder = msgspec.json.Decoder(_IdOnly)
 _members_decoder = msgspec.json.Decoder(_Members)
@@ -103,6 +107,16 @@ def is_no_answer(data: bytes) -> bool:
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return False
     return found.method is not ABSENT and all(one is ABSENT for one in (found.id, found.result, found.error))
+
+
+def is_print(data: bytes) -> bool:
+    """Whether a text that is no message is none that broke either, but a line of a program: words, a log, also one in JSON."""
+    try:
+        found = _members_decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return not _BEGUN.match(data)
+    answers = found.id is not ABSENT and (found.result is not ABSENT or found.error is not ABSENT)
+    return found.jsonrpc is ABSENT and not answers
 
 
 def is_batch(data: bytes) -> bool:

@@ -219,6 +219,7 @@ class Mishap:
 
     def noise(self) -> None:
         write("Listening on port 8080 …\n\n\x1b[32mready\x1b[0m\n")
+        write('[INFO] ready\n{"level": "info", "msg": "ready", "id": 1}\n[12, 0]\n')
 
     def binary(self) -> None:
         write(bytes(range(11, 256)) + b"\n")

@@ -54,22 +54,67 @@ def test_an_answer_that_cannot_be_read_ends_the_request_that_it_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b'{"jsonrpc":"2.0","id":1.0,"result":{}}', b'{"jsonrpc":"2.0","result":{}}', b'{"jsonrpc":"2.0",', b"[{}]"]
+    "text",
+    [
+        b'{"jsonrpc":"2.0","id":1.0,"result":{}}',
+        b'{"jsonrpc":"2.0","result":{}}',
+        b'{"jsonrpc":"2.0",',
+        b' { "jsonrpc": "2.0", "id":',
+        b'{"id":99,"result":{}}',
+        b'{"jsonrpc":"2.0","id":1,"result":"\xff"}',
+        b'[{"jsonrpc":"2.0","id":1',
+        b"[{}]",
+    ],
 )
-def test_an_answer_that_names_no_request_ends_all_that_wait(text: bytes) -> None:
-    """C-016: better an error than a wait for ever."""
+@pytest.mark.parametrize("printed_on", [False, True])
+def test_an_answer_that_names_no_request_ends_all_that_wait(text: bytes, printed_on: bool) -> None:
+    """C-016: better an error than a wait for ever, also where the peer's prints are borne with."""
     connection = client()
+    connection.printed_on = printed_on
     waiting = [ask(connection)[0] for _ in range(2)]
     connection.receive(text)
     assert all(isinstance(one.error, InvalidResponse) for one in waiting)
 
 
-def test_what_a_server_prints_by_mistake_is_no_answer() -> None:
+def test_what_is_not_even_json_is_no_answer_wherever_it_stands() -> None:
     connection = client()
     pending, _ = ask(connection)
-    for text in (b"Listening on port 80", b"", b"   ", b"WARNING: x"):
+    for text in (b"Listening on port 80", b"", b"   ", b"WARNING: x", b'"text"', b"7"):
         connection.receive(text)
     assert pending.state is PendingState.WAITING
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"Listening on port 80",
+        b"",
+        b"   ",
+        b"WARNING: x",
+        b"[INFO] started",
+        b"[12:00:01] ready",
+        b"[1, 2]",
+        b"[]",
+        b"{'name': 'shown by repr'}",
+        b"{started}",
+        b'{"level":"info","msg":"started","id":7}',
+        b'{"level":"error","error":"no cache"}',
+        b'{"result":1}',
+        b'"text"',
+        b"7",
+        b"null",
+        b"\x1b[32mready\x1b[0m",
+        b"\xff\xfe",
+    ],
+)
+def test_what_a_server_prints_by_mistake_is_no_answer(text: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Lines of a log are what stands most often where a process should write messages alone; some of them are JSON."""
+    connection = client()
+    connection.printed_on = True
+    pending, _ = ask(connection)
+    connection.receive(text)
+    assert pending.state is PendingState.WAITING
+    assert "the server wrote a line that is no message" in caplog.text
 
 
 def test_an_error_without_an_id_belongs_to_the_only_request_or_to_all() -> None:

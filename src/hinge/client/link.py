@@ -278,7 +278,8 @@ class Link:
             self._write_meta(self.found.revision)
 
     def _serve(self, channel: Channel) -> Session:
-        self._begun = Session(Connection(None, limits=self._limits), channel, self._handle)
+        connection = Connection(None, limits=self._limits, printed_on=channel.kind == "stdio")
+        self._begun = Session(connection, channel, self._handle)
         return self._begun
 
     def retire(self, session: Session, reason: str) -> None:

@@ -72,6 +72,8 @@ class Connection(Record):
     outgoing: dict[RequestId, Pending] = msgspec.field(default_factory=dict)
     #: Why the conversation is over; None while it lives.
     closed: str | None = None
+    #: Whether the peer's prints may stand among its messages, as on the standard output of a process.
+    printed_on: bool = False
     #: Set by a client that found a stateless server.
     stateless: bool = False
     _handshake: era_2025.Handshake | None = None
@@ -96,7 +98,7 @@ class Connection(Record):
                     return self._receive_batch(data, origin)
                 data = era.read(data)
         except ProtocolError as exc:
-            if self.offer is None and isinstance(data, bytes) and _is_noise(data):
+            if self.offer is None and isinstance(data, bytes) and _is_noise(data, self.printed_on):
                 logger.warning("the server wrote a line that is no message: %s", _excerpt(data))
                 return None
             return self._unreadable(exc, data if isinstance(data, bytes) else b"")
@@ -380,10 +382,10 @@ class Connection(Record):
             raise HingeError("something is in flight on a closed connection")
 
 
-def _is_noise(data: bytes) -> bool:
+def _is_noise(data: bytes, printed_on: bool) -> bool:
     """Something a server printed or said, rather than a broken answer: it doesn't begin like a message, or is no answer."""
     begins = data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r")[:1] in (b"{", b"[")
-    return not begins or jsonrpc.is_no_answer(data)
+    return not begins or jsonrpc.is_no_answer(data) or (printed_on and jsonrpc.is_print(data))
 
 
 def _excerpt(data: bytes) -> str:

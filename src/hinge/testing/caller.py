@@ -49,7 +49,8 @@ class Caller:
             raise
 
     def _serve(self, channel: Channel) -> Session:
-        self._session = Session(Connection(None, limits=self._limits), channel, self._handle)
+        connection = Connection(None, limits=self._limits, printed_on=channel.kind == "stdio")
+        self._session = Session(connection, channel, self._handle)
         return self._session
 
     @property
