@@ -170,7 +170,7 @@ class Session(Record, weakref=True):
                 self._abandon(pending, "no longer wanted")
                 raise
             self._abandon(pending, "timeout")
-            raise CallTimeout(f"{pending.method} got no answer {limit.words}") from exc
+            raise CallTimeout(f"{pending.method} got no answer {limit.words}{self.connection.noise}") from exc
         except BaseException:
             self.connection.give_up(pending)
             raise

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Client, ConnectFailed, ConnectionLost, Discovery
+from hinge import CallTimeout, Client, ConnectFailed, ConnectionLost, Discovery
 from hinge.errors import CallError, DefinitionError
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_11, V2026_07
@@ -241,7 +241,7 @@ async def test_a_stateless_server_that_missed_the_probe_is_probed_once_more() ->
 async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
     """LIFE-14."""
     puppet = Puppet({"server/discover": SILENCE, "initialize": SILENCE})
-    with pytest.raises(ConnectFailed, match="No conversation within 30 seconds"):
+    with pytest.raises(ConnectFailed, match="No conversation with Puppet in this process within 30 seconds"):
         await found(puppet)
 
 
@@ -277,3 +277,28 @@ async def test_a_client_that_is_cancelled_while_it_connects_leaves_nothing_behin
         with pytest.raises(asyncio.CancelledError):
             await connecting
         await client.close()
+
+
+@in_no_time
+async def test_a_server_that_only_writes_what_is_no_message_is_quoted() -> None:
+    """What came instead of an answer is the best hint at what is wrong."""
+
+    def chatter(puppet: Puppet, message: Any) -> Any:
+        puppet.say_raw(b"Usage: server --stdio")
+        return SILENCE
+
+    puppet = Puppet({"server/discover": chatter, "initialize": chatter})
+    with pytest.raises(ConnectFailed, match=r"; it wrote a line that is no message: Usage: server --stdio$"):
+        await found(puppet)
+
+
+@in_no_time
+async def test_so_is_one_that_writes_it_instead_of_an_answer_to_a_call() -> None:
+    def chatter(puppet: Puppet, message: Any) -> Any:
+        puppet.say_raw(b"no such tool")
+        return SILENCE
+
+    puppet = modern(tools_call=chatter)
+    async with Client(puppet) as client:
+        with pytest.raises(CallTimeout, match=r"within 60 seconds; it wrote a line that is no message: no such tool$"):
+            await client.call_tool("x")

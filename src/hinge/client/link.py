@@ -16,6 +16,7 @@ from hinge.client import telemetry
 from hinge.client.connecting import Introduction, Opening
 from hinge.client.liveness import Liveness
 from hinge.client.negotiate import Discovery, may_be_older
+from hinge.client.target import words_of
 from hinge.errors import CallError, ChannelClosed, ConnectFailed, HingeError, HttpStatus, NotSent, PeerError
 from hinge.protocol import era_2026
 from hinge.protocol.connection import Connection
@@ -193,10 +194,12 @@ class Link:
             async with asyncio.timeout(self._limits.connect):
                 await self._reach(resources)
         except BaseException as exc:
+            noise = "" if self._begun is None else self._begun.connection.noise
             self._resources = resources
             await self._shut("the connection could not be opened")
             if isinstance(exc, TimeoutError) and not isinstance(exc, CallError):
-                raise ConnectFailed(f"No conversation within {self._limits.connect:g} seconds") from exc
+                seconds = f"{self._limits.connect:g} seconds"
+                raise ConnectFailed(f"No conversation with {words_of(self._target)} within {seconds}{noise}") from exc
             if isinstance(exc, CallError | ChannelClosed) and not isinstance(exc, ConnectFailed | HttpStatus):
                 raise ConnectFailed(str(exc)) from exc  # nothing of the user's was sent yet
             raise

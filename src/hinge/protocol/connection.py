@@ -72,8 +72,9 @@ class Connection(Record):
     outgoing: dict[RequestId, Pending] = msgspec.field(default_factory=dict)
     #: Why the conversation is over; None while it lives.
     closed: str | None = None
-    #: Whether the peer's prints may stand among its messages, as on the standard output of a process.
+    #: Whether the peer's prints may stand among its messages, as on the standard output of a process; the last one.
     printed_on: bool = False
+    noise: str = ""
     #: Set by a client that found a stateless server.
     stateless: bool = False
     _handshake: era_2025.Handshake | None = None
@@ -99,6 +100,7 @@ class Connection(Record):
                 data = era.read(data)
         except ProtocolError as exc:
             if self.offer is None and isinstance(data, bytes) and _is_noise(data, self.printed_on):
+                self.noise = f"; it wrote a line that is no message: {_excerpt(data)}"
                 logger.warning("the server wrote a line that is no message: %s", _excerpt(data))
                 return None
             return self._unreadable(exc, data if isinstance(data, bytes) else b"")
