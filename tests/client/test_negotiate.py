@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import CallTimeout, Client, ConnectFailed, ConnectionLost, Discovery
+from hinge import CallTimeout, Client, ConnectFailed, ConnectionLost, Discovery, PeerError, Server
 from hinge.errors import CallError, DefinitionError
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_11, V2026_07
-from tests.client.puppet import HANG_UP, INFO, META, SILENCE, Error, Puppet, discovered, legacy, modern, shaken
+from tests.client.puppet import HANG_UP, INFO, META, SILENCE, Error, Puppet, discovered, done, legacy, modern, shaken
 from tests.jumping_clock import in_no_time
 
 
@@ -179,6 +179,63 @@ async def test_a_saved_handshake_server_is_not_probed_again() -> None:
     puppet.came.clear()
     assert (await found(puppet, discovery=saved)).era == "2025"
     assert puppet.methods() == ["initialize", "notifications/initialized"]
+
+
+@pytest.mark.parametrize(("saved", "wanted"), [("2025", "2026"), ("2026", "2025")])
+async def test_what_is_saved_has_no_say_against_the_era_that_is_wanted(saved: Any, wanted: Any) -> None:
+    server: Server[Any] = Server("both")
+    async with Client(server, era=saved) as client:
+        before = client.discovery
+    async with Client(server, era=wanted, discovery=before) as client:
+        assert client.era == wanted
+
+
+async def test_a_saved_handshake_server_that_speaks_only_the_stateless_era_by_now_is_found_out_anew() -> None:
+    """VER-15: what was true of it before is no reason to fail."""
+    async with Client(Server("old", eras="2025")) as client:
+        before = client.discovery
+    async with Client(Server("new", eras="2026"), discovery=before) as client:
+        assert client.era == "2026"
+        assert client.discovery.era == "2026"
+
+
+@pytest.mark.parametrize("code", [-32600, -32601, -32602])
+async def test_a_saved_stateless_server_that_shakes_hands_by_now_is_found_out_at_its_first_refusal(code: int) -> None:
+    """VER-15: nothing ran, so the call is made again as soon as it is known how."""
+    served: list[Any] = []
+
+    def call(puppet: Puppet, message: Any) -> Any:
+        if "_meta" in message["params"] and f"{META}protocolVersion" in message["params"]["_meta"]:
+            return Error(code)
+        served.append(message["params"]["name"])
+        return done("fine")
+
+    puppet = legacy(tools_call=call)
+    saved = Discovery(era="2026", revision=V2026_07)
+    async with Client(puppet, discovery=saved) as client:
+        answers = await asyncio.gather(*(client.call_tool(name) for name in "abc"))
+        assert [answer.text for answer in answers] == ["fine"] * 3
+        assert (client.era, sorted(served)) == ("2025", ["a", "b", "c"])
+        await client.call_tool("d")
+    assert puppet.methods().count("server/discover") == 2
+
+
+async def test_a_server_that_is_what_was_saved_of_it_is_asked_once_why_it_refuses() -> None:
+    puppet = modern(tools_call=Error(-32602, "no such tool"))
+    async with Client(puppet, discovery=Discovery(era="2026", revision=V2026_07)) as client:
+        for _ in range(3):
+            with pytest.raises(PeerError, match="no such tool"):
+                await client.call_tool("x")
+    assert puppet.methods() == ["tools/call", "server/discover", "tools/call", "tools/call"]
+
+
+@pytest.mark.parametrize(("code", "options"), [(-32603, {}), (7, {}), (-32601, {"reconnect": False})])
+async def test_a_call_that_may_have_run_or_can_not_be_repeated_is_not(code: int, options: Any) -> None:
+    puppet = legacy(tools_call=Error(code))
+    async with Client(puppet, discovery=Discovery(era="2026", revision=V2026_07), **options) as client:
+        with pytest.raises(PeerError):
+            await client.call_tool("x")
+    assert puppet.methods().count("tools/call") == 1
 
 
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)

@@ -49,6 +49,11 @@ class Link:
         self._transport = transport
         self._handle = handle
         self._introduction = introduction
+        #: What was found out in an earlier life, unless it contradicts what is wanted now.
+        saved = introduction.saved
+        self._saved = saved if saved is not None and introduction.era in ("auto", saved.era) else None
+        #: The session that relies on it, and whether it shouldn't have, once somebody asked.
+        self._relying: tuple[Session, asyncio.Future[bool] | None] | None = None
         #: What is declared besides, and what that knows of messages.
         self.extensions = extensions
         self._limits = limits
@@ -229,12 +234,10 @@ class Link:
         session = self._begun
         assert session is not None
         resources.push_async_callback(_end, session, channel)
-        found = self._introduction.saved
-        if found is None or found.era != "2026":
-            era: EraName | Literal["auto"] = found.era if found is not None else self._introduction.era
-            if era == "auto":
-                era = cast("EraName", getattr(self._transport, "era", era))
-            found = await Opening(session, self._introduction, self.span).agree(era)
+        found = self._saved if self._saved is not None and self._saved.era == "2026" else None
+        self._relying = (session, None) if found is not None else None
+        if found is None:
+            found = await self._find_out(session)
         self.found = found
         session.connection.stateless = found.era == "2026"
         if found.era == "2026":
@@ -247,6 +250,44 @@ class Link:
         if self._begun is not session:
             raise ConnectFailed("The client was closed while it was being connected")
         self._session = session
+
+    async def _find_out(self, session: Session) -> Discovery:
+        """Agree with the server; what was saved of it says where to begin, and no more than that."""
+        opening = Opening(session, self._introduction, self.span)
+        era = self._introduction.era
+        if era == "auto":
+            era = cast("EraName | Literal['auto']", getattr(self._transport, "era", era))
+        if era == "auto" and self._saved is not None:
+            try:
+                return await opening.agree(self._saved.era)
+            except ConnectFailed as exc:
+                logger.debug("The server isn't what was saved of it: %s", exc)
+                self._saved = None
+        return await opening.agree(era)
+
+    async def is_outdated(self, session: Session) -> bool:
+        """Whether the server refused a request because it isn't what was saved of it: then the next session finds out anew.
+
+        It is asked once; if it still is what it was, it has refused the request for a reason of its own.
+        """
+        if self._relying is None or self._relying[0] is not session or not self._reconnect:
+            return False
+        if self._relying[1] is None:
+            self._relying = session, asyncio.ensure_future(self._is_gone(session))
+        _, asking = self._relying
+        assert asking is not None
+        return await asyncio.shield(asking)
+
+    async def _is_gone(self, session: Session) -> bool:
+        try:
+            await Opening(session, self._introduction, self.span).agree("2026")
+        except ConnectFailed as exc:
+            self._saved = None
+            self.retire(session, f"the server isn't what was saved of it: {exc}")
+            return True
+        except CallError:
+            logger.debug("whether the server still is what was saved of it is not known")
+        return False
 
     async def _ask_for_a_sign(self, session: Session, within: float) -> None:
         modern = session.connection.stateless

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from hinge.errors import CallError, ConnectFailed, PeerError, shorten
+from hinge.errors import CallError, ConnectFailed, HttpStatus, PeerError, shorten
 from hinge.protocol.events import EraName
 from hinge.schema.base import SERVER_INFO, Implementation
 from hinge.schema.lifecycle import DiscoverResult, InitializeResult, ServerCapabilities
@@ -23,6 +23,7 @@ UNSUPPORTED_VERSION = -32022
 MODERN_ERRORS = frozenset({-32020, -32021, UNSUPPORTED_VERSION})
 #: HTTP statuses of a server that doesn't know the request and says so without JSON-RPC (VER-14).
 LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
+_REFUSALS = frozenset({-32600, -32601, -32602, UNSUPPORTED_VERSION})
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +90,11 @@ def _means_legacy(error: Exception | None) -> bool:
     if error is None or isinstance(error, PeerError):
         return True
     return getattr(error, "status", None) in LEGACY_STATUSES
+
+
+def refuses_the_era(error: PeerError | HttpStatus) -> bool:
+    """Whether a server that doesn't know the era may have refused a request so, before it ran anything."""
+    return error.status in LEGACY_STATUSES if isinstance(error, HttpStatus) else error.code in _REFUSALS
 
 
 def may_be_older(error: CallError) -> bool:

@@ -17,12 +17,14 @@ from hinge.client import telemetry
 from hinge.client.answers import Answers
 from hinge.client.cache import CacheMode
 from hinge.client.link import Link
+from hinge.client.negotiate import refuses_the_era
 from hinge.client.required_pages import REQUIRED as URLS_REQUIRED
 from hinge.client.required_pages import RequiredPages, UrlElicitationRequired, required_by
 from hinge.errors import (
     CallError,
     CallTimeout,
     ConnectionLost,
+    HttpStatus,
     InvalidResponse,
     NotSent,
     Outcome,
@@ -245,12 +247,15 @@ class Requests:
                 if not ask.safe:
                     raise
                 error = exc
-            except PeerError as exc:
-                if exc.code != HEADER_MISMATCH or ask.mismatch is None or refreshed:
+            except (PeerError, HttpStatus) as exc:
+                if refuses_the_era(exc) and await self._link.is_outdated(session):
+                    error = exc
+                elif getattr(exc, "code", None) != HEADER_MISMATCH or ask.mismatch is None or refreshed:
                     raise
-                refreshed = True
-                await ask.mismatch()  # HDR-23
-                continue
+                else:
+                    refreshed = True
+                    await ask.mismatch()  # HDR-23
+                    continue
             tries += 1
             if tries > self._limits.retries:
                 raise error
