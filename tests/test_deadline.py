@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Client, Context, ElicitFormParams, Outcome, Server
+from hinge import CallTimeout, Client, Context, DefinitionError, ElicitFormParams, Outcome, Server
 from hinge.protocol.events import EraName
 from tests.client.puppet import SILENCE, legacy
 from tests.jumping_clock import in_no_time
@@ -166,3 +167,22 @@ async def test_a_limit_that_was_passed_is_told_as_it_was_set(limit: float) -> No
     async with Client(made()) as client:
         with pytest.raises(CallTimeout, match=f"within {limit:g} seconds"):
             await client.call_tool("steps", {"count": 1, "pause": 30}, total=limit)
+
+
+@pytest.mark.parametrize("limit", ["idle", "total"])
+@pytest.mark.parametrize("wrong", ["5", True, -1, float("nan"), [1]])
+async def test_what_are_no_seconds_is_told_and_nothing_is_sent(limit: str, wrong: Any) -> None:
+    """Nor is a request left over that nobody waits for."""
+    puppet = legacy(tools_call=SILENCE)
+    async with Client(puppet) as client:
+        with pytest.raises(DefinitionError, match=rf"{limit}=.* is not possible: use seconds, 0 or more, or None"):
+            await client.call_tool("x", **{limit: wrong})
+        session = await client._link.session()
+        assert session.connection.outgoing == {}
+    assert "tools/call" not in puppet.methods()
+
+
+@pytest.mark.parametrize("many", [float("inf"), 1e300])
+async def test_more_seconds_than_a_clock_can_count_are_no_end(many: Any) -> None:
+    async with Client(made()) as client:
+        assert (await client.call_tool("steps", {"count": 1, "pause": 0}, idle=many, total=many)).text == "done"

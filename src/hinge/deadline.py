@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Raw
 
+from hinge.errors import DefinitionError, shorten
 from hinge.protocol.record import Record
 
 #: However many requests are late at once, they are looked for at most once in so many seconds.
 LEAST_PAUSE = 0.01
+#: More seconds than this are so many that a clock can't count them.
+_FOR_EVER = 1e12
 
 
 class Deadlines:
@@ -38,7 +42,14 @@ class Deadlines:
         total: float | None,
         on_progress: Callable[[Raw], None] | None,
     ) -> Deadline:
-        """Limit what this task does from now on: to `idle` seconds without a word, `total` seconds at all."""
+        """Limit what this task does from now on: to `idle` seconds without a word, `total` seconds at all.
+
+        Raises DefinitionError for what are no seconds.
+        """
+        if idle is not None:
+            idle = _seconds("idle", idle)
+        if total is not None:
+            total = _seconds("total", total)
         now = self._loop.time()
         end = at = float("inf") if total is None else now + total
         if idle is not None and now + idle < end:
@@ -89,6 +100,14 @@ class Deadlines:
             else:
                 earliest = min(earliest, limit.at)
         self._set(max(earliest, now + LEAST_PAUSE))
+
+
+def _seconds(name: str, given: Any) -> float:
+    if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 0:
+        raise DefinitionError(
+            f"{name}={shorten(repr(given))} is not possible: use seconds, 0 or more, or None for no limit"
+        )
+    return min(given, _FOR_EVER)
 
 
 class Deadline(Record):

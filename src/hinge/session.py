@@ -158,12 +158,12 @@ class Session(Record, weakref=True):
             raise HingeError(f"The params of {pending.method} can't be written as JSON: {exc}") from exc
         message = Outgoing(data, pending.id, pending.method, about=about, pending=pending, headers=headers)
         limit: Deadline | None = None
-        if idle is None and total is None:
-            pending.on_progress = on_progress
-        else:
-            limit = self._limited(idle, total, on_progress)
-            pending.on_progress = limit.progress
         try:
+            if idle is None and total is None:
+                pending.on_progress = on_progress
+            else:
+                limit = self._limited(idle, total, on_progress)
+                pending.on_progress = limit.progress
             await self._carry(message, pending)
         except asyncio.CancelledError as exc:
             if limit is None or not limit.taken_back():
