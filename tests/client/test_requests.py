@@ -10,7 +10,7 @@ import pytest
 from hinge import CallTimeout, Client, InvalidResponse, Outcome, PeerError, ToolFailed
 from hinge.schema.elicitation import ElicitFormParams
 from hinge.schema.notifications import ProgressParams
-from tests.client.puppet import META, SILENCE, Error, Puppet, done, modern
+from tests.client.puppet import META, SILENCE, Error, Puppet, done, legacy, modern
 from tests.jumping_clock import in_no_time
 
 FORM = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {"yes": {"type": "boolean"}}}}
@@ -303,3 +303,12 @@ async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
     (cancelled,) = puppet.asked("notifications/cancelled")
     assert cancelled["requestId"] == puppet.came[1]["id"]
     assert len(puppet.asked("notifications/cancelled")) == 1
+
+
+@pytest.mark.parametrize("said", ["banana", "input_required", 5, None])
+async def test_in_the_handshake_era_a_result_type_is_a_member_like_any_other(said: Any) -> None:
+    """BASE-20: results are open, and no revision of that era gives the name a meaning."""
+    puppet = legacy()
+    puppet.by_method["acme/table"] = {"resultType": said, "rows": [1]}
+    async with Client(puppet) as client:
+        assert await client.request("acme/table") == {"resultType": said, "rows": [1]}

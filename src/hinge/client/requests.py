@@ -160,10 +160,12 @@ class Requests:
                     raise
                 raise ConnectionLost(f"{ask.method} had begun, and its next round was not sent: {exc}") from exc
             left = _less(left, start)
-            kind = _result_type(raw, ask.method)
+            # Before the stateless era a `resultType` is a member like any other, unless an extension knows it (BASE-20).
+            stateless = self._link.found is None or self._link.found.era == "2026"
+            kind = _result_type(raw, ask.method, strict=stateless)
             if kind == "complete":
                 return raw
-            if kind != "input_required" or row is None or not row.may_ask:
+            if not stateless or kind != "input_required" or row is None or not row.may_ask:
                 return await self._resolved(ask, raw, kind, left)
             params = await self._next_round(ask, raw, rounds)
         raise InvalidResponse(f"{ask.method}: still asking after {self._limits.rounds} rounds of questions")  # C-082
@@ -206,9 +208,11 @@ class Requests:
     async def _resolved(self, ask: Ask, raw: Raw, kind: str, left: float | None) -> Raw:
         """A result of a type that an extension knows, made into what the caller asked for (A-121)."""
         found = await self._link.extensions.resolve(ask, raw, kind, left)
-        if found is None:
-            raise InvalidResponse(f"{ask.method}: the result is of type {shorten(kind)!r}, which is unknown here")
-        return found
+        if found is not None:
+            return found
+        if self._link.found is not None and self._link.found.era == "2025":
+            return raw
+        raise InvalidResponse(f"{ask.method}: the result is of type {shorten(kind)!r}, which is unknown here")
 
     async def _next_round(self, ask: Ask, raw: Raw, rounds: int) -> dict[str, Any]:
         try:
@@ -358,11 +362,13 @@ def stateless_meta(
     return {"progressToken": pending.id, **msgspec.json.decode(meta), **(more or {}), **given}
 
 
-def _result_type(raw: Raw, method: str) -> str:
+def _result_type(raw: Raw, method: str, *, strict: bool) -> str:
     """No word means complete (BASE-16)."""
     try:
         said = _type.decode(raw).resultType
     except (msgspec.MsgspecError, RecursionError) as exc:
+        if not strict:
+            return "complete"
         raise InvalidResponse(f"{method}: the result can't be read: {exc}") from exc
     return "complete" if said is UNSET else said
 
