@@ -154,6 +154,33 @@ def test_no_value_is_bent_to_the_type_that_was_wanted(annotation: Any, text: byt
     assert problems(taking(annotation), b'{"x":' + text + b"}") == [line]
 
 
+@pytest.mark.parametrize(
+    ("annotation", "text", "value"),
+    [
+        (int, b"2.0", 2),
+        (int, b"2e1", 20),
+        (int, b"1e30", int(1e30)),
+        (list[int] | None, b"[1.0, 2]", [1, 2]),
+        (dict[str, int], b'{"a": -3.0}', {"a": -3}),
+        (Literal[1, "a"], b"1.0", 1),
+        (Annotated[int, pydantic.Field(ge=1)], b"2.0", 2),
+        (Annotated[list[int], pydantic.Field()], b"[2.0]", [2]),
+        (float, b"2.0", 2.0),
+        (float, b"2", 2.0),
+    ],
+)
+def test_a_whole_number_is_an_integer_however_it_is_written(annotation: Any, text: bytes, value: Any) -> None:
+    """TOOL-04, TOOL-23: JSON Schema knows no difference between 2 and 2.0, and the listed schema is one."""
+    (found,) = taking(annotation).arguments(b'{"x":' + text + b"}").values()
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize("text", [b"1.5", b'"2.0"', b"NaN", b"1e999"])
+def test_what_is_no_whole_number_is_no_integer(text: bytes) -> None:
+    with pytest.raises(InvalidParams):
+        taking(int).arguments(b'{"x":' + text + b"}")
+
+
 def search(
     city: str,
     filter: Filter,
@@ -302,7 +329,10 @@ def test_texts_become_what_is_wanted() -> None:
 
 
 _JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from([0.5, "a", "red", "c", "2026-01-31"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.sampled_from([0.5, 1.0, 2.0, -3.0, 1e2, 1e300, "a", "red", "c", "2026-01-31"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["tags", "a", "n"]), inner, max_size=3),
     max_leaves=6,
 )

@@ -5,6 +5,7 @@ Knows parameters and problems; the hot path, one typed decode, is in signature.p
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -52,6 +53,29 @@ def refusal_of_arguments(
     if fixed and not found:
         raise DefinitionError(f"an argument that is always sent doesn't fit: {'; '.join(lines(fixed))}")
     return InvalidArguments(lines(found) or ["arguments: refused; is a name given twice?"])
+
+
+def whole_numbers(text: bytes | Raw) -> bytes | None:
+    """The same JSON with 2.0 written as 2: to JSON Schema they are one number, and an integer. None if nothing changes."""
+    try:
+        given = msgspec.json.decode(text)
+        whole = _whole(given)
+    except (RecursionError, *_BROKEN):
+        return None
+    return None if whole is given else msgspec.json.encode(whole)
+
+
+def _whole(value: Any) -> Any:
+    """A copy with whole numbers; the same object where there is nothing to change."""
+    if type(value) is float:
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        changed = {name: new for name, old in value.items() if (new := _whole(old)) is not old}
+        return {**value, **changed} if changed else value
+    if isinstance(value, list):
+        items = [_whole(item) for item in value]
+        return value if all(map(operator.is_, items, value)) else items
+    return value
 
 
 def read_text(values: Mapping[str, str], parameters: Sequence[Parameter], schema: Schema) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw
 
 from hinge.errors import DefinitionError, InvalidArguments
 from hinge.server.annotations import Place, Predicate, holds, place_of, resolve, shown
-from hinge.server.arguments import read_text, refusal_of_arguments
+from hinge.server.arguments import read_text, refusal_of_arguments, whole_numbers
 from hinge.server.docstring import parse_docstring
 from hinge.server.json_schema import Schema, object_schema
 from hinge.server.outer_names import Rename
@@ -90,8 +90,9 @@ class Signature:
                     values[name] = read(value)
             return values
         except (msgspec.MsgspecError, Refused, UnicodeDecodeError, RecursionError):
-            if bytes(text).strip() in (b"", b"null"):
-                return self.arguments(b"{}")
+            again = b"{}" if bytes(text).strip() in (b"", b"null") else whole_numbers(text)
+            if again is not None:
+                return self.arguments(again)
             raise refusal_of_arguments(text, self.parameters, self.input_schema) from None
 
     def refusal(self, text: bytes | Raw, rename: Rename) -> InvalidArguments:
