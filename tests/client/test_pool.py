@@ -142,7 +142,7 @@ async def test_closing_ends_the_calls_of_lent_clients() -> None:
 
 
 def test_a_pool_has_a_size() -> None:
-    with pytest.raises(DefinitionError, match="size of at least 1"):
+    with pytest.raises(DefinitionError, match="size=0 is not possible: use a whole number, 1 or more"):
         Pool(puppet(), 0)
 
 

@@ -25,6 +25,7 @@ from hinge.client.link import Link
 from hinge.client.listening import Listeners, Listening, filter_of
 from hinge.client.middleware import ClientContext, ClientMiddleware
 from hinge.client.negotiate import Discovery
+from hinge.client.options import CLIENT
 from hinge.client.requests import (
     SAFE_METHODS,
     Ask,
@@ -43,6 +44,7 @@ from hinge.protocol.changes import Lost
 from hinge.protocol.events import EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.meta_keys import check_meta
+from hinge.protocol.option_values import check_values
 from hinge.schema.base import Implementation
 from hinge.schema.notifications import LoggingLevel
 from hinge.session import Session
@@ -98,8 +100,7 @@ class Client(Agreed, Features, Hearing):
         on_drift: OnDrift | None = None,
         **options: Any,
     ) -> None:
-        if era not in ("auto", "2025", "2026"):
-            raise DefinitionError(f'era={era!r} is not possible: use "auto", "2025" or "2026"')
+        check_values(locals(), CLIENT)
         self.limits = limits
         self._answers = Answers(
             on_elicit=on_elicit,

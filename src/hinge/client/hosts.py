@@ -17,7 +17,9 @@ from hinge.client.client import Client
 from hinge.client.config import ServerEntry, Source, read_config
 from hinge.client.member import Health, Member, OnChange
 from hinge.client.merging import Origin, Prefixing, merge_names
-from hinge.errors import CallError, DefinitionError, NotSent, shorten
+from hinge.client.options import HOSTS
+from hinge.errors import CallError, NotSent, shorten
+from hinge.protocol.option_values import check_values
 from hinge.schema.content import ResourceLink
 from hinge.schema.prompts import GetPromptResult, Prompt
 from hinge.schema.resources import ReadResourceResult, Resource, ResourceTemplate
@@ -69,8 +71,7 @@ class Hosts:
         on_change: OnChange | None = None,
         **options: Any,
     ) -> None:
-        if concurrency < 1:
-            raise DefinitionError("concurrency must be at least 1: so many requests at once go to each server")
+        check_values(locals(), HOSTS)
         #: The servers by name, in the order in which they were given.
         self.servers: dict[str, Member] = {
             name: Member(name, _client(name, target, options), concurrency=concurrency, on_change=on_change)

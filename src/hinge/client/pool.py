@@ -16,7 +16,9 @@ from typing import Any, Self
 import msgspec
 
 from hinge.client.client import Client
-from hinge.errors import CallError, DefinitionError, HingeError, NotSent
+from hinge.client.options import POOL
+from hinge.errors import CallError, HingeError, NotSent
+from hinge.protocol.option_values import check_values
 
 logger = logging.getLogger("hinge")
 
@@ -58,8 +60,7 @@ class Pool:
         queue: int = 1000,
         **options: Any,
     ) -> None:
-        if size < 1:
-            raise DefinitionError("A pool needs a size of at least 1")
+        check_values(locals(), POOL)
         self._target = target
         self._options = options
         self._size = size

@@ -23,6 +23,10 @@ def transport_for(target: Any, *, limits: Limits, **options: Any) -> Transport:
     - an object with `serve` (a Server): in memory
     - an object with `open` (a Transport): itself
     """
+    if isinstance(target, type):
+        raise DefinitionError(
+            f"A client can't connect to the class {target.__name__}: give an object that is made of it"
+        )
     if hasattr(target, "open") and not isinstance(target, Path):
         transport: Transport = _plain(target, options)
         return transport

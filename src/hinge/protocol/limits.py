@@ -52,7 +52,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     drain: float = 5.0
     #: Clean-up of one connection may take this long; what is left is abandoned with a warning (A-081).
     teardown: float = 5.0
-    #: A question to the user of a handshake client may stay open for this long.
+    #: A question to the user of a handshake client may stay open for this long; so long a client waits for pages that a
+    #: handshake server wants opened first.
     question: float = 600.0
     #: A stateless client has this long to come back with its answers.
     state_ttl: float = 600.0

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from hinge.errors import ProtocolError, shorten
+from hinge.protocol.option_values import FLAG, METHOD_NAMES, check_values, instance, or_none, whole
 from hinge.server.context import Context
 from hinge.server.middleware import CallNext
 
@@ -24,6 +25,14 @@ _named = msgspec.json.Decoder(_Named)
 
 #: No more characters than this of the params are logged.
 _PARAMS = 2000
+
+
+_OPTIONS = {
+    "logger": instance((str, logging.Logger), "the name of a logger, or the logger"),
+    "level": whole(0)._replace(words="use a number, as logging.INFO is"),
+    "params": FLAG,
+    "methods": or_none(METHOD_NAMES),
+}
 
 
 class CallLog:
@@ -46,6 +55,7 @@ class CallLog:
         params: bool = False,
         methods: Collection[str] | None = None,
     ) -> None:
+        check_values(locals(), _OPTIONS)
         self._logger = logging.getLogger(logger) if isinstance(logger, str) else logger
         self._level = level
         self._params = params

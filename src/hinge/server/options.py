@@ -6,12 +6,9 @@ import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypedDict
 
-from hinge.errors import DefinitionError, shorten
-from hinge.protocol.limits import Limits
-from hinge.schema.base import Icon, Implementation
-from hinge.schema.notifications import SEVERITY
+from hinge.errors import DefinitionError
+from hinge.schema.base import Icon
 from hinge.schema.tools import ToolAnnotations
-from hinge.server.registration import is_uri, listed
 from hinge.server.visibility import Caller
 
 
@@ -77,21 +74,3 @@ def check_text(given: Any, advice: str) -> None:
     """Raises DefinitionError with the advice for a decorator that was used without its parentheses."""
     if not isinstance(given, str):
         raise DefinitionError(advice)
-
-
-def check_server(info: Implementation, instructions: Any, limits: Any, page_size: Any, log_level: Any) -> None:
-    """Raises DefinitionError for what a server can't be made with."""
-    name: Any = info.name
-    if not isinstance(name, str) or not name:
-        raise DefinitionError(f'A server needs a name: write Server("weather"), not Server({name!r})')
-    listed(info, f"Server({name!r})")
-    if info.website_url is not None and not is_uri(info.website_url):
-        raise DefinitionError(f"website_url={shorten(repr(info.website_url))} is no address: write https://…")
-    if instructions is not None and not isinstance(instructions, str):
-        raise DefinitionError(f"instructions={shorten(repr(instructions))} is not possible: write a text, or None")
-    if not isinstance(limits, Limits):
-        raise DefinitionError(f"limits={shorten(repr(limits))} is not possible: write limits=Limits(…)")
-    if page_size is not None and (not isinstance(page_size, int) or page_size < 1):
-        raise DefinitionError(f"page_size={page_size!r} is not possible: use 1 or more, or None for whole lists")
-    if log_level is not None and log_level not in SEVERITY:
-        raise DefinitionError(f"log_level={log_level!r} is not possible: use one of {', '.join(SEVERITY)}, or None")

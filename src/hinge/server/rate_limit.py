@@ -9,10 +9,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
-from hinge.errors import DefinitionError, Overloaded
+from hinge.errors import Overloaded
+from hinge.protocol.option_values import METHOD_NAMES, Allowed, check_values, function, is_number, or_none, whole
 from hinge.schema.methods import METHODS
 from hinge.server.context import Context
 from hinge.server.middleware import CallNext
+
+_OPTIONS = {
+    "rate": Allowed(lambda value: is_number(value) and 0 < value < math.inf, "use requests a second, more than 0"),
+    "burst": or_none(Allowed(lambda value: is_number(value, 1) and value < math.inf, "use a number, 1 or more")),
+    "methods": or_none(METHOD_NAMES),
+    "by": or_none(function("`def by(ctx)`, which names the caller")),
+    "callers": whole(1),
+    "clock": function("a function that gives seconds"),
+}
 
 
 class RateLimit:
@@ -38,14 +48,8 @@ class RateLimit:
         callers: int = 10_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        check_values(locals(), _OPTIONS)
         burst = max(1.0, rate) if burst is None else burst
-        if not 0 < rate < math.inf or not 1 <= burst < math.inf or callers < 1:
-            raise DefinitionError(
-                f"RateLimit({rate!r}, burst={burst!r}, callers={callers!r}) is not possible: use requests a second, more "
-                "than 0, and 1 or more of the others"
-            )
-        if isinstance(methods, str):
-            raise DefinitionError(f"methods={methods!r} is one text: write methods={{{methods!r}}}")
         self.rate = rate
         self.burst = burst
         self._methods = None if methods is None else frozenset(methods)

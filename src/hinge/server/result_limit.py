@@ -8,13 +8,17 @@ from typing import Any
 
 import msgspec
 
-from hinge.errors import DefinitionError, InternalError
+from hinge.errors import InternalError
+from hinge.protocol.option_values import METHOD_NAMES, check_values, whole
 from hinge.schema.content import TextContent
 from hinge.schema.tools import CallToolResult
 from hinge.server.context import Context
 from hinge.server.middleware import CallNext
 
 logger = logging.getLogger("hinge")
+
+
+_OPTIONS = {"size": whole(1)._replace(words="use bytes, 1 or more"), "methods": METHOD_NAMES}
 
 
 class ResultLimit:
@@ -26,10 +30,7 @@ class ResultLimit:
     """
 
     def __init__(self, size: int, *, methods: Collection[str] = ("tools/call",)) -> None:
-        if size < 1:
-            raise DefinitionError(f"ResultLimit({size!r}) is not possible: use bytes, 1 or more")
-        if isinstance(methods, str):
-            raise DefinitionError(f"methods={methods!r} is one text: write methods={{{methods!r}}}")
+        check_values(locals(), _OPTIONS)
         self.size = size
         self._methods = frozenset(methods)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -13,6 +12,7 @@ from typing import Any, Protocol
 
 from hinge.errors import ConnectFailed, DefinitionError, StartError
 from hinge.protocol.limits import Limits
+from hinge.server.server_options import check_run
 from hinge.transports.channel import Channel, Conversation
 from hinge.transports.own_loop import run_in_own_loop
 from hinge.transports.standard import fill_standard_descriptors
@@ -73,6 +73,7 @@ def run(server: Runnable, transport: str, **options: Any) -> None:
         )
     fill_standard_descriptors()
     try:
+        check_run(transport, options)
         if transport == "http" and options.get("workers", 1) > 1:
             _run_workers(server, **options)
         else:
@@ -85,6 +86,7 @@ def run(server: Runnable, transport: str, **options: Any) -> None:
 async def run_async(server: Runnable, transport: str, **options: Any) -> None:
     """The same in the event loop that runs already. Raises StartError."""
     if not _loading.get():
+        check_run(transport, options)
         await _serving(server, transport, options)
 
 
@@ -97,15 +99,9 @@ def _in_a_loop() -> bool:
 
 
 def _serving(server: Runnable, transport: str, options: Mapping[str, Any]) -> Coroutine[Any, Any, None]:
-    """What serves, to be awaited. Raises StartError for options that there aren't."""
+    """What serves, to be awaited."""
     ways: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {"stdio": _stdio, "http": _http, "socket": _socket}
-    way = ways.get(transport)
-    if way is None:
-        raise StartError(f'There is no transport {transport!r}: use "stdio", "http" or "socket"')
-    known = inspect.signature(way).parameters
-    if all(item.kind is not item.VAR_KEYWORD for item in known.values()) and (unknown := options.keys() - known.keys()):
-        raise StartError(f"run({transport!r}) has no option {', '.join(sorted(unknown))}")
-    return way(server, **options)
+    return ways[transport](server, **options)
 
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:

@@ -36,9 +36,10 @@ from hinge.server.middleware import CallNext, Middleware
 from hinge.server.mountable import Mountable
 from hinge.server.mounted_extensions import MountedExtensions
 from hinge.server.mounting import Mounts
-from hinge.server.options import check_server, check_text
+from hinge.server.options import check_text
 from hinge.server.registration import icons_of
 from hinge.server.sealing import Seal
+from hinge.server.server_options import check_http, check_server
 from hinge.server.subscriptions import Authorize, Subscriptions
 from hinge.server.telemetry import telemetry
 from hinge.server.tracking import tracking
@@ -100,6 +101,7 @@ class Server(Mountable, Generic[StateT]):
         cache: Mapping[str, CacheHint] | None = None,
         resource_bytes: int = 16 * 1024 * 1024,
     ) -> None:
+        given = locals()
         info = Implementation(
             name=name,
             version=version,
@@ -108,7 +110,7 @@ class Server(Mountable, Generic[StateT]):
             website_url=website_url,
             icons=icons_of(icons),
         )
-        check_server(info, instructions, limits, page_size, log_level)
+        check_server(info, given)
         super().__init__(threads=limits.threads, page_size=page_size, resource_bytes=resource_bytes, turn=limits.turn)
         self.limits = limits
         self._offer = Offer(info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level)
@@ -289,9 +291,10 @@ class Server(Mountable, Generic[StateT]):
         await run_async(self, transport, **options)
 
     def http_app(self, path: str = "/mcp", **options: Any) -> HttpApp:
-        """This server as an ASGI app, to be mounted anywhere; see `HttpApp` for the options."""
+        """This server as an ASGI app, to be mounted anywhere; see `HttpApp` for the options. Raises DefinitionError."""
         from hinge.transports.http_server import HttpApp
 
+        check_http({"path": path, **options})
         return HttpApp(
             self.serve,
             path=path,

@@ -50,6 +50,8 @@ class ToolChanges:
     """
 
     def __init__(self, changes: Mapping[str, ToolChange | None]) -> None:
+        if not isinstance(changes, Mapping):
+            raise DefinitionError(f'tools={shorten(repr(changes))} is not possible: write {{"name": ToolChange(…)}}')
         self._changes = {name: change or ToolChange() for name, change in changes.items()}
         self._hidden = {name for name, change in changes.items() if change is None}
         #: By the name that callers know: the name inside.

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from hinge.errors import DefinitionError
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.option_values import FOLDER, SECONDS, Allowed, check_values, or_none, texts_by_name
 from hinge.transports.blocking import open_descriptors
 from hinge.transports.channel import Serve
 from hinge.transports.descriptors import DescriptorTransport
 from hinge.transports.pipe import LineChannel
-from hinge.transports.process import ChildProcess, Stderr
+from hinge.transports.process import ChildProcess, Shown, Stderr
 
 #: Seconds: a closed output is explained by the end of the process if that is seen within this time (a process that is
 #: killed closes its output first, and where there is much to do, the rest of its end takes a while) …
@@ -168,6 +169,22 @@ class ChildChannel(LineChannel):
                 return
 
 
+#: What the options of a child process may be.
+_OPTIONS = {
+    "env": or_none(texts_by_name('env={"NAME": "value"}')),
+    "cwd": or_none(FOLDER),
+    "stderr": Allowed(
+        lambda value: (
+            value in ("inherit", "discard")
+            if isinstance(value, str)
+            else isinstance(value, os.PathLike | Shown) or callable(value)
+        ),
+        'use "inherit", "discard", a Path, or a function that gets each line',
+    ),
+    "patience": SECONDS,
+}
+
+
 class Stdio:
     """A Transport to a server in a child process.
 
@@ -191,6 +208,7 @@ class Stdio:
         patience: float = 2.0,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
+        check_values(locals(), _OPTIONS)
         posix = sys.platform != "win32"
         try:
             self.command = shlex.split(command, posix=posix) if isinstance(command, str) else list(command)

@@ -14,9 +14,10 @@ from hinge.errors import CallError, CallTimeout, ChannelClosed, ConnectionLost, 
 from hinge.protocol import http, media_types
 from hinge.protocol.events import Outgoing
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.option_values import check_values
 from hinge.protocol.states import PendingState
 from hinge.transports.channel import Channel, ChannelKind, Serve, Transport
-from hinge.transports.http_client_endpoint import AuthValue, Credentials, Endpoint, UserHeaders, user_headers
+from hinge.transports.http_client_endpoint import OPTIONS, AuthValue, Credentials, Endpoint, UserHeaders, user_headers
 from hinge.transports.http_client_exchange import refusal, run_exchange
 from hinge.transports.http_client_inbox import Inbox
 from hinge.transports.http_client_stream import Backoff, Cursor, EventReader
@@ -63,6 +64,7 @@ class HttpTransport:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         read_url(url)
+        check_values(locals(), OPTIONS)
         if headers is not None and not callable(headers):
             user_headers(headers)
         self.url = url

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 from urllib.parse import urljoin
 
 from hinge.errors import CallError, ConnectionLost, DefinitionError, HttpStatus, InvalidResponse, NotSent, shorten
+from hinge.protocol.option_values import TEXT, Allowed, are_texts, function, or_none
 from hinge.transports.http_client_errors import status_error
 from hinge.transports.http_pool import check_name, read_url
 from hinge.transports.http_wire import HeaderPairs, Wire, WireResponse
@@ -50,6 +51,24 @@ class Credentials(Protocol):
         Many requests may be refused at once; the one whose `sent` is no longer current need only be repeated.
         """
         ...
+
+
+#: What the options of a way to an endpoint may be, besides `headers`.
+OPTIONS = {
+    "auth": or_none(
+        Allowed(
+            callable,
+            'write a function that gives the value of the Authorization header, `lambda: "Bearer …"`',
+            secret=True,
+        )
+    ),
+    "tls": Allowed(
+        lambda value: isinstance(value, bool | str) or hasattr(value, "wrap_bio"),
+        "use an ssl.SSLContext, the path of a file of authorities, True or False",
+    ),
+    "proxy": or_none(TEXT._replace(words='write the address of a proxy, "http://host:port"')),
+    "wire": or_none(function("a function that makes a Wire")),
+}
 
 
 class Endpoint:
@@ -171,14 +190,16 @@ def call_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _checked(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+def _checked(headers: Any) -> list[tuple[str, str]]:
+    if not (isinstance(headers, Mapping) and are_texts(headers) and are_texts(list(headers.values()))):
+        raise DefinitionError('`headers` must map header names to text: {"X-Name": "value"}')
+    pairs = [(name, value) for name, value in headers.items() if name.lower() not in _OURS]
     try:
-        pairs = [(name, value) for name, value in headers.items() if name.lower() not in _OURS]
         for name, value in pairs:
             check_name(name)
             if set(value) & {"\r", "\n", "\0"}:
                 raise NotSent(f"The value of the header {name} holds a line end or NUL")
-    except (NotSent, AttributeError, TypeError) as exc:
+    except NotSent as exc:
         raise DefinitionError(f"`headers` must map header names to text: {exc}") from None
     return pairs
 

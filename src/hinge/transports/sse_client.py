@@ -16,9 +16,11 @@ from hinge.errors import CallError, CallTimeout, ChannelClosed, ConnectFailed, D
 from hinge.protocol import media_types
 from hinge.protocol.events import Outgoing
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.option_values import check_values
 from hinge.protocol.sse import Event
 from hinge.transports.channel import Channel, ChannelKind, Serve
 from hinge.transports.http_client_endpoint import (
+    OPTIONS,
     AuthValue,
     Credentials,
     Endpoint,
@@ -59,6 +61,7 @@ class SseTransport:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         read_url(url)
+        check_values(locals(), OPTIONS)
         if headers is not None and not callable(headers):
             user_headers(headers)
         self.url = url
