@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -24,28 +25,39 @@ directory: Path
 """
 
 
-def written(document: Path, directory: Path) -> list[Path]:
-    """The Python of a document as files: its own ones, and the rest as the body of one function, since it awaits."""
-    directory.mkdir()
-    files: list[Path] = []
+def written(document: Path) -> dict[str, str]:
+    """The Python of a document as files by name: its own ones, and the rest as the body of one function, since it awaits."""
+    files: dict[str, str] = {}
     body: list[str] = []
     for block in blocks(document):
         if block.file is not None:
-            files.append(directory / block.file)
-            files[-1].write_text(block.text + "\n", encoding="utf-8")
+            files[block.file] = f"{block.text}\n"
         elif block.language == "python":
             body.append(textwrap.indent(block.text, "    "))
     if body:
-        files.append(directory / f"document_{document.stem.replace('-', '_')}.py")
-        files[-1].write_text(f"{_HEAD}async def document() -> None:\n" + "\n".join(body) + "\n", encoding="utf-8")
+        name = f"document_{document.stem.replace('-', '_')}.py"
+        files[name] = f"{_HEAD}async def document() -> None:\n" + "\n".join(body) + "\n"
     return files
+
+
+def together(documents: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """As few directories as will do, since mypy takes long to start: no two documents in one that name a file alike."""
+    directories: list[dict[str, str]] = []
+    for files in documents:
+        for directory in directories:
+            if not directory.keys() & files.keys():
+                directory.update(files)
+                break
+        else:
+            directories.append(dict(files))
+    return directories
 
 
 def mypy(files: list[Path], directory: Path) -> str:
     """What mypy says, with the project's own settings; empty if it is content."""
     settings = ["--config-file", str(ROOT / "pyproject.toml"), "--no-error-summary", "--hide-error-context"]
     # An expression on a line of its own is what a document shows.
-    settings += ["--disable-error-code", "truthy-bool", "--cache-dir", str(ROOT / ".mypy_cache")]
+    settings += ["--disable-error-code", "truthy-bool", "--cache-dir", str(ROOT / ".mypy_cache" / "documents")]
     command = [sys.executable, "-m", "mypy", *settings, *map(str, files)]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300, check=False).stdout
 
@@ -53,8 +65,10 @@ def mypy(files: list[Path], directory: Path) -> str:
 def test_the_documents_and_examples_are_typed(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     found = []
-    for document in documents():
-        directory = tmp_path / document.stem
-        files = written(document, directory)
-        found.append(mypy(files, directory) if files else "")
+    for number, files in enumerate(together(map(written, documents()))):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        for name, text in files.items():
+            (directory / name).write_text(text, encoding="utf-8")
+        found.append(mypy([directory / name for name in files], directory))
     assert not "".join(found)
