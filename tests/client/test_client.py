@@ -116,6 +116,16 @@ async def test_log_messages_come_from_the_wanted_level_on(era: Any) -> None:
     assert progress == [1.0]
 
 
+@both_eras
+async def test_a_level_that_there_is_not_is_told_and_changes_nothing(era: Any) -> None:
+    """LOG-07: otherwise a stateless server would refuse every request from now on."""
+    loud: Any = "loud"
+    async with Client(a_server(), era=era) as client:
+        with pytest.raises(DefinitionError, match="log_level='loud' is not possible: use"):
+            await client.set_log_level(loud)
+        assert await client.list_tools()
+
+
 async def test_a_server_that_refuses_the_log_level_is_used_without(caplog: pytest.LogCaptureFixture) -> None:
     """LOG-04."""
     puppet = legacy(logging_setLevel=Error(-32603, "not now"), tools_list={"tools": []})

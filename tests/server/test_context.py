@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hinge import Client, Context, Server
+from hinge.errors import HingeError
 from hinge.protocol.events import Origin
 from hinge.protocol.http import read_headers
 from tests.server.bare_end import BareEnd, Era
@@ -89,6 +90,37 @@ async def test_progress_grows_or_is_left_out_and_goes_to_whoever_asked_for_it(er
     async with BareEnd(telling(work), era) as end:
         await end.call_tool("work")
         assert [one for one in end.heard if one.get("method") == "notifications/progress"] == []
+
+
+@both_eras
+async def test_what_is_no_progress_is_told_to_the_author_and_not_sent(era: Era) -> None:
+    """PROG-04: JSON has no words for it, and the client would have to throw it away."""
+    told: list[str] = []
+
+    async def work(ctx: Context) -> None:
+        wrong: list[Any] = [(float("nan"),), (float("inf"),), ("1",), (None,), (1, float("nan")), (1, "3")]
+        for given in wrong:
+            with pytest.raises(HingeError) as caught:
+                await ctx.progress(*given)
+            told.append(str(caught.value))
+        await ctx.progress(2)
+
+    heard: list[float] = []
+    async with Client(telling(work), era=era) as client:
+        await client.call_tool("work", on_progress=lambda one: heard.append(one.progress))
+    assert (len(told), heard) == (6, [2])
+    assert told[0] == "Progress can't be nan: give a number, neither NaN nor infinite"
+
+
+@both_eras
+async def test_a_level_that_there_is_not_is_told_to_the_author(era: Era) -> None:
+    async def work(ctx: Context) -> None:
+        loud: Any = "loud"
+        with pytest.raises(HingeError, match="'loud' is no level of a log message: use one of debug, info, notice"):
+            await ctx.log(loud, "x")
+
+    async with Client(telling(work), era=era) as client:
+        await client.call_tool("work")
 
 
 @both_eras

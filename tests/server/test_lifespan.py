@@ -96,6 +96,24 @@ async def test_a_failure_to_enter_is_everybodys_and_the_next_may_try_again() -> 
     assert life.diary == ["enter alive"] * 3
 
 
+async def test_a_failure_to_leave_is_in_the_log_and_nobodys_else(caplog: pytest.LogCaptureFixture) -> None:
+    """A-082: it comes after everybody has got what he wanted."""
+
+    @asynccontextmanager
+    async def life(server: Server[Any]) -> AsyncIterator[None]:
+        yield
+        raise RuntimeError("the database was gone already")
+
+    server: Server[Any] = Server("alive", lifespan=life)
+    for _ in range(2):
+        async with server.running():
+            pass
+    assert [record.getMessage() for record in caplog.records] == [
+        "The lifespan of server 'alive' failed when it was left"
+    ] * 2
+    assert "the database was gone already" in caplog.text
+
+
 async def test_who_gives_up_while_it_is_being_entered_hurts_nobody() -> None:
     gate = asyncio.Event()
     entered: list[str] = []

@@ -352,7 +352,8 @@ class Client(Agreed, Features, Hearing):
         await self.request("ping" if self.era == "2025" else "server/discover", cache="bypass")
 
     async def set_log_level(self, level: LoggingLevel) -> None:
-        """From which level on the server's log messages are wanted; `on_log` gets them."""
+        """From which level on the server's log messages are wanted; `on_log` gets them. Raises DefinitionError for no level."""
+        check_values({"log_level": level}, CLIENT)
         self._link.set_log_level(level)
         await self._greet(await self._link.session())
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 from msgspec import UNSET, Raw
 
-from hinge.errors import ChannelClosed, ConnectionLost, InvalidParams, shorten
+from hinge.errors import ChannelClosed, ConnectionLost, HingeError, InvalidParams, shorten
 from hinge.jsonrpc import ABSENT, RequestId
 from hinge.protocol import era_2026
 from hinge.protocol.events import Call
@@ -311,8 +312,13 @@ class Context(Record, Generic[StateT]):
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far this request got; nothing happens when it didn't ask (PROG-01…PROG-06).
 
-        `progress` must grow from call to call: a value that doesn't is left out, with a debug line in the log.
+        `progress` must grow from call to call: a value that doesn't is left out, with a debug line in the log. Raises
+        HingeError for what is no number that JSON can say.
         """
+        given: Any
+        for given in (progress, 0 if total is None else total):
+            if not isinstance(given, int | float) or not isfinite(given):
+                raise HingeError(f"Progress can't be {given!r}: give a number, neither NaN nor infinite")
         meta = self.call.meta
         if meta is None or meta.progress_token is None or self.depth or self.call.state is not CallState.RUNNING:
             return
@@ -333,7 +339,9 @@ class Context(Record, Generic[StateT]):
         await self.notify("notifications/message", LogParams(level=level, data=data, logger=logger))
 
     def logs(self, level: LoggingLevel) -> bool:
-        """Whether a message of this level would be sent now (LOG-03, LOG-05)."""
+        """Whether a message of this level would be sent now (LOG-03, LOG-05). Raises HingeError for no level."""
+        if level not in SEVERITY:
+            raise HingeError(f"{level!r} is no level of a log message: use one of {', '.join(SEVERITY)}")
         if self.call.era == "2026":
             wanted = era_2026.log_level(self.call.meta)
             return wanted is not None and SEVERITY[level] >= SEVERITY[wanted]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
+
+logger = logging.getLogger("hinge")
 
 
 class Lifespan:
@@ -71,9 +74,12 @@ class Lifespan:
                 ready.set_result(None)
                 await leave.wait()
         except BaseException as exc:
-            if ready.done():
+            if not ready.done():
+                ready.set_exception(exc)
+            elif isinstance(exc, Exception):
+                logger.exception("The lifespan of server %r failed when it was left", self._server.name)
+            else:
                 raise
-            ready.set_exception(exc)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
