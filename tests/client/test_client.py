@@ -307,7 +307,20 @@ async def test_own_meta_goes_along_with_the_clients() -> None:
 
 
 def test_what_cannot_be_connected_to_is_named() -> None:
-    for target in (7, None, "", [], ["a", 1], "tcp://nowhere"):
+    for target in (
+        7,
+        None,
+        "",
+        [],
+        ["a", 1],
+        "tcp://nowhere",
+        "tcp://h:",
+        "tcp://h:²",
+        "tcp://h:99999",
+        "tcp://:5",
+        "unix:",
+        "unix://",
+    ):
         with pytest.raises(DefinitionError):
             Client(target)
     with pytest.raises(DefinitionError, match="takes no env"):

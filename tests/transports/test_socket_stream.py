@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import ConnectFailed, ConnectionLost, StartError
+from hinge.errors import ConnectFailed, ConnectionLost, DefinitionError, StartError
 from hinge.protocol.limits import Limits
 from hinge.transports.channel import Channel
 from hinge.transports.socket_stream import Address, SocketServer, TcpSocket, UnixSocket, serve_socket
@@ -265,6 +265,20 @@ async def test_what_cannot_be_listened_on_is_refused_with_words(tmp_path: Path) 
         assert not isinstance(it.server.address, str)
         with pytest.raises(StartError, match="choose another port"):
             await SocketServer(EchoConversation, port=it.server.address[1]).start()
+
+
+@pytest.mark.parametrize("port", [65536, 99999, -1, "80", True, 1.0])
+def test_a_port_that_there_is_not_is_never_taken_for_another(port: Any) -> None:
+    """The system counts on from 0 after 65535."""
+    with pytest.raises(StartError, match="There is no port "):
+        SocketServer(EchoConversation, port=port)
+    with pytest.raises(DefinitionError, match="There is no port "):
+        TcpSocket("127.0.0.1", port)
+
+
+def test_an_empty_path_is_no_path() -> None:
+    with pytest.raises(StartError, match="The path of the Unix socket is empty"):
+        SocketServer(EchoConversation, path="")
 
 
 @on_both_loops

@@ -66,9 +66,12 @@ def _socket(target: str, limits: Limits, options: dict[str, Any]) -> Transport:
 
     _plain(target, options)
     if target.startswith("unix:"):
-        return UnixSocket(target.removeprefix("unix:").removeprefix("//"), limits=limits)
+        path = target.removeprefix("unix:").removeprefix("//")
+        if not path:
+            raise DefinitionError(f"{target!r} is no socket address: write unix:/path/of/server.sock")
+        return UnixSocket(path, limits=limits)
     host, _, port = target.removeprefix("tcp://").rstrip("/").rpartition(":")
-    if not port.isdigit() or not host:
+    if not (port.isascii() and port.isdecimal()) or not host:
         raise DefinitionError(f"{target!r} is no socket address: write tcp://host:port")
     return TcpSocket(host.strip("[]"), int(port), limits=limits)
 

@@ -17,7 +17,7 @@ import stat
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from hinge.errors import ConnectFailed, StartError
+from hinge.errors import ConnectFailed, DefinitionError, StartError
 from hinge.protocol.events import Origin
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.transports.channel import Channel, Conversation, Serve
@@ -28,6 +28,11 @@ logger = logging.getLogger("hinge")
 
 #: Where a socket is: the path of a Unix socket, or host and port.
 Address: TypeAlias = str | tuple[str, int]
+
+
+def is_port(port: object) -> bool:
+    """Whether it is a number that a port can have; 0 stands for any."""
+    return isinstance(port, int) and not isinstance(port, bool) and 0 <= port <= 65535
 
 
 class _Accepted(LineChannel):
@@ -90,6 +95,10 @@ class SocketServer:
     ) -> None:
         if (path is None) == (port is None):
             raise StartError("A socket server needs either a path (Unix socket) or a port (TCP), not both.")
+        if path is not None and not os.fspath(path):
+            raise StartError("The path of the Unix socket is empty: write where its file is to be, like server.sock.")
+        if port is not None and not is_port(port):
+            raise StartError(f"There is no port {port!r}: choose one from 1 to 65535, or 0 for any that is free.")
         self.limits = limits
         self.address: Address = (host, port) if port is not None else os.fspath(path or "")
         self._serve = serve
@@ -276,6 +285,8 @@ class TcpSocket:
     """A Transport to a server that listens on a TCP port. Raises ConnectFailed from `open`."""
 
     def __init__(self, host: str, port: int, *, limits: Limits = DEFAULT_LIMITS) -> None:
+        if not is_port(port):
+            raise DefinitionError(f"There is no port {port!r}: a server listens on one from 1 to 65535")
         self.host, self.port = host, port
         self._limits = limits
 
