@@ -26,6 +26,7 @@ HAS_PROC = Path("/proc/self/fd").exists()
 
 # What is on its way out gets this long to go.
 GRACE_SECONDS = 1.0
+AT_FIRST = 0.1
 GRACE_TURNS = 10
 
 #: Workers that wait a while for more work, and then end by themselves: daemons, which hold nothing up.
@@ -120,13 +121,18 @@ def leaves_nothing_behind() -> Iterator[None]:
     """
     before = Belongings.now()
     yield
-    if left := Belongings.now() - before:
-        gc.collect()
-        patience = time.monotonic() + GRACE_SECONDS
-        while (left := Belongings.now() - before) and time.monotonic() < patience:
-            time.sleep(0.01)
-        if left:
+    if _left(before, AT_FIRST):
+        gc.collect()  # takes long where a whole run of tests lies in memory
+        if left := _left(before, GRACE_SECONDS):
             pytest.fail(f"the test left behind:\n{left}", pytrace=False)
+
+
+def _left(before: Belongings, seconds: float) -> Belongings:
+    """What is there now and was not before; what is on its way out gets so many seconds."""
+    patience = time.monotonic() + seconds
+    while (left := Belongings.now() - before) and time.monotonic() < patience:
+        time.sleep(0.002)
+    return left
 
 
 @pytest.fixture(autouse=True)

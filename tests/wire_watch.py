@@ -56,18 +56,28 @@ class Watch:
         return None
 
     def _elsewhere(self) -> Iterator[Sent]:
-        """What other processes wrote down since the last look."""
+        """What other processes wrote down since the last look. What those wrote that are over is not looked at again."""
         for file in os.scandir(self.folder) if self.folder is not None else ():
-            start = self._read.get(file.name, 0)
-            if file.stat().st_size == start:
-                continue
-            with open(file.path, "rb") as lines:
-                lines.seek(start)
-                text = lines.read()
-            whole = text[: text.rfind(b"\n") + 1]
-            self._read[file.name] = start + len(whole)
-            for side, revision, data, answers in map(json.loads, whole.splitlines()):
-                yield Sent(side, revision, data.encode(), answers)
+            over, start = _is_over(int(file.name)), self._read.get(file.name, 0)
+            if file.stat().st_size > start:
+                with open(file.path, "rb") as lines:
+                    lines.seek(start)
+                    text = lines.read()
+                whole = text[: text.rfind(b"\n") + 1]
+                self._read[file.name] = start + len(whole)
+                for side, revision, data, answers in map(json.loads, whole.splitlines()):
+                    yield Sent(side, revision, data.encode(), answers)
+            if over:
+                os.unlink(file.path)
+                self._read.pop(file.name, None)
+
+
+def _is_over(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError as exc:
+        return isinstance(exc, ProcessLookupError)
+    return False
 
 
 def judge(sent: Sent) -> str:

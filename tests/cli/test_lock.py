@@ -37,10 +37,19 @@ def stock(item: str) -> str:
 '''
 
 
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The server and its lock, once for all."""
+    directory = tmp_path_factory.mktemp("locked")
+    (directory / "shop.py").write_text(SERVER)
+    assert hinge(directory, "lock", "shop.py").returncode == 0
+    return directory
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    (tmp_path / "shop.py").write_text(SERVER)
-    assert hinge(tmp_path, "lock", "shop.py").returncode == 0
+def place(locked: Path, tmp_path: Path) -> Path:
+    for name in ("shop.py", "hinge.lock"):
+        (tmp_path / name).write_bytes((locked / name).read_bytes())
     return tmp_path
 
 
