@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import socket
+import subprocess
 import sys
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -164,30 +167,81 @@ async def unix(server: Server[Any]) -> AsyncIterator[Route]:
                 await route.reading
 
 
+class Program:
+    """The server as a program that is started once, and serves one conversation on its standard streams after the other."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._orders, theirs = socket.socketpair()
+        self._orders.setblocking(False)
+        with theirs, tempfile.TemporaryFile() as complaints:
+            self._complaints = os.dup(complaints.fileno())
+            words = [sys.executable, wire_server.__file__, str(theirs.fileno())]
+            self._process = subprocess.Popen(words, pass_fds=[theirs.fileno()], stderr=complaints)
+
+    def close(self) -> None:
+        """It ends when nobody will ask any more."""
+        self._orders.close()
+        try:
+            code = self._process.wait(PATIENCE)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            said = os.pread(self._complaints, 100_000, 0).decode()
+            os.close(self._complaints)
+        assert code == 0, said
+
+    @contextlib.asynccontextmanager
+    async def conversation(self, options: dict[str, Any]) -> AsyncIterator[Lines]:
+        """Serve with these options from now on; at the end of the block the server must come to its end, too."""
+        loop = asyncio.get_running_loop()
+        theirs, ours = os.pipe()
+        output, their_output = os.pipe()
+        socket.send_fds(self._orders, [json.dumps(options).encode()], [theirs, their_output])
+        os.close(theirs)
+        os.close(their_output)
+        reader = asyncio.StreamReader()
+        hearing, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(output, "rb"))
+        saying, flow = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(ours, "wb"))
+        route = Lines(reader, asyncio.StreamWriter(saying, flow, None, loop))
+        try:
+            yield route
+        finally:
+            saying.close()
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    assert await loop.sock_recv(self._orders, 100) == b"over"
+                    await route.reading
+            except BaseException:
+                self._process.kill()
+                with contextlib.suppress(AssertionError):
+                    self.close()
+                self._start()
+                raise
+            finally:
+                hearing.close()
+
+
+#: While a module runs that has scenarios over stdio.
+_program: list[Program] = []
+
+
+@contextlib.contextmanager
+def program_on_stdio() -> Iterator[None]:
+    """What the way over stdio needs, as long as the block goes on."""
+    _program.append(Program())
+    try:
+        yield
+    finally:
+        _program.pop().close()
+
+
 @contextlib.asynccontextmanager
 async def stdio(options: dict[str, Any]) -> AsyncIterator[Route]:
-    pipe = asyncio.subprocess.PIPE
-    words = [sys.executable, wire_server.__file__, json.dumps(options)]
-    process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    complaints = asyncio.create_task(process.stderr.read())
-    route = Lines(process.stdout, process.stdin)
-    try:
+    async with _program[-1].conversation(options) as route:
         yield route
-    finally:
-        process.stdin.close()
-        try:
-            await asyncio.wait_for(process.wait(), PATIENCE)
-        except TimeoutError:
-            process.kill()
-            raise
-        finally:
-            await process.wait()
-            await route.reading
-            await complaints
-    assert process.returncode == 0, (await complaints).decode()
 
 
 # ---------------------------------------------------------------- HTTP

@@ -1,9 +1,15 @@
-"""The server that all scenarios talk to, in this process or as a program on stdio: `python server.py OPTIONS`."""
+"""The server that all scenarios talk to, in this process or as a program on stdio: `python server.py OPTIONS`.
+
+`python server.py FD` serves one conversation after the other: from the socket FD come options, with the two ends of pipes
+that are then standard input and output; the word in return is that the server is over.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -240,5 +246,25 @@ def _add_methods(server: Server[Any], events: list[str]) -> None:
             raise RuntimeError("boom")
 
 
+def serve_each(orders: socket.socket) -> None:
+    """Serve as often as somebody asks for it; starting the program takes longer than most conversations."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    while True:
+        options, pipes, _, _ = socket.recv_fds(orders, 65536, 2)
+        if not options:
+            return
+        for standard, pipe in enumerate(pipes):
+            os.dup2(pipe, standard)
+            os.close(pipe)
+        build(**json.loads(options)).run()
+        for standard in range(len(pipes)):
+            os.dup2(nowhere, standard)
+        orders.send(b"over")
+
+
 if __name__ == "__main__":
-    build(**json.loads(sys.argv[1])).run()
+    if not sys.argv[1].isdecimal():
+        build(**json.loads(sys.argv[1])).run()
+        sys.exit()
+    with socket.socket(fileno=int(sys.argv[1])) as orders:
+        serve_each(orders)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.wire.routes import ROUTES, Route
+from tests.wire.routes import ROUTES, Route, program_on_stdio
 from tests.wire.scenario import NEWEST, Names, Scenario, Step, read_scenarios
 from tests.wire_schema import check_message
 from tests.wire_table import REVISIONS
@@ -164,6 +164,13 @@ class Conversation:
         method, revision = self.asked.get(json.dumps(message.get("id")), (None, self.revision))
         known = method is not None and not method.startswith("acme/")
         check_message("server", data, revision, answers=method if known and "result" in message else None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_stdio() -> Iterator[None]:
+    """One process for all conversations over stdio."""
+    with program_on_stdio():
+        yield
 
 
 @pytest.mark.parametrize(("scenario", "channel", "era", "revision"), list(conversations()))
