@@ -43,7 +43,7 @@ class Carrier(Protocol):
         """The body, or more than `limit` bytes of one that is longer; None if the client left before its end."""
         ...
 
-    async def respond(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs, /) -> None:
+    def respond(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs, /) -> Awaitable[None]:
         """The whole response; `kind` is the content type, b"" for a response without a body. Silent if the client left."""
         ...
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from hinge.protocol.record import Record
 from hinge.transports.asgi import HeaderPairs, Message, Scope
@@ -66,6 +66,17 @@ def header_lines(headers: HeaderPairs) -> bytes:
         if not name or _NOT_IN_A_NAME.search(name) or _NOT_IN_A_VALUE.search(value):
             raise ValueError(f"{name!r}: {value!r} can't be an HTTP header")
     return b"".join([b"%b: %b\r\n" % pair for pair in headers])
+
+
+class _Done:
+    """What need not be waited for."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return _NOTHING
+
+
+_NOTHING = cast("Generator[None, None, None]", iter(()))
+_DONE = _Done()
 
 
 class Way(Protocol):
@@ -209,10 +220,11 @@ class HttpRequest(Record):
 
     # ---------------------------------------------------------------- the response
 
-    async def respond(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs, /) -> None:
-        """The whole response. `kind` is its content type."""
+    def respond(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs, /) -> Awaitable[None]:
+        """The whole response, at once. `kind` is its content type."""
         if not self.lost and not self.begun:
             self._whole(status, kind, data, headers)
+        return _DONE
 
     def _whole(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs) -> None:
         way = self._way

@@ -68,21 +68,17 @@ class Exchange(Record):
 
     # ---------------------------------------------------------------- in
 
+    def arrived(self) -> bytes | Refusal | None:
+        """The body, if it is all there already: most of the time, where the HTTP server says so."""
+        body = self._carrier.whole
+        return body if body is None or len(body) <= self._options.limits.body else self._too_large()
+
     async def read(self, headers: Headers) -> bytes | Refusal | None:
         """The body, bounded while reading (C-142); None when the client left before its end."""
         limit = self._options.limits.body
         declared = headers.raw.get(b"content-length", b"")
         if len(declared) > 6 and declared.isdigit() and int(declared[:20]) > limit:
             return self._too_large()
-        body = self._carrier.whole
-        if body is None:
-            got = await self._awaited(limit)
-            if type(got) is not bytes:
-                return got
-            body = got
-        return body if len(body) <= limit else self._too_large()
-
-    async def _awaited(self, limit: int) -> bytes | Refusal | None:
         self._reading = True
         try:
             body = await self._carrier.read(limit)
@@ -95,7 +91,7 @@ class Exchange(Record):
             self._reading = False
         if self.watched:
             self.watch()
-        return body
+        return body if body is None or len(body) <= limit else self._too_large()
 
     def _too_large(self) -> Refusal:
         return Refusal(413, f"A body may have {self._options.limits.body} bytes here", _CLOSE)

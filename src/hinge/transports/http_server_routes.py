@@ -64,9 +64,11 @@ class Routes:
         if refusal is not None:
             await exchange.refuse(refusal)
             return
-        body = await exchange.read(headers)
+        body = exchange.arrived()
         if body is None:
-            return
+            body = await exchange.read(headers)
+            if body is None:
+                return
         if type(body) is Refusal:
             await exchange.refuse(body)
             return
