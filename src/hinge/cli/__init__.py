@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -10,7 +11,10 @@ from hinge.transports.standard import fill_standard_streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code is 0 for success, 1 for a failure said in one line, 2 for a wrong command line."""
+    """Run one command; its exit code is 0 for success, 1 for a failure said in one line, 2 for a wrong command line.
+
+    Whoever reads the output may go away before its end, as `head` does: 141, without a word, like other programs.
+    """
     from hinge.cli.arguments import parser
 
     fill_standard_streams()
@@ -24,4 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer goes nowhere, too
+        return 141
     return code

@@ -29,9 +29,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 class _Command(argparse.ArgumentParser):
-    """A command whose options may stand anywhere: also between its arguments, and behind them."""
+    """A command whose options may stand anywhere: also between its arguments, and behind them. Their names stand whole."""
 
     _mixing = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "allow_abbrev": False})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # it overloads
         """What argparse asks of a command, which it takes for one whose options come first."""
@@ -59,10 +62,8 @@ def _run(commands: Any) -> None:
     )
     found.add_argument("--http", action="store_true", help="serve over HTTP instead of stdio")
     found.add_argument("--socket", metavar="PATH", help="serve on a Unix socket instead of stdio")
-    found.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
-    found.add_argument("--port", type=int, default=8000, help="port to bind (default: %(default)s)")
-    found.add_argument("--path", default="/mcp", help="path of the endpoint (default: %(default)s)")
-    found.add_argument("--workers", type=int, default=1, help="processes that serve together (with --http)")
+    _address(found)
+    found.add_argument("--workers", type=int, help="processes that serve together (with --http)")
     found.add_argument("--reload", action="store_true", help="start again when a Python file changes (with --http)")
     found.set_defaults(command=_lazily("hinge.cli.run"))
 
@@ -122,9 +123,7 @@ def _bridge(commands: Any) -> None:
     found.add_argument(
         "--to", choices=("stdio", "http"), help="where to offer it (default: stdio for a URL, else http)"
     )
-    found.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
-    found.add_argument("--port", type=int, default=8000, help="port to bind (default: %(default)s)")
-    found.add_argument("--path", default="/mcp", help="path of the endpoint (default: %(default)s)")
+    _address(found)
     found.add_argument("--sse-path", metavar="PATH", help="also offer HTTP+SSE, the first revision's transport, here")
     found.add_argument(
         "--env", action="append", default=[], metavar="NAME[=VALUE]", help="an environment variable for the command"
@@ -184,11 +183,15 @@ def _stubs(commands: Any) -> None:
     found.set_defaults(command=_lazily("hinge.cli.stubs"))
 
 
+def _address(found: argparse.ArgumentParser) -> None:
+    found.add_argument("--host", help="address to bind, for HTTP (default: 127.0.0.1)")
+    found.add_argument("--port", type=int, help="port to bind, for HTTP (default: 8000)")
+    found.add_argument("--path", help="path of the endpoint, for HTTP (default: /mcp)")
+
+
 def _door(found: argparse.ArgumentParser) -> None:
     found.add_argument("--http", action="store_true", help="serve over HTTP instead of stdio")
-    found.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
-    found.add_argument("--port", type=int, default=8000, help="port to bind (default: %(default)s)")
-    found.add_argument("--path", default="/mcp", help="path of the endpoint (default: %(default)s)")
+    _address(found)
 
 
 def _target(found: argparse.ArgumentParser, *, eras: bool = True, also: str = "") -> None:

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, Literal
 
 from hinge.bridge.proxy import proxy
 from hinge.cli.connect import client_for
+from hinge.cli.door import http_options
 from hinge.errors import StartError
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the end of input or a signal."""
     on_http = options.target.startswith(("http://", "https://"))
-    to = options.to or ("stdio" if on_http else "http")
+    to: Literal["stdio", "http"] = options.to or ("stdio" if on_http else "http")
     more: dict[str, Any] = {}
     if options.env:
         if on_http:
             raise StartError("--env needs a command as the source: a URL has no environment")
         more["env"] = dict(_variable(text) for text in options.env)
+    where = http_options(options, http=to == "http", needs="--to http")
     server = proxy(client_for(options, **more), single_user=options.single_user)
-    if to == "http":
-        server.run("http", host=options.host, port=options.port, path=options.path, sse_path=options.sse_path)
-    elif options.sse_path is not None:
-        raise StartError("--sse-path needs --to http")
-    else:
-        server.run("stdio")
+    server.run(to, **where)
     return 0
 
 

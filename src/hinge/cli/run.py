@@ -11,6 +11,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from hinge.cli.door import http_options
 from hinge.errors import HingeError, StartError
 from hinge.server.run import loading
 from hinge.server.server import Server
@@ -21,15 +22,19 @@ _USUAL_NAMES = ("server", "mcp", "app")
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the end of input or a signal."""
+    if options.http and options.socket:
+        raise StartError("--http and --socket are two ways to serve: choose one")
+    where = http_options(options, http=options.http, needs="--http")
     if options.reload:
         if not options.http:
             raise StartError("--reload needs --http: on stdio a restart would lose what the client has sent")
         from hinge.cli.reload import reload
 
-        return reload([word for word in sys.argv[1:] if word != "--reload"])
+        words = [word for word in sys.argv[1:] if word != "--reload"]
+        return reload(words, Path(options.target.partition(":")[0]).resolve().parent)
     server = load(options.target)
     if options.http:
-        server.run("http", host=options.host, port=options.port, path=options.path, workers=options.workers)
+        server.run("http", **where)
     elif options.socket:
         server.run("socket", path=options.socket)
     else:
