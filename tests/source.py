@@ -4,6 +4,7 @@ Knows the project's directories and Python's grammar; it imports nothing of what
 """
 
 import ast
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,16 @@ class Import:
 
 def read_package(directory: Path = PACKAGE) -> list[Module]:
     """Every module below `directory`, which is itself the top package, in the order of their paths."""
+    return list(_ours()) if directory == PACKAGE else _read_all(directory)
+
+
+@functools.cache
+def _ours() -> list[Module]:
+    """Read once, for all tests on the code's shape."""
+    return _read_all(PACKAGE)
+
+
+def _read_all(directory: Path) -> list[Module]:
     return [_read(path, directory) for path in sorted(directory.rglob("*.py"))]
 
 
@@ -105,6 +116,11 @@ def _origin(node: ast.ImportFrom, module: Module) -> str:
 
 def inner_imports(modules: Sequence[Module]) -> dict[str, list[Import]]:
     """For each module, its imports of the other `modules`."""
+    return _inner_imports(tuple(modules))
+
+
+@functools.lru_cache(maxsize=2)
+def _inner_imports(modules: tuple[Module, ...]) -> dict[str, list[Import]]:
     known = frozenset(module.name for module in modules)
     return {
         module.name: [
