@@ -13,6 +13,7 @@ from hinge.errors import (
     ConnectFailed,
     ConnectionLost,
     HeaderMismatch,
+    HttpStatus,
     InternalError,
     InvalidArguments,
     InvalidEnvelope,
@@ -102,6 +103,9 @@ def test_anything_else_is_an_internal_error_and_its_text_stays_in_the_log(caplog
         (ToolFailed("x", None), Outcome.ANSWERED),
         (ConnectionLost("x"), Outcome.UNKNOWN),
         (CallTimeout("x"), Outcome.UNKNOWN),
+        (HttpStatus("x", 500, {}), Outcome.ANSWERED),
+        (HttpStatus("x", 502, {}), Outcome.UNKNOWN),
+        (HttpStatus("x", 504, {}), Outcome.UNKNOWN),
     ],
 )
 def test_every_failed_call_says_how_far_it_got(error: CallError, outcome: Outcome) -> None:

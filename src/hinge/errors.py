@@ -216,7 +216,7 @@ class Outcome(Enum):
 class CallError(HingeError):
     """A request to the peer didn't end in a result. `outcome` tells whether it may have run."""
 
-    outcome: ClassVar[Outcome] = Outcome.UNKNOWN
+    outcome: Outcome = Outcome.UNKNOWN
 
 
 class NotSent(CallError):
@@ -272,12 +272,16 @@ class ToolFailed(CallError):
         self.result = result
 
 
+_LOST_BEHIND = (502, 504)
+
+
 class HttpStatus(CallError):
     """The server answered a message with an HTTP error status, or with a redirect that isn't followed.
 
     `status` is the status, `headers` the ones that tell what to do next (`www-authenticate`, `retry-after`, `location`,
     `content-type`, `allow`; lower-case names), `body` the start of the body as text, `error` the JSON-RPC error object in
-    the body, if there was one that names no request or another one. 401 and 403 always come as this class.
+    the body, if there was one that names no request or another one. 401 and 403 always come as this class. With 502 and
+    504 a gateway says that it lost the server: the outcome is unknown.
     """
 
     outcome = Outcome.ANSWERED
@@ -287,6 +291,8 @@ class HttpStatus(CallError):
     ) -> None:
         super().__init__(message)
         self.status = status
+        if status in _LOST_BEHIND:
+            self.outcome = Outcome.UNKNOWN
         self.headers = headers
         self.body = body
         self.error = error

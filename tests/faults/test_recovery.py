@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from hinge import CallError, Changed, Client, ConnectionLost, Limits, Lost, NotSent, Outcome, PeerError
+from hinge.errors import HttpStatus
 from hinge.protocol.events import EraName
 from tests.faults.bystanders import PROMPTLY, ending_of, quiet_loop
 from tests.transports.http_rig import Log, make_server, serving
@@ -313,3 +314,29 @@ async def test_headers_that_are_refused_again_are_the_servers_answer() -> None:
             await client.call_tool("t", {"a": "x"})
         assert len(server.messages("tools/list")) == 2
         assert len(server.messages("tools/call")) == 2
+
+
+@pytest.mark.parametrize("status", [502, 504])
+async def test_what_a_gateway_lost_is_repeated_where_that_is_safe_and_else_unknown(status: int) -> None:
+    """REL-01, T-14: it says that it got no answer, not that nothing ran."""
+    lost: Counter[str] = Counter()
+
+    async def gateway(asked: Asked, answer: Answer) -> None:
+        method = asked.message["method"]
+        if method == "server/discover":
+            version = asked.headers["mcp-protocol-version"]
+            result = {"supportedVersions": [version], "capabilities": {"tools": {}}, "resultType": "complete"}
+            await answer.result(asked, result)
+            return
+        lost[method] += 1
+        if lost[method] == 1:
+            await answer.body(b"<html>Bad Gateway</html>", kind="text/html", status=status)
+        else:
+            await answer.result(asked, {"tools": [], "content": [], "resultType": "complete"})
+
+    async with ScriptedServer(gateway) as server, Client(server.url, era="2026") as client:
+        assert await client.list_tools() == []
+        with pytest.raises(HttpStatus) as caught:
+            await client.call_tool("t")
+    assert (caught.value.status, caught.value.outcome) == (status, Outcome.UNKNOWN)
+    assert lost == {"tools/list": 2, "tools/call": 1}

@@ -252,7 +252,8 @@ class Requests:
                     raise
                 error = exc
             except (PeerError, HttpStatus) as exc:
-                if refuses_the_era(exc) and await self._link.is_outdated(session):
+                lost_behind = exc.outcome is Outcome.UNKNOWN and ask.safe
+                if lost_behind or (refuses_the_era(exc) and await self._link.is_outdated(session)):
                     error = exc
                 elif getattr(exc, "code", None) != HEADER_MISMATCH or ask.mismatch is None or refreshed:
                     raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -12,6 +13,9 @@ from typing import Any
 from hinge.errors import DefinitionError, shorten
 from hinge.protocol.limits import Limits
 from hinge.transports.channel import Transport
+
+#: What is meant as an address, and is no program.
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://")
 
 
 def transport_for(target: Any, *, limits: Limits, **options: Any) -> Transport:
@@ -90,6 +94,11 @@ def command_line(target: Any) -> list[str]:
     if isinstance(target, Path) or (isinstance(target, str) and target.endswith(".py") and Path(target).is_file()):
         return [sys.executable, str(target)]
     if isinstance(target, str):
+        if _ADDRESS.match(target):
+            raise DefinitionError(
+                f"{shorten(target)!r} is no address that a client knows: write http://…, https://…, tcp://host:port, "
+                "unix:/path, or a command line"
+            )
         try:
             words = shlex.split(target)
         except ValueError as exc:
