@@ -21,6 +21,7 @@ import pytest
 import hinge
 from hinge import Server
 from hinge.protocol.events import Outgoing
+from hinge.server.tracking import tracking
 from hinge.transports.channel import Channel
 from hinge.transports.http_connection import HttpConnection
 from hinge.transports.http_listener import Listener
@@ -54,6 +55,12 @@ CARRIERS = {
 
 #: Python functions of ours, and of all, that one call may enter. Raise them only with a reason.
 CEILINGS = {"memory 2025": (46, 60), "memory 2026": (40, 54), "http 2026": (92, 110), "asgi 2026": (63, 72)}
+
+
+@pytest.fixture(autouse=True)
+def nobody_asks_which_call_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not imported `current_context`: another test may have."""
+    monkeypatch.setattr(tracking, "serve", None)
 
 
 def the_server() -> Server[Any]:
