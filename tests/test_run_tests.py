@@ -9,7 +9,7 @@ import pytest
 
 from tests.source import ROOT
 from tools import run_tests
-from tools.run_tests import TESTS, Part, failed_before, main, parts, run
+from tools.run_tests import TESTS, Part, failed_before, main, parts, run, total
 
 
 def test_every_test_is_in_exactly_one_part() -> None:
@@ -55,6 +55,16 @@ def test_a_part_that_was_cut_off_is_not_good_because_nothing_is_known_to_have_fa
     assert run(part).code == 1
     assert run(part, "--last-failed", "--last-failed-no-failures", "none").code != 0
     assert failed_before(part)
+
+
+def test_the_last_line_counts_the_tests_of_all_parts() -> None:
+    said = [
+        "...\n2 failed, 10 passed, 1 warning in 3.2s\n",
+        "7 passed, 1 skipped in 0.1s",
+        "12 lines passed\nno tests ran in 0s",
+    ]
+    assert total(said) == "2 failed, 17 passed, 1 skipped"
+    assert total([]) == "no tests ran"
 
 
 def test_other_words_are_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,10 +7,12 @@ a test that is in none of the parts named here is in the last one.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -65,6 +67,7 @@ def run(part: Part, *options: str) -> Ended:
     """Run a part to its end."""
     part.cache.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={part.cache}", *options, *map(str, part.paths)]
+    print(f"... {part.name}", flush=True)
     start = time.monotonic()
     done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     ended = Ended(part, done.returncode, done.stdout, time.monotonic() - start)
@@ -78,13 +81,24 @@ def failed_before(part: Part) -> bool:
     return not code.is_file() or code.read_text() != "0"
 
 
-def report(ended: Ended) -> bool:
-    """Print how it went: all that pytest said, or its last lines. True if it went well."""
+def report(ended: Ended) -> Ended:
+    """Print how it went: all that pytest said, or its last lines."""
     well = ended.code == 0
     lines = ended.said.splitlines()
     print(f"--- {ended.part.name}: {'ok' if well else f'FAILED ({ended.code})'}, {ended.seconds:.0f} s")
     print("\n".join(lines[-2:] if well else lines), flush=True)
-    return well
+    return ended
+
+
+def total(said: Iterable[str]) -> str:
+    """The last lines of all parts in one, in pytest's words: how many passed, failed, were skipped."""
+    counts: Counter[str] = Counter()
+    for text in said:
+        last = text.rstrip().rpartition("\n")[2]
+        counts.update(
+            {what: int(number) for number, what in re.findall(r"(\d+) (failed|passed|skipped|errors?)", last)}
+        )
+    return ", ".join(f"{counts[what]} {what}" for what in sorted(counts)) or "no tests ran"
 
 
 def main(words: Sequence[str]) -> int:
@@ -98,9 +112,11 @@ def main(words: Sequence[str]) -> int:
     options = ("--last-failed", "--last-failed-no-failures", "none") if again else ()
     chosen = [part for part in parts() if not again or failed_before(part)]
     with ThreadPoolExecutor(at_a_time) as pool:
-        went = [report(ended) for ended in pool.map(lambda part: run(part, *options), chosen)]
-    print(f"\nrun_tests: {went.count(False)} of {len(went)} parts failed, {time.monotonic() - begin:.0f} s")
-    return int(not all(went))
+        ended = [report(one) for one in pool.map(lambda part: run(part, *options), chosen)]
+    bad = ", ".join(one.part.name for one in ended if one.code)
+    print(f"\nparts that failed: {bad}" if bad else "\nall parts went well")
+    print(f"{total(one.said for one in ended)} in {time.monotonic() - begin:.2f}s")
+    return int(bool(bad))
 
 
 if __name__ == "__main__":
