@@ -120,6 +120,22 @@ async def test_what_has_no_suggestions_has_none_and_what_is_not_there_is_an_erro
 
 
 @both_eras
+async def test_where_nothing_completes_there_is_no_such_method(era: Era) -> None:
+    """COMP-01, COMP-05: what isn't announced isn't served, until there is something."""
+    server: Server[Any] = Server("plain")
+
+    @server.prompt
+    def brief(city: str) -> str:
+        return city
+
+    params = {"ref": {"type": "ref/prompt", "name": "brief"}, "argument": {"name": "city", "value": ""}}
+    async with BareEnd(server, era) as end:
+        assert (await end.refusal("completion/complete", params))["code"] == -32601
+        brief.complete("city")(lambda value: ["Oslo"])
+        assert (await end.ask("completion/complete", params))["completion"]["values"] == ["Oslo"]
+
+
+@both_eras
 async def test_the_context_comes_to_whoever_asks_for_it(era: Era) -> None:
     @asynccontextmanager
     async def lifespan(server: Any) -> AsyncIterator[list[str]]:

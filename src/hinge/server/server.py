@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from hinge.backends import backend_for
 from hinge.backends.backend import Backend
-from hinge.errors import DefinitionError
+from hinge.errors import DefinitionError, MethodNotFound
 from hinge.protocol import era_2025, era_2026
 from hinge.protocol.chain import checked, compose
 from hinge.protocol.changes import Changed
@@ -363,13 +363,19 @@ class Server(Mountable, Generic[StateT]):
                 "resources/read": self._resources.read,
                 "resources/subscribe": self._subscriptions.subscribe,
                 "resources/unsubscribe": self._subscriptions.unsubscribe,
-                "completion/complete": self._completions.complete,
+                "completion/complete": self._complete,
             }
         return {
             "prompts/list": self._prompts.list,
             "prompts/get": self._prompts.get,
-            "completion/complete": self._completions.complete,
+            "completion/complete": self._complete,
         }
+
+    async def _complete(self, ctx: Context[Any], params: Any) -> Any:
+        """Where nothing completes, nothing is announced, nor is there such a method (COMP-05); who mounts us announces."""
+        if ctx.session.connection.offer is self._offer and self._capabilities().completions is None:
+            raise MethodNotFound(ctx.method)
+        return await self._completions.complete(ctx, params)
 
     def _features(self) -> frozenset[str]:
         served = {"tools": len(self._tools), "prompts": len(self._prompts), "resources": len(self._resources)}
