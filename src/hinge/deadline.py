@@ -17,6 +17,15 @@ LEAST_PAUSE = 0.01
 _FOR_EVER = 1e12
 
 
+def give_up_if_cancelled() -> None:
+    """For a loop that goes on after failures. Raises CancelledError if its own task was cancelled, and what cleaned up then
+    failed: otherwise that failure would hide the cancellation, and whoever waits for the end would wait for ever.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 class Deadlines:
     """The limits of all requests of one conversation: one timer for all, which most requests are over before.
 

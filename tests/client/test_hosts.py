@@ -343,6 +343,22 @@ async def test_connecting_that_is_given_up_leaves_nothing() -> None:
             raise AssertionError("never connected")
 
 
+class Grumpy(Puppet):
+    """A server in this process that says nothing, and complains when it is left."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        yield
+        raise LookupError("so soon?")
+
+
+async def test_a_server_that_complains_when_it_is_left_is_left_all_the_same() -> None:
+    """C-043: the complaint doesn't hide that nobody wants the server any more."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05), Hosts({"grumpy": Grumpy({"server/discover": SILENCE}), "a": server_of("a")}):
+            raise AssertionError("never connected")
+
+
 async def test_hosts_can_be_closed_twice_and_connected_again() -> None:
     hosts = Hosts({"a": server_of("a", "x")})
     for _ in range(2):

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from hinge.client.client import Client
 from hinge.client.listening import Listening
+from hinge.deadline import give_up_if_cancelled
 from hinge.errors import CallError, PeerError
 from hinge.protocol.changes import Changed
 
@@ -69,6 +70,7 @@ class Watching:
                 return
             except CallError as exc:
                 logger.warning("Changes of the server behind this one are not heard for %g seconds: %s", _AGAIN, exc)
+            give_up_if_cancelled()
             await asyncio.sleep(_AGAIN)
             self._lost(kinds, ())
 

@@ -12,6 +12,7 @@ import msgspec
 
 from hinge.client.link import Link
 from hinge.client.requests import stateless_meta
+from hinge.deadline import give_up_if_cancelled
 from hinge.errors import CallError, CallTimeout, ConnectionLost, HingeError, InvalidResponse, PeerError, SessionEnded
 from hinge.protocol import http
 from hinge.protocol.changes import Changed, Lost, covers
@@ -173,6 +174,7 @@ class Listening:
                 reason = await self._listen()
             except Exception as exc:
                 failure, reason = exc, str(exc)
+            give_up_if_cancelled()
             # Whoever agrees and ends at once is asked less and less often, too, and not for ever.
             tries = 1 if self._since is not None and loop.time() - self._since >= _LONG_LIVED else tries + 1
             if not self._ready.done() and not (tries == 1 and isinstance(failure, SessionEnded)):  # LHTTP-25

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from hinge.client.client import Client
+from hinge.deadline import give_up_if_cancelled
 from hinge.errors import (
     CallError,
     CallTimeout,
@@ -139,6 +140,7 @@ class Member:
             except Exception as exc:
                 logger.exception("Server %r: connecting failed unexpectedly", self.name)
                 self._now("lost" if self._reached else "failed", repr(exc))
+            give_up_if_cancelled()
             await asyncio.sleep(wait * random.uniform(0.5, 1.5))
             wait = min(wait * 2, LONGEST_WAIT)
 
