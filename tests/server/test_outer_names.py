@@ -60,6 +60,8 @@ def weather() -> Server[Any]:
     def brief(days: int) -> str:
         return "brief"
 
+    brief.complete("days")(lambda value: ["1", "2"])
+
     @server.resource("city://{number}")
     def city(number: int) -> str:
         return "city"
