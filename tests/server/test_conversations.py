@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, Limits, Server
+from hinge import Context, Limits, Server, ToolError
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -123,6 +123,42 @@ async def test_one_that_does_not_end_is_abandoned_in_time(caplog: pytest.LogCapt
     async with BareEnd(counted(life, limits=Limits(teardown=0.05)), "2025") as end:
         assert await end.text("state") == "1"
     assert "clean-up took longer than 0.05 seconds" in caplog.text
+
+
+async def test_one_of_a_stateless_request_that_does_not_end_holds_its_answer_for_a_limited_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A-081: what the function did and said counts; the clean-up is given up with a word in the log."""
+    life = Life()
+    server = counted(life, limits=Limits(teardown=0.05))
+
+    @server.tool
+    async def fail() -> str:
+        raise ToolError("no luck")
+
+    async with BareEnd(server) as end:
+        life.hangs = True
+        assert await end.text("state") == "1"
+        assert (await end.call_tool("fail"))["content"][0]["text"] == "no luck"
+        assert (await end.refusal("prompts/get", {"name": "nope"}))["code"] == -32602
+    assert caplog.text.count("leaving its connection_lifespan took longer than 0.05 seconds") == 3
+    assert [line for line in life.log if line.endswith("ends")] == []
+
+
+async def test_one_that_fails_at_its_end_is_in_the_log_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    """A-082."""
+
+    @asynccontextmanager
+    async def life(ctx: Context[Any]) -> AsyncIterator[None]:
+        yield
+        raise OSError("the database was gone already")
+
+    server: Server[Any] = Server("failing", connection_lifespan=life)
+    server.tool("state")(lambda: "fine")
+    async with BareEnd(server, "2025") as end:
+        assert await end.text("state") == "fine"
+    assert "The lifespan of a connection failed when it was left" in caplog.text
+    assert "the database was gone already" in caplog.text
 
 
 async def test_a_client_that_leaves_while_it_begins_leaves_nothing_open() -> None:

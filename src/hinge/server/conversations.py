@@ -7,6 +7,7 @@ request is one, and enters and leaves it by itself. Knows nothing of what the li
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
@@ -18,6 +19,8 @@ from hinge.server.lifespan import Lifespan
 from hinge.server.middleware import CallNext
 from hinge.session import Session
 
+logger = logging.getLogger("hinge")
+
 ConnectionLifespan: TypeAlias = Callable[[Context[Any]], AbstractAsyncContextManager[Any]]
 
 
@@ -25,7 +28,7 @@ class _Conversation:
     """One handshake conversation: its lifespan, and the task that enters it, for all who wait."""
 
     def __init__(self, manager: ConnectionLifespan, ctx: Context[Any]) -> None:
-        self.lifespan = Lifespan(manager, ctx)
+        self.lifespan = Lifespan(manager, ctx, "a connection")
         self.entering = asyncio.ensure_future(self.lifespan.enter())
 
     async def leave(self) -> None:
@@ -49,10 +52,31 @@ class Conversations:
         if row is not None and not row.may_ask and ctx.method != "completion/complete":
             return await call_next(ctx)
         if ctx.call.era == "2026" or ctx.session.connection.one_shot:
-            async with self._manager(ctx) as ctx.conversation_state:
-                return await call_next(ctx)
+            return await self._around(ctx, call_next)
         ctx.conversation_state = await self._state(ctx)
         return await call_next(ctx)
+
+    async def _around(self, ctx: Context[Any], call_next: CallNext) -> Any:
+        """One request with a lifespan of its own. Its answer waits for the clean-up, but not for ever (A-081)."""
+        result: Any = None
+        failure: BaseException | None = None
+        limit, bound = asyncio.timeout(None), ctx.session.connection.limits.teardown
+        try:
+            async with limit, self._manager(ctx) as ctx.conversation_state:
+                try:
+                    result = await call_next(ctx)
+                except BaseException as exc:
+                    failure = exc
+                    raise
+                finally:
+                    limit.reschedule(asyncio.get_running_loop().time() + bound)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            logger.warning("%s: leaving its connection_lifespan took longer than %g seconds", ctx.method, bound)
+            if failure is not None:
+                raise failure from None
+        return result
 
     async def _state(self, ctx: Context[Any]) -> Any:
         session = ctx.session

@@ -14,9 +14,13 @@ logger = logging.getLogger("hinge")
 class Lifespan:
     """Counts who is serving; a keeper task enters and leaves the user's context manager."""
 
-    def __init__(self, manager: Callable[[Any], AbstractAsyncContextManager[Any]] | None, server: Any) -> None:
+    def __init__(
+        self, manager: Callable[[Any], AbstractAsyncContextManager[Any]] | None, server: Any, whose: str
+    ) -> None:
         self._manager = manager
+        #: What the manager is given, and how it is called in the log.
         self._server = server
+        self._whose = whose
         #: What the user's context manager yielded; None without one, or before it is entered.
         self.state: Any = None
         self._users = 0
@@ -77,7 +81,7 @@ class Lifespan:
             if not ready.done():
                 ready.set_exception(exc)
             elif isinstance(exc, Exception):
-                logger.exception("The lifespan of server %r failed when it was left", self._server.name)
+                logger.exception("The lifespan of %s failed when it was left", self._whose)
             else:
                 raise
 
