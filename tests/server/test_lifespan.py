@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, Server
+from hinge import Client, Context, Limits, Server
 from tests.transports.http_rig import serving
 
 
@@ -94,6 +94,26 @@ async def test_a_failure_to_enter_is_everybodys_and_the_next_may_try_again() -> 
     results = await asyncio.gather(*(server.running().__aenter__() for _ in range(3)), return_exceptions=True)
     assert [type(one) for one in results] == [LookupError] * 3
     assert life.diary == ["enter alive"] * 3
+
+
+async def test_who_does_not_leave_in_time_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    """A-081, A-083, REL-12: a process whose server has ended has to end, too."""
+    ended: list[bool] = []
+
+    @asynccontextmanager
+    async def life(server: Server[Any]) -> AsyncIterator[None]:
+        yield
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append(True)
+
+    server: Server[Any] = Server("alive", lifespan=life, limits=Limits(teardown=0.05))
+    async with Client(server):
+        pass
+    assert "Leaving the lifespan of server 'alive' took longer than 0.05 seconds and was given up" in caplog.text
+    await asyncio.sleep(0)
+    assert ended == [True]
 
 
 async def test_a_failure_to_leave_is_in_the_log_and_nobodys_else(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,12 +15,18 @@ class Lifespan:
     """Counts who is serving; a keeper task enters and leaves the user's context manager."""
 
     def __init__(
-        self, manager: Callable[[Any], AbstractAsyncContextManager[Any]] | None, server: Any, whose: str
+        self,
+        manager: Callable[[Any], AbstractAsyncContextManager[Any]] | None,
+        server: Any,
+        whose: str,
+        limit: float | None = None,
     ) -> None:
         self._manager = manager
         #: What the manager is given, and how it is called in the log.
         self._server = server
         self._whose = whose
+        #: Leaving may take so many seconds; None where others see to that.
+        self._limit = limit
         #: What the user's context manager yielded; None without one, or before it is entered.
         self.state: Any = None
         self._users = 0
@@ -57,7 +63,7 @@ class Lifespan:
             raise
 
     async def exit(self) -> None:
-        """No longer serve; the last one waits until the context manager is left."""
+        """No longer serve; the last one waits until the context manager is left, if that is in time (A-081, A-083)."""
         if self._manager is None:
             return
         self._users -= 1
@@ -65,10 +71,14 @@ class Lifespan:
             self._leave.set()
             keeper, self._ready, self._leave, self._keeper = self._keeper, None, None, None
             try:
-                await asyncio.wait([keeper])
+                _, late = await asyncio.wait([keeper], timeout=self._limit)
             except asyncio.CancelledError:
                 keeper.cancel()
                 raise
+            if late:
+                keeper.cancel()
+                said = "Leaving the lifespan of %s took longer than %g seconds and was given up"
+                logger.warning(said, self._whose, self._limit)
             self.state = None
 
     async def _keep(self, manager: Any, ready: asyncio.Future[None], leave: asyncio.Event) -> None:

@@ -121,7 +121,7 @@ class Server(Mountable, Generic[StateT]):
         self._middleware: list[Middleware] = list(map(checked, middleware))
         self._conversations = [Conversations(connection_lifespan)] if connection_lifespan is not None else []
         self._seal = Seal(state_keys, ttl=limits.state_ttl, once=state_once)
-        self._lifespan = Lifespan(cast(Any, lifespan), self, f"server {name!r}")
+        self._lifespan = Lifespan(cast(Any, lifespan), self, f"server {name!r}", limits.teardown)
         self._mounts = Mounts(self, page_size)
         self._elsewhere = MountedExtensions(self)
         self._mounted_in: list[Callable[[Server[Any], Changed], None]] = []
