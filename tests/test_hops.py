@@ -58,9 +58,10 @@ CEILINGS = {"memory 2025": (46, 60), "memory 2026": (40, 54), "http 2026": (92, 
 
 
 @pytest.fixture(autouse=True)
-def nobody_asks_which_call_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process that has not imported `current_context`: another test may have."""
+def nobody_asks_which_call_runs_or_traces_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has imported neither `current_context` nor OpenTelemetry: another test may have."""
     monkeypatch.setattr(tracking, "serve", None)
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
 
 
 def the_server() -> Server[Any]:
