@@ -176,11 +176,12 @@ class Conversation(RuleBasedStateMachine):
     @precondition(lambda self: self.client.asked)
     @rule(data=st.data())
     def the_server_cancels_what_it_was_asked(self, data: st.DataObject) -> None:
-        """That ends a subscription (CANC-04) and nothing else."""
+        """That ends a subscription (CANC-04) and nothing else; a request of its own with that id comes first (CANC-02)."""
         pending = data.draw(st.sampled_from(list(self.client.asked)))
         before = pending.state
         notice = jsonrpc.encode_notification("notifications/cancelled", {"requestId": pending.id})
         open_still = before is PendingState.WAITING and self.client.connection.closed is None
+        open_still &= pending.id not in self.client.connection.incoming
         self.server.wire.extend(self.client.take(notice))
         ends = open_still and pending.method == "subscriptions/listen"
         assert pending.state is (PendingState.ANSWERED if ends else before)
