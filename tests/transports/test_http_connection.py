@@ -322,6 +322,37 @@ async def test_a_wish_for_another_protocol_is_left_aside_and_the_body_is_not_los
 
 
 @on_both_loops
+async def test_a_wish_for_another_protocol_changes_no_limit_and_no_fault() -> None:
+    """Its head is read twice, and must be counted once."""
+    wish = ("Connection: Upgrade", "Upgrade: h2c")
+    body = b"x" * (64 * HEAD_BYTES)
+    async with listening() as house:
+        line = await house.ask(post(body, *wish)[:-1], b"x")
+        assert await line.answer() == (200, "POST /a " + body.decode())
+        await line.say(get("/b", *wish) + b"\x00nonsense")
+        assert await line.answer() == (200, "GET /b ")
+        status, words = await line.answer()
+        assert (status, "HTTP/1.1: " in words, "target" in words) == (400, True, False)
+
+
+@on_both_loops
+async def test_nonsense_waits_for_its_turn_behind_requests_that_a_slow_reader_holds_up() -> None:
+    big = b"x" * (1 << 20)
+
+    async def serve(request: HttpRequest) -> None:
+        await request.respond(200, JSON_TYPE, big, ())
+
+    async with listening(serve) as house:
+        line = await house.ask(get() * 20)
+        await asyncio.sleep(0.1)
+        await line.say(b"\x00nonsense")
+        await asyncio.sleep(0.1)
+        for _ in range(20):
+            assert (await line.answer())[1] == big.decode()
+        assert (await line.answer())[0] == 400
+
+
+@on_both_loops
 async def test_it_is_no_proxy() -> None:
     async with listening() as house:
         line = await house.ask(b"CONNECT there:443 HTTP/1.1\r\nHost: there\r\n\r\n")

@@ -13,6 +13,7 @@ HeaderPairs: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 JSON_TYPE = b"application/json"
 EVENTS_TYPE = b"text/event-stream"
+TEXT_TYPE = b"text/plain; charset=utf-8"
 #: MHTTP-09: without the second and third a proxy may hold events back.
 STREAM_HEADERS: HeaderPairs = (
     (b"content-type", EVENTS_TYPE),
@@ -20,3 +21,4 @@ STREAM_HEADERS: HeaderPairs = (
     (b"x-accel-buffering", b"no"),
 )
 RETRY_LATER: HeaderPairs = ((b"retry-after", b"1"),)
+CLOSE: HeaderPairs = ((b"connection", b"close"),)

@@ -29,9 +29,8 @@ class Carrier(Protocol):
         """What the request is served in."""
         ...
 
-    @property
     def whole(self) -> bytes | None:
-        """The body, where all of it is there already; None where it has to be waited for with `read`."""
+        """Take the body, where all of it is there already; None where it has to be waited for with `read`."""
         ...
 
     @property
@@ -81,7 +80,6 @@ class AsgiCarrier(Record):
     _head: Message | None = None
     _watcher: asyncio.Task[None] | None = None
 
-    @property
     def whole(self) -> bytes | None:
         """The server may have it, but doesn't say so before it is asked."""
         return None

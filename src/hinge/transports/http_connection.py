@@ -14,8 +14,8 @@ from urllib.parse import unquote
 
 import httptools
 
-from hinge.transports.asgi import Scope
-from hinge.transports.http_request import TEXT, Heads, HttpRequest, header_lines
+from hinge.transports.asgi import TEXT_TYPE, Scope
+from hinge.transports.http_request import HttpRequest, Shared
 
 logger = logging.getLogger("hinge")
 
@@ -33,10 +33,9 @@ STALL = 60
 _UPGRADE = frozenset({b"upgrade", b"http2-settings"})
 
 
-class House(Protocol):
+class House(Shared, Protocol):
     """What the connections of one server share."""
 
-    heads: Heads
     #: Seconds since the server began.
     tick: int
     #: A request's head may have so many bytes.
@@ -51,9 +50,7 @@ class HttpConnection(asyncio.Protocol):
     """One connection. `sweep` is called once a second; the clock is the server's."""
 
     def __init__(self, house: House) -> None:
-        self._house = house
-        self.heads = house.heads
-        self.ending = False
+        self.house = house
         self.full = False
         #: What waited for a client that doesn't read, when it was last looked at.
         self._unsent = 0
@@ -98,25 +95,28 @@ class HttpConnection(asyncio.Protocol):
             "client": _address(get("peername")),
             "root_path": "",
         }
-        self._house.connections.add(self)
+        self.house.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
+        stopped = None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as stop:
-            self._stay(data[stop.args[0] :])
+            stopped = stop.args[0]
         except httptools.HttpParserError as error:
             self._stumble(error)
-        if (self._in_head or self._incoming is not None) and not self._deaf:
+        if stopped is not None:
+            self._stay(data[stopped:])
+        elif (self._in_head or self._incoming is not None) and not self._deaf:
             self._count(len(data))
 
     def eof_received(self) -> None:
         """The client left: what it asked for nobody waits for."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._house.connections.discard(self)
+        self.house.connections.discard(self)
         self._deaf = True
         self._waiting.clear()
         self._incoming = None
@@ -129,11 +129,11 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.full = True
-        self._since = self._house.tick
+        self._since = self.house.tick
 
     def resume_writing(self) -> None:
         self.full = False
-        self._since = self._house.tick
+        self._since = self.house.tick
         if self._room is not None:
             self._room.set()
         if self._serving is None and self._waiting:
@@ -209,22 +209,22 @@ class HttpConnection(asyncio.Protocol):
         if self._fresh:
             self._fresh = False
             self._plain_bytes = 0
-            self._since = self._house.tick
+            self._since = self.house.tick
             return
         self._plain_bytes += size
-        if self._plain_bytes > self._house.head_bytes:
+        if self._plain_bytes > self.house.head_bytes:
             self._refuse(431, "The headers of this request are too large")
 
     def _stumble(self, error: httptools.HttpParserError) -> None:
         """These bytes are no request."""
-        cause = error.__context__
-        if cause is not None and not isinstance(cause, httptools.HttpParserError):
-            logger.error("a connection failed", exc_info=cause)
+        ours = isinstance(error, httptools.HttpParserCallbackError)
+        if ours and not isinstance(error.__context__, httptools.HttpParserInvalidURLError):
+            logger.error("a connection failed", exc_info=error.__context__)
             self._transport.abort()
         elif self._final and not self._in_head and self._incoming is None:
             self._deaf = True  # what follows a request that was to be the last one is nobody's business
         else:
-            reason = "its target is none" if cause is not None else error
+            reason = "its target is none" if ours else error
             self._refuse(400, f"This is not a request of HTTP/1.1: {reason}")
 
     def _stay(self, rest: bytes) -> None:
@@ -241,14 +241,15 @@ class HttpConnection(asyncio.Protocol):
         wishes = [token for token in tokens if token.lower() not in _UPGRADE]
         if wishes:
             kept.append((b"connection", b", ".join(wishes)))
-        head = b"%b %b HTTP/1.1\r\n%b\r\n" % (method, self._url, header_lines(tuple(kept)))
+        lines = b"".join([b"%b: %b\r\n" % pair for pair in kept])
+        head = b"%b %b HTTP/1.1\r\n%b\r\n" % (method, self._url, lines)
         self._parser = httptools.HttpRequestParser(self)
         self.data_received(head + rest)
 
     def _refuse(self, status: int, text: str) -> None:
         """Nothing more is understood: say so when all that came before is answered, and close."""
         data = text.encode()
-        head = self.heads.of(status, TEXT)
+        head = self.house.heads.of(status, TEXT_TYPE)
         self._last_words = b"%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (head, len(data), data)
         self._deaf = True
         half, self._incoming = self._incoming, None
@@ -259,7 +260,7 @@ class HttpConnection(asyncio.Protocol):
         elif half is not None:
             self._serving = None
             half.lose()
-        if self._serving is None:
+        if self._serving is None and not self._waiting:
             self._linger()
 
     # ---------------------------------------------------------------- one after the other
@@ -267,7 +268,7 @@ class HttpConnection(asyncio.Protocol):
     def _serve(self, request: HttpRequest) -> None:
         self._serving = request
         self._used = True
-        house = self._house
+        house = self.house
         request.task = task = house.loop.create_task(house.serve(request))
         house.tasks.add(task)
         task.add_done_callback(request.served)
@@ -278,11 +279,11 @@ class HttpConnection(asyncio.Protocol):
             self.go_on()
 
     def forget(self, task: asyncio.Task[Any], /) -> None:
-        self._house.tasks.discard(task)
+        self.house.tasks.discard(task)
 
     def answered(self, last: bool, /) -> None:
         self._serving = None
-        self._since = self._house.tick
+        self._since = self.house.tick
         if last:
             self._waiting.clear()
             self._last_words = b""
@@ -301,9 +302,9 @@ class HttpConnection(asyncio.Protocol):
         self._last_words = b""
         self._incoming = None
         self._deaf = True
-        self._since = self._house.tick
+        self._since = self.house.tick
         if not sending:
-            self._transport.close()
+            self._close()
             return
         self.go_on()
         if self._transport.can_write_eof() and not self._transport.is_closing():
@@ -337,10 +338,6 @@ class HttpConnection(asyncio.Protocol):
 
     # ---------------------------------------------------------------- the server
 
-    def drain(self) -> None:
-        """Each response from now on is the last one."""
-        self.ending = True
-
     def close_if_idle(self) -> None:
         """Close it unless a request is being served."""
         if self._serving is None:
@@ -348,7 +345,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _close(self) -> None:
         """In good order: what was written still leaves."""
-        self._since = self._house.tick
+        self._since = self.house.tick
         self._transport.close()
 
     def sweep(self, tick: int) -> None:

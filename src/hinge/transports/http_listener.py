@@ -31,6 +31,7 @@ class Listener:
         self.head_bytes = head_bytes
         self.loop = asyncio.get_running_loop()
         self.heads = Heads()
+        self.ending = False
         self.tick = 0
         self.connections: set[HttpConnection] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -58,10 +59,9 @@ class Listener:
 
     def drain(self) -> None:
         """Accept no more; connections that are open may finish what they do, and bring what belongs to it."""
+        self.ending = True
         for server in self._servers:
             server.close()
-        for connection in self.connections:
-            connection.drain()
 
     async def leave(self, limit: float) -> None:
         """Close what is idle, and give what has been written so many seconds to reach its client."""

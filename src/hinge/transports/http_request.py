@@ -14,15 +14,13 @@ from http import HTTPStatus
 from typing import Any, Protocol, cast
 
 from hinge.protocol.record import Record
-from hinge.transports.asgi import HeaderPairs, Message, Scope
+from hinge.transports.asgi import CLOSE, TEXT_TYPE, HeaderPairs, Message, Scope
 
 logger = logging.getLogger("hinge")
 
 #: So much of a body is taken before anybody asks for it.
 BODY_AHEAD = 64 * 1024
-TEXT = b"text/plain; charset=utf-8"
 
-_LAST: HeaderPairs = ((b"connection", b"close"),)
 _NOT_IN_A_NAME = re.compile(rb"[^!#$%&'*+\-.^_`|~0-9A-Za-z]")
 _NOT_IN_A_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
@@ -79,12 +77,22 @@ _NOTHING = cast("Generator[None, None, None]", iter(()))
 _DONE = _Done()
 
 
+class Shared(Protocol):
+    """What the requests of all connections of one server share."""
+
+    heads: Heads
+    #: The server ends: each response is the last one of its connection.
+    ending: bool
+
+
 class Way(Protocol):
     """The connection as its requests see it."""
 
-    heads: Heads
-    #: Every response is the last one.
-    ending: bool
+    @property
+    def house(self) -> Shared:
+        """The server."""
+        ...
+
     #: The client doesn't read what is written.
     full: bool
 
@@ -179,11 +187,10 @@ class HttpRequest(Record):
             self._way.abort()
         else:
             self._keep_alive = False
-            self._whole(500, TEXT, b"Internal Server Error", ())
+            self._whole(500, TEXT_TYPE, b"Internal Server Error", ())
 
     # ---------------------------------------------------------------- the body
 
-    @property
     def whole(self) -> bytes | None:
         """The body, if it is all there."""
         return self._take() if self.complete else None
@@ -230,10 +237,10 @@ class HttpRequest(Record):
         way = self._way
         # The rest of a body that hasn't come isn't wanted any more.
         last = self._is_last() or not self.complete
-        head = way.heads.of(status, kind)
+        head = way.house.heads.of(status, kind)
         if headers or last:
             closes = _closes(headers)
-            head += header_lines(headers if closes or not last else (*headers, *_LAST))
+            head += header_lines(headers if closes or not last else (*headers, *CLOSE))
             last = last or closes
         self.begun = True
         if status == 204:
@@ -245,7 +252,7 @@ class HttpRequest(Record):
         self._finish(last)
 
     def _is_last(self) -> bool:
-        return self._way.ending or not self._keep_alive
+        return self._way.house.ending or not self._keep_alive
 
     def _finish(self, last: bool) -> None:
         self._over = True
@@ -269,7 +276,7 @@ class HttpRequest(Record):
         else:
             last = True
         self._keep_alive = not last
-        head = self._way.heads.of(status, b"") + header_lines((*kept, *(_LAST if last else ())))
+        head = self._way.house.heads.of(status, b"") + header_lines((*kept, *(CLOSE if last else ())))
         self.begun = True
         self._head = head + b"\r\n"
 

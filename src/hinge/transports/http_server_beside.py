@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from hinge.errors import DefinitionError
 from hinge.protocol.http import Refusal
-from hinge.transports.asgi import Scope
+from hinge.transports.asgi import TEXT_TYPE, Scope
 from hinge.transports.http_carrier import Carrier
 
 AsgiApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
@@ -73,7 +73,7 @@ class BesideRequest:
     async def refuse(self, refusal: Refusal) -> None:
         """Turn it away at the door."""
         text = refusal.text.encode()
-        await self._carrier.respond(refusal.status, b"text/plain; charset=utf-8", text, refusal.headers)
+        await self._carrier.respond(refusal.status, TEXT_TYPE, text, refusal.headers)
 
     def watch(self) -> None:
         """The app listens to its client itself."""

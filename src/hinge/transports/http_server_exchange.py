@@ -14,7 +14,7 @@ from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest
 from hinge.protocol import sse
 from hinge.protocol.http import Headers, Refusal
 from hinge.protocol.record import Record
-from hinge.transports.asgi import JSON_TYPE, RETRY_LATER, STREAM_HEADERS, HeaderPairs
+from hinge.transports.asgi import CLOSE, JSON_TYPE, RETRY_LATER, STREAM_HEADERS, HeaderPairs
 from hinge.transports.http_carrier import Carrier
 from hinge.transports.http_server_clock import Clock
 from hinge.transports.http_server_options import HttpOptions
@@ -23,9 +23,8 @@ KEEP_ALIVE = sse.comment("keep-alive")
 LEFT = "the client closed the connection"
 NOT_READING = "the client doesn't read its stream"
 
-_CLOSE = ((b"connection", b"close"),)
-STOPPING = Refusal(503, "The server is stopping: call again", (*RETRY_LATER, *_CLOSE))
-_TOO_SLOW = Refusal(408, "The body took too long to arrive", _CLOSE)
+STOPPING = Refusal(503, "The server is stopping: call again", (*RETRY_LATER, *CLOSE))
+_TOO_SLOW = Refusal(408, "The body took too long to arrive", CLOSE)
 
 
 class Owner(Protocol):
@@ -70,7 +69,7 @@ class Exchange(Record):
 
     def arrived(self) -> bytes | Refusal | None:
         """The body, if it is all there already: most of the time, where the HTTP server says so."""
-        body = self._carrier.whole
+        body = self._carrier.whole()
         return body if body is None or len(body) <= self._options.limits.body else self._too_large()
 
     async def read(self, headers: Headers) -> bytes | Refusal | None:
@@ -94,7 +93,7 @@ class Exchange(Record):
         return body if body is None or len(body) <= limit else self._too_large()
 
     def _too_large(self) -> Refusal:
-        return Refusal(413, f"A body may have {self._options.limits.body} bytes here", _CLOSE)
+        return Refusal(413, f"A body may have {self._options.limits.body} bytes here", CLOSE)
 
     # ---------------------------------------------------------------- out
 
