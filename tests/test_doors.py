@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hinge import CallLog, Client, DefinitionError, Hosts, Pool, RateLimit, ResultLimit, Server, StartError, ToolChanges
-from hinge.server.server_options import HTTP, OF_THE_SERVER, RUN
+from hinge.server.server_options import APP, HTTP, OF_THE_SERVER, RUN
 from hinge.transports.child import Stdio
 from hinge.transports.http_client import HttpTransport
 from hinge.transports.http_run import SERVE_OPTIONS
@@ -72,7 +72,7 @@ def test_a_value_that_an_option_can_not_have_is_told_in_one_line(made: Callable[
 
 def test_all_options_over_http_are_known_here() -> None:
     """A new one can't be forgotten."""
-    assert set(HttpOptions.__struct_fields__) == {*HTTP, *OF_THE_SERVER}
+    assert set(HttpOptions.__struct_fields__) == {*HTTP, *APP, *OF_THE_SERVER}
     assert RUN["http"].keys() >= SERVE_OPTIONS
 
 

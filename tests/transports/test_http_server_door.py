@@ -190,6 +190,13 @@ async def test_a_refusal_says_why_in_a_json_rpc_error_without_id_and_once_in_the
     assert [record.getMessage().count("allowed_hosts") for record in caplog.records] == [1]
 
 
+@pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("identity, br", 415), ("Identity", 200)])
+async def test_a_body_in_a_coding_is_refused_with_those_that_are_taken(site: Site, coding: str, status: int) -> None:
+    headers, body = modern_call("add", a=1, b=2)
+    reply = await site.ask({**headers, "Content-Encoding": coding}, body)
+    assert (reply.status, reply.headers.get("accept-encoding")) == (status, "identity" if status == 415 else None)
+
+
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/jsonp", "text/plain; a=application/json"])
 @pytest.mark.parametrize("body", [b"", b"{}"])
 async def test_only_json_is_taken_even_when_there_is_no_body(site: Site, kind: str | None, body: bytes) -> None:

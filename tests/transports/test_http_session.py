@@ -95,6 +95,15 @@ async def test_the_version_header_is_checked_but_need_not_come(site: Site) -> No
     assert (await site.ask({**session, "MCP-Protocol-Version": "x"}, b"", "DELETE")).status == 400
 
 
+@pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
+async def test_what_the_stateless_revision_has_not_is_told_as_such(site: Site, method: str) -> None:
+    """Not as a revision that isn't offered: it is."""
+    headers = {**await site.session(), "MCP-Protocol-Version": "2026-07-28"}
+    reply = await site.ask(headers, {"jsonrpc": "2.0", "id": 1, "result": {}}, method)
+    error = reply.json()["error"]
+    assert (reply.status, error["code"], "2026-07-28" in error["message"]) == (400, -32600, True)
+
+
 async def test_a_second_handshake_in_a_session_changes_nothing(site: Site) -> None:
     session = await site.session()
     reply = await site.ask(session, initialize())

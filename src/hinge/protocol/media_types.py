@@ -64,6 +64,7 @@ def _wrong_type(said: str) -> Refusal:
     return Refusal(415, text, ((b"accept", JSON.encode()),))
 
 
+_CODED = Refusal(415, "A body must come as it is, without a Content-Encoding", ((b"accept-encoding", b"identity"),))
 _NO_TYPE = _wrong_type("but there was none")
 
 
@@ -81,8 +82,12 @@ _judge_type_cached = lru_cache(maxsize=64)(_judge_type)
 def check_content_type(headers: Headers) -> Refusal | None:
     """415 unless the body is declared as exactly application/json, in UTF-8 (other parameters don't matter).
 
-    An exact match, since a page of another site may send a few other types without asking first (CVE-2026-33252).
+    An exact match, since a page of another site may send a few other types without asking first (CVE-2026-33252). A body
+    in a coding such as gzip is refused, too: it is read as it comes (RFC 9110 §15.5.16).
     """
+    coding = headers.raw.get(b"content-encoding")
+    if coding is not None and coding.strip().lower() != b"identity":
+        return _CODED
     value = headers.raw.get(b"content-type")
     if value == b"application/json":
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from hinge.errors import DefinitionError, StartError, shorten
@@ -94,12 +94,11 @@ _ENDPOINT = Allowed(lambda value: isinstance(value, str) and value.startswith("/
 #: One text is a mistake that is told with the list that was meant.
 _NAMES = TEXTS._replace(test=lambda value: isinstance(value, str) or TEXTS.test(value))
 
-#: What `http_app` takes.
+#: What HTTP takes, however it is served.
 HTTP: dict[str, Allowed] = {
     "path": _ENDPOINT,
     "sse_path": or_none(TEXT._replace(words='write a path like "/sse"')),
     "sessions": FLAG,
-    "bind": or_none(TEXT._replace(words="write the address that the server listens on")),
     "allowed_hosts": _NAMES,
     "allowed_origins": _NAMES,
     "guard": Allowed(lambda value: value is None or hasattr(value, "check"), "write guard=Guard.for_bind(…), or None"),
@@ -111,6 +110,8 @@ HTTP: dict[str, Allowed] = {
     "requests": whole(1),
     "retry": Allowed(lambda value: is_whole(value, 0), "use milliseconds, a whole number"),
 }
+#: What besides an app takes that somebody else serves.
+APP: dict[str, Allowed] = {"bind": or_none(TEXT._replace(words="write the address that the server listens on"))}
 #: What an HTTP app gets from its server, and how to say it there.
 OF_THE_SERVER = {
     "eras": "Server(eras=…)",
@@ -121,18 +122,16 @@ OF_THE_SERVER = {
 }
 
 
-def check_http(given: Mapping[str, Any], more: Collection[str] = ()) -> None:
-    """Raises DefinitionError for options that an HTTP app hasn't, or not with this value; `more` are others that there are."""
-    known = {*HTTP, *more}
-    for name in given:
-        if name in known:
-            continue
+def check_http(given: Mapping[str, Any], besides: Mapping[str, Allowed] = APP) -> None:
+    """Raises DefinitionError for options that there aren't, of HTTP or `besides`, or not with this value."""
+    known = {**HTTP, **besides}
+    for name in given.keys() - known.keys():
         if name in OF_THE_SERVER:
             raise DefinitionError(f"{name} is no option of HTTP: use {OF_THE_SERVER[name]}")
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(known))}"
         raise DefinitionError(f"HTTP has no option {name!r}: {hint}")
-    check_values(given, HTTP)
+    check_values(given, known)
 
 
 # ---------------------------------------------------------------- running
@@ -156,7 +155,7 @@ RUN: dict[str, dict[str, Allowed]] = {
 
 
 def check_run(transport: Any, given: Mapping[str, Any]) -> None:
-    """Raises StartError for a transport that there isn't, and for its options; those of HTTP that are the server's pass."""
+    """Raises StartError for a transport that there isn't, and for options that it hasn't."""
     table = RUN.get(transport) if isinstance(transport, str) else None
     if table is None:
         raise StartError(f'There is no transport {transport!r}: use "stdio", "http" or "socket"')
@@ -164,9 +163,10 @@ def check_run(transport: Any, given: Mapping[str, Any]) -> None:
         if transport == "http":
             if "bind" in given:
                 raise StartError("run binds to host=…; bind is for apps that somebody else serves")
-            check_http(given, {*table, *OF_THE_SERVER})
+            check_http(given, table)
         elif unknown := given.keys() - table.keys():
             raise StartError(f"run({transport!r}) has no option {', '.join(sorted(unknown))}")
-        check_values(given, table)
+        else:
+            check_values(given, table)
     except DefinitionError as exc:
         raise StartError(str(exc)) from None

@@ -133,6 +133,10 @@ class Routes:
         """400 for a revision that isn't offered (LHTTP-28, A-6). None is fine: one revision has no such header."""
         version = http.protocol_version(headers)
         if version is not None and version not in HANDSHAKE_REVISIONS:
+            if version in self._revisions:
+                raise InvalidRequest(
+                    f"{version} has no sessions and no responses of clients: it takes requests by POST"
+                )
             raise UnsupportedVersion(version, self._revisions)
 
     async def _initialize(self, exchange: Exchange, inbound: Inbound | bytes, origin: Origin, takes: int) -> None:
