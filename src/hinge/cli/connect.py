@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hinge.client.client import Client
+from hinge.client.target import ADDRESSES
 from hinge.errors import StartError
 from hinge.transports.process import Shown
 
@@ -24,8 +25,6 @@ def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | N
     return Client(target, **{"era": options.era, **found, **more})
 
 
-#: What isn't a command line.
-_ADDRESSES = ("http://", "https://", "unix:", "tcp://")
 #: A configuration that hosts share, and which of its servers is meant.
 _CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.json)(?::(?P<name>.+))?")
 
@@ -33,7 +32,7 @@ _CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.json)(?::(?P<
 def target_of(options: argparse.Namespace, show: Callable[[str], object] | None = None) -> tuple[Any, dict[str, Any]]:
     """The TARGET as a client takes it, and the options of its transport. Raises StartError."""
     target, found = _named(options)
-    if isinstance(target, list) or (isinstance(target, str) and not target.startswith(_ADDRESSES)):
+    if isinstance(target, list) or (isinstance(target, str) and not target.startswith(ADDRESSES)):
         found["stderr"] = Shown(show)
     return target, found
 

@@ -14,6 +14,10 @@ from hinge.errors import DefinitionError, shorten
 from hinge.protocol.limits import Limits
 from hinge.transports.channel import Transport
 
+_HTTP = ("http://", "https://")
+_SOCKETS = ("unix:", "tcp://")
+#: How a text begins that is the address of a server; any other is a command line.
+ADDRESSES = (*_HTTP, *_SOCKETS)
 #: What is meant as an address, and is no program.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://")
 
@@ -38,11 +42,11 @@ def transport_for(target: Any, *, limits: Limits, **options: Any) -> Transport:
         from hinge.transports.memory import connect
 
         return connect(_plain(target, options).serve, limits=limits)
-    if isinstance(target, str) and target.startswith(("http://", "https://")):
+    if isinstance(target, str) and target.startswith(_HTTP):
         from hinge.transports.http_client import HttpTransport
 
         return _made(HttpTransport, target, limits, options)
-    if isinstance(target, str) and target.startswith(("unix:", "tcp://")):
+    if isinstance(target, str) and target.startswith(_SOCKETS):
         return _socket(target, limits, options)
     from hinge.transports.child import Stdio
 
