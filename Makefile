@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 help:
 	@echo "make demo          run examples/demo.py"
-	@echo "make test          run the tests, several parts at a time"
+	@echo "make test          run the tests, one process per processor"
 	@echo "make check         formatting, lint, types, layers, budgets, public names"
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm)"
@@ -25,7 +25,7 @@ demo: .venv/.demo
 	$(PY) examples/demo.py
 
 test: .venv/.test
-	$(PY) -m tools.run_tests
+	$(PY) -m pytest -n auto --dist worksteal
 
 check: check-format check-lint check-mypy check-pyright check-shape  # `make -k check` tells all that is wrong
 

@@ -134,13 +134,15 @@ async def at_the_terminal(
     **options: int,
 ) -> AsyncIterator[tuple[Typist, subprocess.Popen[bytes]]]:
     """A command in a terminal of its own, and who sits there; it must have ended when the block ends."""
+    # The size is the terminal's own. pytest-xdist imports readline, which sets these two in the environment.
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     async with Typist(**options) as typist:
         process = subprocess.Popen(  # noqa: ASYNC220 (it starts at once)
             [*map(str, command)],
             stdin=typist.keyboard,
             stdout=typist.screen,
             stderr=typist.screen,
-            env={**os.environ, "TERM": "xterm", "NO_COLOR": "1", "PAGER": "", **(environment or {})},
+            env={**inherited, "TERM": "xterm", "NO_COLOR": "1", "PAGER": "", **(environment or {})},
             cwd=directory,
             start_new_session=True,
             preexec_fn=_take_the_terminal,

@@ -142,6 +142,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "foreign_words(reason): Hinge is made to send what no schema allows")
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist reports its counts to the process that prints the summary."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["checked_messages"] = dict(WATCH.counts)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add the counts of a worker of pytest-xdist, which has none if it crashed."""
+    WATCH.counts.update(getattr(node, "workeroutput", {}).get("checked_messages", {}))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many messages were held against which schema."""
     counts = ", ".join(f"{revision} {count}" for revision, count in sorted(WATCH.counts.items()))
