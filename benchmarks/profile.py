@@ -73,8 +73,8 @@ class _Transport(asyncio.Transport):
 
 async def over_http(run: Callable[[One], Awaitable[None]]) -> None:
     """Our own HTTP server, from the bytes of a request to the bytes of its response."""
-    from hinge.transports.http_connection import HttpConnection
-    from hinge.transports.http_listener import Listener
+    from hinge.http1.server.connection import HttpConnection
+    from hinge.http1.server.listener import Listener
 
     app, request = _server().http_app(), http_request(3, 8000)
     await app.start()

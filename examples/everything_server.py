@@ -40,7 +40,7 @@ from hinge import (
     Titled,
     ToolError,
 )
-from hinge.server.middleware import CallNext
+from hinge.server.middleware.chain import CallNext
 
 # ---------------------------------------------------------------- the server
 

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hinge import jsonrpc
+from hinge.channel import ChannelKind
+from hinge.protocol.calls import Call, Outgoing
 from hinge.protocol.connection import Connection
-from hinge.protocol.events import Call, Outgoing
 from hinge.protocol.limits import Limits
 from hinge.session import Session
-from hinge.transports.channel import ChannelKind
 from tests.fuzz.ends import offer_of, shake_hands
 
 LIMITS = Limits(pending=3)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "hinge"
 
 # What is reached from further left than its layer, in a function that users look for there: docs/decisions/022.
-DOORS = frozenset({("hinge.server.server", "hinge.bridge.proxy"), ("hinge.server.server", "hinge.openapi.serving")})
+DOORS = frozenset({("hinge.server.server", "hinge.proxy.proxy"), ("hinge.server.server", "hinge.openapi.server")})
 
 
 @dataclass(frozen=True)

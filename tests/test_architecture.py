@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 
 from hinge import Client, Server
-from hinge.transports.socket_stream import SocketServer
+from hinge.transports.stream.sockets import SocketServer
 from tests import test_budgets
 from tests.docs.serving import over_http
 from tests.source import ROOT

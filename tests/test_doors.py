@@ -12,11 +12,11 @@ import pytest
 
 from hinge import CallLog, Client, DefinitionError, Hosts, Pool, RateLimit, ResultLimit, Server, StartError, ToolChanges
 from hinge.server.server_options import APP, HTTP, OF_THE_SERVER, RUN
-from hinge.transports.child import Stdio
-from hinge.transports.http_client import HttpTransport
-from hinge.transports.http_run import SERVE_OPTIONS
-from hinge.transports.http_server_options import HttpOptions
-from hinge.transports.sse_client import SseTransport
+from hinge.transports.http.client.legacy_sse import SseTransport
+from hinge.transports.http.client.transport import HttpTransport
+from hinge.transports.http.server.options import HttpOptions
+from hinge.transports.http.server.run import SERVE_OPTIONS
+from hinge.transports.stream.subprocess import Stdio
 
 
 class Wrong:

@@ -32,7 +32,8 @@ from hinge.errors import (
     UnsupportedVersion,
     wire_error,
 )
-from hinge.protocol import era_2025, era_2026
+from hinge.protocol.eras import handshake as era_2025
+from hinge.protocol.eras import stateless as era_2026
 
 
 @pytest.mark.parametrize(

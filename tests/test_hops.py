@@ -20,11 +20,11 @@ import pytest
 
 import hinge
 from hinge import Server
-from hinge.protocol.events import Outgoing
+from hinge.channel import Channel
+from hinge.http1.server.connection import HttpConnection
+from hinge.http1.server.listener import Listener
+from hinge.protocol.calls import Outgoing
 from hinge.server.tracking import tracking
-from hinge.transports.channel import Channel
-from hinge.transports.http_connection import HttpConnection
-from hinge.transports.http_listener import Listener
 from hinge.transports.memory import connect
 from tests.fuzz.ends import hello
 from tests.transports.http_rig import modern_call
@@ -39,10 +39,10 @@ HOPS = (
     ("session.py:Session.answer", "Session.answer"),
     ("protocol/connection.py", "Connection.receive"),
     ("server/server.py", "Server.handle"),
-    ("server/middleware.py", "Server.handle"),
-    ("server/telemetry.py", "Server.handle"),
+    ("server/middleware/chain.py", "Server.handle"),
+    ("server/middleware/telemetry.py", "Server.handle"),
     ("server/dispatch.py", "Server.handle"),
-    ("server/tools.py", "Tools.call"),
+    ("server/features/tools.py", "Tools.call"),
     ("transports/", "transport"),
 )
 SEVEN = ["transport", "Session.receive", "Connection.receive", "Session.answer", "Server.handle", "Tools.call", "add"]
@@ -244,7 +244,7 @@ async def test_a_call_enters_few_functions(way: str) -> None:
 
 def test_an_eighth_hop_is_found() -> None:
     steps = Steps()
-    steps.entered = ["transports/pump.py:Pump.feed", "session.py:Session.receive", "transports/queue.py:Queue.put"]
+    steps.entered = ["transports/duplex.py:Pump.feed", "session.py:Session.receive", "transports/queue.py:Queue.put"]
     steps.entered.append("/test_hops.py:the_server.<locals>.add")
     assert steps.hops() == ["transport", "Session.receive", "add"]
     assert steps.carriers() == ["Pump", "Queue"]

@@ -16,14 +16,15 @@ LAYERS = (
     ("jsonrpc",),
     ("schema",),
     ("protocol",),
+    ("timeouts", "channel", "signals"),
+    ("session",),
+    ("http1", "backends"),
     ("lock",),
     ("transports",),
-    ("deadline",),
-    ("session",),
-    ("backends",),
     ("server", "client"),
-    ("bridge", "openapi", "stubs"),
-    ("sync", "testing"),
+    ("extensions",),
+    ("sync",),
+    ("proxy", "openapi", "stubs", "testing"),
     ("cli",),
     ("__init__", "__main__"),
 )
@@ -48,7 +49,7 @@ IMPURE_MODULES = frozenset(
     }
 )
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
-ERA_FILES = ("protocol/era_2025.py", "protocol/era_2026.py")
+ERA_FILES = ("protocol/eras/handshake.py", "protocol/eras/stateless.py")
 REFUSED_FILE_NAMES = frozenset({"common", "helper", "helpers", "lowlevel", "misc", "shared", "util", "utils"})
 REFUSED_CLASS_ENDINGS = ("Manager", "Helper", "Handler")
 
@@ -165,15 +166,15 @@ def test_files_and_classes_are_named_for_what_they_are(hinge: list[Module]) -> N
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("protocol/era.py", "from hinge.session import Session"),
-        ("protocol/era.py", "from hinge import session"),
-        ("protocol/era.py", "from ..session import Session"),
-        ("protocol/era.py", "from .. import session"),
-        ("protocol/era.py", "def late():\n    import hinge.session"),
-        ("protocol/era.py", "if TYPE_CHECKING:\n    from hinge.session import Session"),
-        ("protocol/era.py", "import_module('hinge.session')"),
-        ("server/tools.py", "from hinge.client.calls import call"),
-        ("client/calls.py", "from hinge.server.tools import tool"),
+        ("protocol/eras/detect.py", "from hinge.session import Session"),
+        ("protocol/eras/detect.py", "from hinge import session"),
+        ("protocol/eras/detect.py", "from ...session import Session"),
+        ("protocol/eras/detect.py", "from ... import session"),
+        ("protocol/eras/detect.py", "def late():\n    import hinge.session"),
+        ("protocol/eras/detect.py", "if TYPE_CHECKING:\n    from hinge.session import Session"),
+        ("protocol/eras/detect.py", "import_module('hinge.session')"),
+        ("server/features/tools.py", "from hinge.client.calls import call"),
+        ("client/calls.py", "from hinge.server.features.tools import tool"),
         ("testing.py", "import hinge.cli"),
         ("errors.py", "from hinge import ToolError"),
         ("surprise.py", "import hinge.errors"),
@@ -181,7 +182,7 @@ def test_files_and_classes_are_named_for_what_they_are(hinge: list[Module]) -> N
 )
 def test_an_import_to_the_right_is_found_however_it_is_written(tmp_path: Path, path: str, line: str) -> None:
     files = {"__init__.py": "", "errors.py": "", "session.py": "", "cli/__init__.py": "", "protocol/__init__.py": ""}
-    files |= {"server/tools.py": "", "client/calls.py": "", path: line}
+    files |= {"server/features/tools.py": "", "client/calls.py": "", path: line}
     modules, _ = package_of(tmp_path, files)
     assert len(list(layer_violations(modules))) == 1
 
@@ -193,7 +194,7 @@ def test_imports_to_the_left_and_within_a_layer_are_fine(tmp_path: Path) -> None
             "__init__.py": "from hinge.server.server import Server",
             "errors.py": "import asyncio.tasks as tasks",
             "server/server.py": "from hinge.errors import HingeError\nfrom hinge.server import tools",
-            "server/tools.py": "from ..errors import HingeError",
+            "server/features/tools.py": "from ..errors import HingeError",
         },
     )
     assert not list(layer_violations(modules))
@@ -225,7 +226,7 @@ def test_a_type_may_be_named_backwards_within_a_layer(tmp_path: Path) -> None:
     "text", ["import asyncio", "from time import monotonic", "import ssl as s", "async def f(): ..."]
 )
 def test_impurity_is_found_in_the_protocol_and_allowed_in_the_session(tmp_path: Path, text: str) -> None:
-    modules, _ = package_of(tmp_path, {"protocol/sse.py": text, "session.py": text})
+    modules, _ = package_of(tmp_path, {"protocol/http/sse.py": text, "session.py": text})
     (found,) = purity_violations(modules)
     assert "sse.py" in found
 
@@ -233,7 +234,12 @@ def test_impurity_is_found_in_the_protocol_and_allowed_in_the_session(tmp_path: 
 def test_a_revision_date_is_found_in_code_but_may_be_cited_in_documentation(tmp_path: Path) -> None:
     cited = '"""Since 2025-06-18."""\n'
     used = "NEWEST = f'{x} 2026-07-28'\n"
-    files = {"session.py": cited + used, "schema/base.py": used, "protocol/era_2025.py": used, "protocol/sse.py": cited}
+    files = {
+        "session.py": cited + used,
+        "schema/base.py": used,
+        "protocol/eras/handshake.py": used,
+        "protocol/http/sse.py": cited,
+    }
     (found,) = revision_violations(*package_of(tmp_path, files))
     assert "session.py:2" in found
 

@@ -12,8 +12,8 @@ import pytest
 
 from hinge import jsonrpc
 from hinge.errors import InvalidParams
+from hinge.protocol.calls import Batch, Call
 from hinge.protocol.connection import Connection
-from hinge.protocol.events import Batch, Call
 from hinge.protocol.states import CallState
 from hinge.session import Session
 from tests.fuzz.ends import offer_of, shake_hands

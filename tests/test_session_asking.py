@@ -10,8 +10,8 @@ import pytest
 
 from hinge import jsonrpc
 from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, InvalidParams, NotSent, PeerError
+from hinge.protocol.calls import Call
 from hinge.protocol.connection import Connection
-from hinge.protocol.events import Call
 from hinge.session import Session
 from tests.fuzz.ends import hello
 from tests.jumping_clock import in_no_time

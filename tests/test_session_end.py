@@ -11,7 +11,7 @@ import pytest
 
 from hinge import jsonrpc
 from hinge.errors import ChannelClosed, ConnectionLost, NotSent
-from hinge.protocol.events import Call
+from hinge.protocol.calls import Call
 from hinge.session import Session
 from tests.jumping_clock import in_no_time
 from tests.session_ends import Line, Waiting, call_of, is_quiet, nothing, notice_of, serving, turns

@@ -116,7 +116,7 @@ def environment(plain: Callable[..., dict[str, str]]) -> Callable[..., dict[str,
 @pytest.fixture(scope="session", autouse=True)
 def tap() -> Iterator[None]:
     """Listen in this process and in those that tests start."""
-    from hinge.transports import process
+    from hinge.transports.stream import subprocess as process
 
     listen(WATCH.overheard.append)
     process.child_environment = environment(process.child_environment)

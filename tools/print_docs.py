@@ -92,7 +92,7 @@ def limits() -> str:
 
 def http_options() -> str:
     """Every field of HttpOptions."""
-    from hinge.transports.http_server_options import HttpOptions
+    from hinge.transports.http.server.options import HttpOptions
 
     return _settings(HttpOptions)
 

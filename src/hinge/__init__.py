@@ -7,24 +7,23 @@ and in the imports that type checkers read; a test holds them together.
 TYPE_CHECKING = False  # type checkers take it for True; importing `typing` for it would cost more than all the rest
 
 if TYPE_CHECKING:
-    from hinge.bridge.proxy import proxy as proxy
-    from hinge.client.answers import Refused as Refused
+    from hinge.client.callbacks import Refused as Refused
     from hinge.client.client import Client as Client
-    from hinge.client.contents import in_words as in_words
-    from hinge.client.contents import save_content as save_content
-    from hinge.client.contents import save_contents as save_contents
+    from hinge.client.content import in_words as in_words
+    from hinge.client.content import save_content as save_content
+    from hinge.client.content import save_contents as save_contents
     from hinge.client.contract import contract_of as contract_of
     from hinge.client.extensions import ClientExtension as ClientExtension
     from hinge.client.extensions import ClientMethod as ClientMethod
     from hinge.client.extensions import SentMethod as SentMethod
-    from hinge.client.features import is_not_found as is_not_found
-    from hinge.client.hosts import Hosts as Hosts
-    from hinge.client.listening import Listening as Listening
+    from hinge.client.group.group import Hosts as Hosts
+    from hinge.client.methods import is_not_found as is_not_found
     from hinge.client.middleware import ClientContext as ClientContext
-    from hinge.client.negotiate import Discovery as Discovery
+    from hinge.client.negotiation import Discovery as Discovery
     from hinge.client.pool import Pool as Pool
-    from hinge.client.required_pages import UrlElicitationRequired as UrlElicitationRequired
+    from hinge.client.subscriptions import Listening as Listening
     from hinge.client.terminal import Terminal as Terminal
+    from hinge.client.url_elicitation import UrlElicitationRequired as UrlElicitationRequired
     from hinge.errors import CallError as CallError
     from hinge.errors import CallTimeout as CallTimeout
     from hinge.errors import ChannelClosed as ChannelClosed
@@ -56,13 +55,16 @@ if TYPE_CHECKING:
     from hinge.errors import ToolError as ToolError
     from hinge.errors import ToolFailed as ToolFailed
     from hinge.errors import UnsupportedVersion as UnsupportedVersion
+    from hinge.extensions.apps import Apps as Apps
+    from hinge.extensions.apps import Csp as Csp
     from hinge.lock.comparing import Difference as Difference
     from hinge.lock.contract import Contract as Contract
     from hinge.protocol.changes import Changed as Changed
     from hinge.protocol.changes import Lost as Lost
-    from hinge.protocol.http import Principal as Principal
-    from hinge.protocol.http import Refusal as Refusal
+    from hinge.protocol.http.headers import Principal as Principal
+    from hinge.protocol.http.headers import Refusal as Refusal
     from hinge.protocol.limits import Limits as Limits
+    from hinge.proxy.proxy import proxy as proxy
     from hinge.schema.base import Annotations as Annotations
     from hinge.schema.base import Icon as Icon
     from hinge.schema.base import Implementation as Implementation
@@ -93,54 +95,52 @@ if TYPE_CHECKING:
     from hinge.schema.tools import CallToolResult as CallToolResult
     from hinge.schema.tools import Tool as Tool
     from hinge.schema.tools import ToolAnnotations as ToolAnnotations
-    from hinge.server.apps import Apps as Apps
-    from hinge.server.apps import Csp as Csp
-    from hinge.server.asking import Declined as Declined
-    from hinge.server.caching import CacheHint as CacheHint
-    from hinge.server.call_log import CallLog as CallLog
-    from hinge.server.client_log import LogToClient as LogToClient
+    from hinge.server.composition.transform import ArgumentChange as ArgumentChange
+    from hinge.server.composition.transform import ToolChange as ToolChange
+    from hinge.server.composition.transform import ToolChanges as ToolChanges
     from hinge.server.context import Context as Context
     from hinge.server.current import current_context as current_context
-    from hinge.server.depends import Ask as Ask
-    from hinge.server.depends import Depends as Depends
+    from hinge.server.dependencies import Ask as Ask
+    from hinge.server.dependencies import Depends as Depends
+    from hinge.server.elicitation.elicit import Declined as Declined
+    from hinge.server.elicitation.forms import Titled as Titled
     from hinge.server.extensions import Extension as Extension
     from hinge.server.extensions import Method as Method
     from hinge.server.extensions import Topic as Topic
     from hinge.server.extensions import require_client_extension as require_client_extension
-    from hinge.server.forms import Titled as Titled
-    from hinge.server.media import Audio as Audio
-    from hinge.server.media import File as File
-    from hinge.server.media import Image as Image
-    from hinge.server.middleware import CallNext as CallNext
-    from hinge.server.middleware import Middleware as Middleware
-    from hinge.server.rate_limit import RateLimit as RateLimit
-    from hinge.server.resource import ResourceOptions as ResourceOptions
-    from hinge.server.result_limit import ResultLimit as ResultLimit
+    from hinge.server.features.caching import CacheHint as CacheHint
+    from hinge.server.features.media import Audio as Audio
+    from hinge.server.features.media import File as File
+    from hinge.server.features.media import Image as Image
+    from hinge.server.features.resources import ResourceOptions as ResourceOptions
+    from hinge.server.features.uri_templates import UriTemplate as UriTemplate
+    from hinge.server.features.visibility import Caller as Caller
+    from hinge.server.features.visibility import Item as Item
+    from hinge.server.log_to_client import LogToClient as LogToClient
+    from hinge.server.middleware.access_log import CallLog as CallLog
+    from hinge.server.middleware.chain import CallNext as CallNext
+    from hinge.server.middleware.chain import Middleware as Middleware
+    from hinge.server.middleware.rate_limit import RateLimit as RateLimit
+    from hinge.server.middleware.result_limit import ResultLimit as ResultLimit
     from hinge.server.router import Router as Router
     from hinge.server.server import Server as Server
-    from hinge.server.tool_changes import ArgumentChange as ArgumentChange
-    from hinge.server.tool_changes import ToolChange as ToolChange
-    from hinge.server.tool_changes import ToolChanges as ToolChanges
-    from hinge.server.uri_template import UriTemplate as UriTemplate
-    from hinge.server.visibility import Caller as Caller
-    from hinge.server.visibility import Item as Item
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Annotations": "hinge.schema.base",
-    "Apps": "hinge.server.apps",
-    "ArgumentChange": "hinge.server.tool_changes",
-    "Ask": "hinge.server.depends",
-    "Audio": "hinge.server.media",
+    "Apps": "hinge.extensions.apps",
+    "ArgumentChange": "hinge.server.composition.transform",
+    "Ask": "hinge.server.dependencies",
+    "Audio": "hinge.server.features.media",
     "AudioContent": "hinge.schema.content",
-    "CacheHint": "hinge.server.caching",
+    "CacheHint": "hinge.server.features.caching",
     "CallError": "hinge.errors",
-    "CallLog": "hinge.server.call_log",
-    "CallNext": "hinge.server.middleware",
+    "CallLog": "hinge.server.middleware.access_log",
+    "CallNext": "hinge.server.middleware.chain",
     "CallTimeout": "hinge.errors",
     "CallToolResult": "hinge.schema.tools",
-    "Caller": "hinge.server.visibility",
+    "Caller": "hinge.server.features.visibility",
     "Changed": "hinge.protocol.changes",
     "ChannelClosed": "hinge.errors",
     "Client": "hinge.client.client",
@@ -156,26 +156,26 @@ _HOME = {
     "ContractDrift": "hinge.errors",
     "CreateMessageParams": "hinge.schema.sampling",
     "CreateMessageResult": "hinge.schema.sampling",
-    "Csp": "hinge.server.apps",
-    "Declined": "hinge.server.asking",
+    "Csp": "hinge.extensions.apps",
+    "Declined": "hinge.server.elicitation.elicit",
     "DefinitionError": "hinge.errors",
-    "Depends": "hinge.server.depends",
+    "Depends": "hinge.server.dependencies",
     "Difference": "hinge.lock.comparing",
-    "Discovery": "hinge.client.negotiate",
+    "Discovery": "hinge.client.negotiation",
     "ElicitFormParams": "hinge.schema.elicitation",
     "ElicitResult": "hinge.schema.elicitation",
     "ElicitUrlParams": "hinge.schema.elicitation",
     "EmbeddedResource": "hinge.schema.content",
     "ErrorObject": "hinge.errors",
     "Extension": "hinge.server.extensions",
-    "File": "hinge.server.media",
+    "File": "hinge.server.features.media",
     "GetPromptResult": "hinge.schema.prompts",
     "HeaderMismatch": "hinge.errors",
     "HingeError": "hinge.errors",
-    "Hosts": "hinge.client.hosts",
+    "Hosts": "hinge.client.group.group",
     "HttpStatus": "hinge.errors",
     "Icon": "hinge.schema.base",
-    "Image": "hinge.server.media",
+    "Image": "hinge.server.features.media",
     "ImageContent": "hinge.schema.content",
     "Implementation": "hinge.schema.base",
     "InputRequiredResult": "hinge.schema.input_required",
@@ -185,15 +185,15 @@ _HOME = {
     "InvalidParams": "hinge.errors",
     "InvalidRequest": "hinge.errors",
     "InvalidResponse": "hinge.errors",
-    "Item": "hinge.server.visibility",
+    "Item": "hinge.server.features.visibility",
     "Limits": "hinge.protocol.limits",
-    "Listening": "hinge.client.listening",
+    "Listening": "hinge.client.subscriptions",
     "LogParams": "hinge.schema.notifications",
-    "LogToClient": "hinge.server.client_log",
+    "LogToClient": "hinge.server.log_to_client",
     "Lost": "hinge.protocol.changes",
     "Method": "hinge.server.extensions",
     "MethodNotFound": "hinge.errors",
-    "Middleware": "hinge.server.middleware",
+    "Middleware": "hinge.server.middleware.chain",
     "MissingClientCapability": "hinge.errors",
     "NotSent": "hinge.errors",
     "Outcome": "hinge.errors",
@@ -201,22 +201,22 @@ _HOME = {
     "ParseError": "hinge.errors",
     "PeerError": "hinge.errors",
     "Pool": "hinge.client.pool",
-    "Principal": "hinge.protocol.http",
+    "Principal": "hinge.protocol.http.headers",
     "ProgressParams": "hinge.schema.notifications",
     "Prompt": "hinge.schema.prompts",
     "PromptMessage": "hinge.schema.prompts",
     "ProtocolError": "hinge.errors",
-    "RateLimit": "hinge.server.rate_limit",
+    "RateLimit": "hinge.server.middleware.rate_limit",
     "ReadResourceResult": "hinge.schema.resources",
-    "Refusal": "hinge.protocol.http",
-    "Refused": "hinge.client.answers",
+    "Refusal": "hinge.protocol.http.headers",
+    "Refused": "hinge.client.callbacks",
     "Resource": "hinge.schema.resources",
     "ResourceContents": "hinge.schema.content",
     "ResourceLink": "hinge.schema.content",
     "ResourceNotFound": "hinge.errors",
-    "ResourceOptions": "hinge.server.resource",
+    "ResourceOptions": "hinge.server.features.resources",
     "ResourceTemplate": "hinge.schema.resources",
-    "ResultLimit": "hinge.server.result_limit",
+    "ResultLimit": "hinge.server.middleware.result_limit",
     "Root": "hinge.schema.roots",
     "Router": "hinge.server.router",
     "SamplingMessage": "hinge.schema.sampling",
@@ -226,25 +226,25 @@ _HOME = {
     "StartError": "hinge.errors",
     "Terminal": "hinge.client.terminal",
     "TextContent": "hinge.schema.content",
-    "Titled": "hinge.server.forms",
+    "Titled": "hinge.server.elicitation.forms",
     "Tool": "hinge.schema.tools",
     "ToolAnnotations": "hinge.schema.tools",
-    "ToolChange": "hinge.server.tool_changes",
-    "ToolChanges": "hinge.server.tool_changes",
+    "ToolChange": "hinge.server.composition.transform",
+    "ToolChanges": "hinge.server.composition.transform",
     "ToolError": "hinge.errors",
     "ToolFailed": "hinge.errors",
     "Topic": "hinge.server.extensions",
     "UnsupportedVersion": "hinge.errors",
-    "UriTemplate": "hinge.server.uri_template",
-    "UrlElicitationRequired": "hinge.client.required_pages",
+    "UriTemplate": "hinge.server.features.uri_templates",
+    "UrlElicitationRequired": "hinge.client.url_elicitation",
     "contract_of": "hinge.client.contract",
     "current_context": "hinge.server.current",
-    "in_words": "hinge.client.contents",
-    "is_not_found": "hinge.client.features",
-    "proxy": "hinge.bridge.proxy",
+    "in_words": "hinge.client.content",
+    "is_not_found": "hinge.client.methods",
+    "proxy": "hinge.proxy.proxy",
     "require_client_extension": "hinge.server.extensions",
-    "save_content": "hinge.client.contents",
-    "save_contents": "hinge.client.contents",
+    "save_content": "hinge.client.content",
+    "save_contents": "hinge.client.content",
 }
 
 __all__ = tuple(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]  # the table is the list; the imports above say it to checkers

@@ -16,14 +16,13 @@ import msgspec
 from msgspec import UNSET, Raw, field
 
 from hinge import jsonrpc
-from hinge.deadline import Deadline, Deadlines
+from hinge.channel import Channel
 from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, NotSent, as_failure
+from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
 from hinge.protocol.connection import Connection
-from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending
-from hinge.protocol.record import Record
 from hinge.protocol.states import RUNNING, WAITING, HandshakeState
-from hinge.transports.channel import Channel
-from hinge.transports.signals import is_ctrl_c
+from hinge.signals import is_ctrl_c
+from hinge.timeouts import Deadline, Deadlines
 
 logger = logging.getLogger("hinge")
 

@@ -15,12 +15,12 @@ from typing import Any, Self, TypeVar, Unpack, overload
 
 from hinge.client.cache import CacheMode
 from hinge.client.client import Client as AsyncClient
-from hinge.client.listening import Listening
-from hinge.client.negotiate import Discovery
+from hinge.client.negotiation import Discovery
 from hinge.client.requests import CallOptions, RequestOptions
+from hinge.client.subscriptions import Listening
 from hinge.errors import ConnectFailed, NotSent
+from hinge.protocol.calls import EraName
 from hinge.protocol.changes import Changed, Lost
-from hinge.protocol.events import EraName
 from hinge.schema.base import Implementation
 from hinge.schema.completion import Completion
 from hinge.schema.lifecycle import ServerCapabilities

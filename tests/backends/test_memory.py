@@ -8,7 +8,7 @@ import pytest
 
 from hinge import Changed, DefinitionError, Server
 from hinge.backends import backend_for
-from hinge.backends.backend import Event
+from hinge.backends.base import Event
 from hinge.backends.memory import MemoryBackend
 
 

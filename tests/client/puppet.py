@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from hinge.protocol.events import Outgoing
+from hinge.channel import Channel, Serve
+from hinge.protocol.calls import Outgoing
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.schema.revisions import V2025_11, V2026_07
-from hinge.transports.channel import Channel, Serve
 from hinge.transports.memory import connect
 from tests.wire.routes import Ear
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hinge import Client, InvalidResponse
-from hinge.client.answers import Refused
+from hinge.client.callbacks import Refused
 from hinge.errors import HingeError, InvalidParams, MethodNotFound
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from hinge.schema.roots import Root

@@ -263,7 +263,7 @@ async def test_pages_without_end_end() -> None:
 
 async def test_a_missing_resource_is_told_by_either_code() -> None:
     """RES-07, T-37."""
-    from hinge.client.features import is_not_found
+    from hinge.client.methods import is_not_found
 
     for error, missing in (
         (Error(-32002, "gone", {"uri": "x"}), True),

@@ -31,7 +31,7 @@ from hinge import (
     save_content,
     save_contents,
 )
-from hinge.client.contents import suffix_of
+from hinge.client.content import suffix_of
 from hinge.schema.sampling import ToolResultContent, ToolUseContent
 
 DATA = bytes(range(70))

@@ -24,7 +24,7 @@ from hinge import (
     contract_of,
 )
 from hinge.lock.file import written
-from hinge.protocol.events import EraName
+from hinge.protocol.calls import EraName
 from tests.client.puppet import Puppet, discovered, done, shaken
 
 each_era = pytest.mark.parametrize("era", ["2025", "2026"])

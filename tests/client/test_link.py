@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hinge import Changed, Client, ConnectFailed, ConnectionLost, Lost, NotSent, Outcome
-from hinge.protocol.events import EraName, Outgoing
+from hinge.protocol.calls import EraName, Outgoing
 from hinge.protocol.limits import Limits
 from hinge.schema.elicitation import ElicitFormParams
 from tests.client.puppet import HANG_UP, SILENCE, Puppet, done, legacy, modern

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hinge import CallTimeout, Changed, Client, ConnectionLost, InvalidResponse, Lost, PeerError
-from hinge.client.listening import Listening
+from hinge.channel import Channel, Serve
+from hinge.client.subscriptions import Listening
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.transports.channel import Channel, Serve
 from tests.client.puppet import HANG_UP, META, SILENCE, Error, Puppet, discovered, legacy, modern, shaken
 from tests.jumping_clock import in_no_time
 

@@ -15,7 +15,7 @@ import pytest
 
 from hinge import CallTimeout, Changed, Client, ConnectFailed, ConnectionLost, Limits, Lost, Outcome, Server
 from hinge.errors import CallError
-from hinge.transports.socket_stream import SocketServer
+from hinge.transports.stream.sockets import SocketServer
 from tests.client.puppet import HANG_UP, Puppet, discovered, legacy, modern
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -18,8 +18,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from hinge import CallTimeout, Client, Context, InvalidParams, PeerError, Server, ToolError, ToolFailed
 from hinge.client.telemetry import place_of
-from hinge.transports.http_client import HttpTransport
-from hinge.transports.socket_stream import TcpSocket, UnixSocket
+from hinge.transports.http.client.transport import HttpTransport
+from hinge.transports.stream.sockets import TcpSocket, UnixSocket
 from tests.client.puppet import SILENCE, Puppet, done, legacy, modern
 from tests.transports.http_rig import serving
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import UNSET
 
 from hinge import CallToolResult, Client, InvalidResponse, Tool, ToolAnnotations
-from hinge.client.tool_index import ToolIndex
+from hinge.client.tools import ToolIndex
 from tests.client.puppet import done, modern
 
 OBJECT: dict[str, Any] = {"type": "object"}

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from hinge import Server
-from hinge.transports.http_run import serve_http
+from hinge.transports.http.server.run import serve_http
 
 
 @asynccontextmanager

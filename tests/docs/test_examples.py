@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hinge import Client
-from hinge.transports.http_run import bind, unbind
+from hinge.transports.http.server.run import bind, unbind
 from tests.source import ROOT
 
 EXAMPLES = ROOT / "examples"

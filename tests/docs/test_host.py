@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from hinge.transports.http_run import bind, unbind
+from hinge.transports.http.server.run import bind, unbind
 from tests.source import ROOT
 from tests.typist import Typist, at_the_terminal
 

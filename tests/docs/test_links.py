@@ -13,7 +13,7 @@ from tests.source import PACKAGE, ROOT
 
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (?P<text>.+)$", re.MULTILINE)
-#: `server/tools.py` and `docs/…`: a path below the package or the project; `http_session*.py` is a pattern.
+#: `server/features/tools.py` and `docs/…`: a path below the package or the project; `http_session*.py` is a pattern.
 _PATH = re.compile(r"`(?P<path>(?:[\w*]+/)*[\w*]+\.(?:py|md|toml))`|`(?P<folder>(?:[\w]+/)+)`")
 each_document = pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
 

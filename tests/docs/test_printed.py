@@ -9,7 +9,7 @@ import pytest
 
 from hinge.protocol import states
 from hinge.protocol.limits import Limits
-from hinge.transports.http_server_options import HttpOptions
+from hinge.transports.http.server.options import HttpOptions
 from tests.docs.documents import documents
 from tests.source import ROOT
 from tools.print_docs import PARTS, comments, printed

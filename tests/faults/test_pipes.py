@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hinge import Client, Limits
-from hinge.protocol.events import EraName
+from hinge.protocol.calls import EraName
 from tests.faults.bystanders import PROMPTLY, Caller, alive, ending_of, quiet_loop
 from tests.faults.table import Case, read_cases
 

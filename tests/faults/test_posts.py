@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hinge import Client, Limits
-from hinge.protocol.events import EraName
+from hinge.protocol.calls import EraName
 from tests.faults.bystanders import PROMPTLY, Caller, alive, ending_of, quiet_loop
 from tests.faults.posts import Posts
 from tests.faults.table import Case, read_cases

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from hinge import Client, Context, Limits, Server
-from hinge.protocol.events import EraName
+from hinge.protocol.calls import EraName
 from hinge.schema.tools import ToolAnnotations
-from hinge.transports.socket_stream import SocketServer
+from hinge.transports.stream.sockets import SocketServer
 from tests.faults.bystanders import PROMPTLY, Caller, ending_of, quiet_loop
 from tests.faults.proxy import Mishap, Proxy
 from tests.transports.http_rig import serving

@@ -17,7 +17,7 @@ import pytest
 
 from hinge import CallError, Changed, Client, ConnectionLost, Limits, Lost, NotSent, Outcome, PeerError
 from hinge.errors import HttpStatus
-from hinge.protocol.events import EraName
+from hinge.protocol.calls import EraName
 from tests.faults.bystanders import PROMPTLY, ending_of, quiet_loop
 from tests.transports.http_rig import Log, make_server, serving
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, until

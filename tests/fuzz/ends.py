@@ -9,9 +9,9 @@ import os
 from typing import Any
 
 from hinge import jsonrpc
-from hinge.protocol import era_2025
+from hinge.protocol.calls import Call
 from hinge.protocol.connection import Connection
-from hinge.protocol.events import Call
+from hinge.protocol.eras import handshake as era_2025
 from hinge.protocol.offer import Offer
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, ServerCapabilities

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hinge import jsonrpc
 from hinge.errors import InvalidRequest, ParseError, ProtocolError
 from hinge.jsonrpc import Failure, Notification, Request, Response
-from hinge.protocol import era
+from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.connection import Connection
-from hinge.protocol.events import Batch, Call, Inbound, Origin, Outgoing
-from hinge.protocol.http import Headers
+from hinge.protocol.eras import detect as era
+from hinge.protocol.http.headers import Headers
 from tests.fuzz import messages
 from tests.fuzz.ends import examples, offer_of, shake_hands
 

@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from hinge.client import negotiate as negotiation
-from hinge.client.negotiate import Answer, Discovery, Handshake, Probe, negotiate
+from hinge.client import negotiation
+from hinge.client.negotiation import Answer, Discovery, Handshake, Probe, negotiate
 from hinge.errors import CallError, ConnectFailed, ConnectionLost, ErrorObject, PeerError
-from hinge.protocol.events import EraName
+from hinge.protocol.calls import EraName
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from tests.fuzz import messages
 from tests.fuzz.ends import examples

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from hinge import jsonrpc
 from hinge.errors import HingeError, InvalidParams, NotSent
-from hinge.protocol import era_2026
+from hinge.protocol.calls import Batch, Call, Outgoing, Pending
 from hinge.protocol.connection import Connection
-from hinge.protocol.events import Batch, Call, Outgoing, Pending
+from hinge.protocol.eras import stateless as era_2026
 from hinge.protocol.limits import Limits
 from hinge.protocol.states import CallState, HandshakeState, PendingState
 from hinge.schema.lifecycle import ClientCapabilities

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hinge import Client, Server
-from hinge.openapi.in_process import is_asgi_app
-from tests.server.test_made_from import DOCUMENT
+from hinge.openapi.asgi import is_asgi_app
+from tests.server.composition.test_made_from import DOCUMENT
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from hinge import jsonrpc
 from hinge.errors import InvalidParams
-from hinge.protocol import era_2026
+from hinge.protocol.calls import Call, Origin, Outgoing
 from hinge.protocol.connection import Connection
-from hinge.protocol.events import Call, Origin, Outgoing
-from hinge.protocol.http import Headers
+from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.http.headers import Headers
 from hinge.protocol.limits import Limits
 from hinge.protocol.states import CallState, HandshakeState
 from hinge.schema.lifecycle import ClientCapabilities

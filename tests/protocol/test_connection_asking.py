@@ -8,9 +8,9 @@ import pytest
 
 from hinge import jsonrpc
 from hinge.errors import ConnectionLost, HingeError, InvalidResponse, NotSent, PeerError
-from hinge.protocol import era_2025
+from hinge.protocol.calls import Batch, Pending
 from hinge.protocol.connection import Connection
-from hinge.protocol.events import Batch, Pending
+from hinge.protocol.eras import handshake as era_2025
 from hinge.protocol.limits import Limits
 from hinge.protocol.states import CallState, PendingState
 from hinge.schema.revisions import V2025_03, V2025_11

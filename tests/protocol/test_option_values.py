@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hinge.errors import DefinitionError
-from hinge.protocol.option_values import (
+from hinge.protocol.options import (
     FLAG,
     SECONDS,
     TEXT,

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from hinge.protocol.events import UNKNOWN_ORIGIN, Call, Origin, Outgoing, Pending
-from hinge.protocol.record import Record
+from hinge.protocol.calls import UNKNOWN_ORIGIN, Call, Origin, Outgoing, Pending, Record
 from tests.fuzz.ends import offer_of
 
 

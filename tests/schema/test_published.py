@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import NODEFAULT, Raw, UnsetType, structs
 
-from hinge.protocol.shape import known_in
+from hinge.protocol.revisions.adapt import known_in
 from hinge.schema.base import Model
 from hinge.schema.methods import METHODS, method_in
 from hinge.schema.revisions import ALWAYS, FORM_WORDS, MEMBERS, META_KEYS, REVISIONS, SCHEMA_WORDS, TYPES, within

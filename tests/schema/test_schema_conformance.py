@@ -12,9 +12,9 @@ import pytest
 from mcp_types import methods
 
 from hinge import jsonrpc
-from hinge.protocol import era_2026
+from hinge.protocol.eras import stateless as era_2026
 from hinge.protocol.offer import Offer
-from hinge.protocol.shape import known_in, shape
+from hinge.protocol.revisions.adapt import known_in, shape
 from hinge.schema.base import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID, Implementation, Model, Result
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import InitializeParams, InitializeResult, ServerCapabilities

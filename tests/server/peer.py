@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from hinge import Server
-from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
+from hinge.channel import Channel
+from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
 from hinge.schema.revisions import V2025_11, V2026_07
-from hinge.transports.channel import Channel
 from hinge.transports.memory import connect
 
 ERAS = ("2025", "2026")

@@ -14,7 +14,7 @@ import pytest
 
 from hinge import Context, HingeError, LogToClient, Server, current_context
 from hinge.schema.base import LOG_LEVEL
-from hinge.server.client_log import level_of
+from hinge.server.log_to_client import level_of
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

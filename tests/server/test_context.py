@@ -9,8 +9,8 @@ import pytest
 
 from hinge import Client, Context, Server
 from hinge.errors import HingeError
-from hinge.protocol.events import Origin
-from hinge.protocol.http import read_headers
+from hinge.protocol.calls import Origin
+from hinge.protocol.http.headers import read_headers
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -23,7 +23,7 @@ from hinge import (
     Topic,
     require_client_extension,
 )
-from hinge.protocol.events import EraName, Origin
+from hinge.protocol.calls import EraName, Origin
 from hinge.schema.base import Result
 from hinge.schema.tools import CallToolParams
 from hinge.server.extensions import CallTool
@@ -187,7 +187,7 @@ async def test_the_name_header_repeats_what_the_extension_says() -> None:
 
 
 def _headers(found: Mapping[str, str]) -> Any:
-    from hinge.protocol.http import read_headers
+    from hinge.protocol.http.headers import read_headers
 
     return read_headers([(name.encode(), value.encode()) for name, value in found.items()])
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hinge import CallError, Client, PeerError
-from hinge.protocol.events import EraName
+from hinge.protocol.calls import EraName
 from tests.server import leaving
 
 PROGRAM = [sys.executable, "-m", "tests.server.leaving"]

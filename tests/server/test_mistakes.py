@@ -212,7 +212,7 @@ def test_something_else_where_a_server_or_an_extension_is_wanted() -> None:
     )
     assert told(lambda: server.include("routes.py")) == "A str can't be included: give a Router, or a Server"
     assert told(lambda: server.add_extension(Apps)) == (
-        "<class 'hinge.server.apps.Apps'> is no extension: make one of its class, as in add_extension(Apps())"
+        "<class 'hinge.extensions.apps.Apps'> is no extension: make one of its class, as in add_extension(Apps())"
     )
     assert told(lambda: server.notify("tools")) == "'tools' is no change: write server.notify(Changed('tools'))"
     five: Any = 5

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 
 from hinge import Client, Context, Depends, Image, Router, Server, ToolError, ToolFailed
-from hinge.server.middleware import CallNext
+from hinge.server.middleware.chain import CallNext
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 

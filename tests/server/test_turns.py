@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 
 from hinge import Context, DefinitionError, Depends, Limits, Server
-from hinge.protocol.events import Call
+from hinge.protocol.calls import Call
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -251,7 +251,7 @@ async def test_who_leaves_the_queue_leaves_his_place_to_the_next() -> None:
 
 
 async def test_a_turn_that_comes_in_the_moment_of_leaving_is_passed_on() -> None:
-    from hinge.server.turns import Turns
+    from hinge.server.concurrency import Turns
 
     turns = Turns("work", 1, 10, 5.0)
     await turns.take()

@@ -137,7 +137,7 @@ def _side(session: Any) -> str:
 
 def _spoken(session: Any, about: Any) -> str:
     """The revision of what isn't an answer: that of the call it belongs to, else the conversation's."""
-    from hinge.protocol import era_2026
+    from hinge.protocol.eras import stateless as era_2026
 
     if about is not None:
         return str(about.revision)

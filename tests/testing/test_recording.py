@@ -22,7 +22,7 @@ from hinge import (
     Server,
     StartError,
 )
-from hinge.protocol.http import Refusal
+from hinge.protocol.http.headers import Refusal
 from hinge.protocol.limits import Limits
 from hinge.testing import Recording, ScriptedPeer
 from tests.docs.serving import over_http

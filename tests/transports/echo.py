@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Raw
 
 from hinge import jsonrpc
+from hinge.channel import Channel
 from hinge.errors import ChannelClosed, ConnectionLost, ErrorObject, ParseError, ProtocolError
-from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
+from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.states import CallState
-from hinge.transports.channel import Channel
 
 
 class EchoConversation:

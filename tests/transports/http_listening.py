@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hinge.transports.asgi import JSON_TYPE
-from hinge.transports.http_listener import Listener
-from hinge.transports.http_request import HttpRequest
+from hinge.http1.asgi import JSON_TYPE
+from hinge.http1.server.listener import Listener
+from hinge.http1.server.request import HttpRequest
 
 Serve = Callable[[HttpRequest], Coroutine[Any, Any, None]]
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import msgspec
 
+from hinge.channel import Channel
 from hinge.errors import PeerError
 from hinge.jsonrpc import (
     Message,
@@ -23,11 +24,10 @@ from hinge.jsonrpc import (
     encode_request,
     encode_response,
 )
-from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending
+from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.states import CallState, PendingState
-from hinge.transports.channel import Channel
-from hinge.transports.http_client import HttpChannel, HttpTransport
+from hinge.transports.http.client.transport import HttpChannel, HttpTransport
 
 
 class Asked:

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from hinge.protocol.limits import Limits
-from hinge.transports.descriptors import DescriptorTransport
-from hinge.transports.pipe import LineChannel
+from hinge.transports.stream.descriptors import DescriptorTransport
+from hinge.transports.stream.line_channel import LineChannel
 from tests.transports.echo import AskConversation, EchoConversation
 from tests.transports.loops import until
 

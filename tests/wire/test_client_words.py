@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hinge import Client, Limits, Server
-from hinge.protocol.events import Outgoing
-from hinge.transports.channel import Channel, ChannelKind, Serve
-from hinge.transports.pump import Pump
+from hinge.channel import Channel, ChannelKind, Serve
+from hinge.protocol.calls import Outgoing
+from hinge.transports.duplex import Pump
 from tests.client.puppet import META, Puppet, legacy, modern
 from tests.jumping_clock import in_no_time
 from tests.wire import server as wire_server

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec import Raw
 
-from hinge.client.negotiate import Answer, Discovery, Handshake, Probe, negotiate
+from hinge.client.negotiation import Answer, Discovery, Handshake, Probe, negotiate
 from hinge.errors import ConnectFailed, ConnectionLost, ErrorObject, HttpStatus, PeerError
 from hinge.protocol.limits import Limits
 from hinge.schema.revisions import V2025_03, V2025_06, V2025_11, V2026_07

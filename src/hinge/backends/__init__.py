@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hinge.backends.backend import Backend
+from hinge.backends.base import Backend
 from hinge.backends.memory import MemoryBackend
 from hinge.errors import DefinitionError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from hinge.backends.backend import Listener
+from hinge.backends.base import Listener
 from hinge.protocol.changes import Changed
 
 logger = logging.getLogger("hinge")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any, Literal
 
-from hinge.bridge.proxy import proxy
 from hinge.cli.connect import client_for
 from hinge.cli.door import http_options
 from hinge.errors import StartError
+from hinge.proxy.proxy import proxy
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from hinge.client.client import Client
-from hinge.client.target import ADDRESSES
+from hinge.client.targets import ADDRESSES
 from hinge.errors import StartError
-from hinge.transports.process import Shown
+from hinge.transports.stream.subprocess import Shown
 
 
 def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | None = None, **more: Any) -> Client:
@@ -45,7 +45,7 @@ def _named(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
         found["headers"] = dict(_header(text) for text in options.header)
     entry = _CONFIGURED.fullmatch(options.target)
     if entry is not None:
-        from hinge.client.config import pick, read_config
+        from hinge.client.group.config import pick, read_config
 
         target, found = pick(read_config(entry["path"]), entry["name"]).reach()
         return target, dict(found)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from hinge.client.contents import Result, in_words, save_contents
+from hinge.client.content import Result, in_words, save_contents
 from hinge.client.screen import is_terminal, plain, plain_text, width_of, write
 from hinge.client.terminal import Terminal
 from hinge.errors import InvalidResponse, StartError

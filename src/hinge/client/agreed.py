@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from hinge.client.link import Link
-from hinge.client.negotiate import Discovery
-from hinge.client.target import words_of
+from hinge.client.connection import Link
+from hinge.client.negotiation import Discovery
+from hinge.client.targets import words_of
 from hinge.errors import NotSent, shorten
-from hinge.protocol.events import EraName
+from hinge.protocol.calls import EraName
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ServerCapabilities
 

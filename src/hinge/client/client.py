@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from msgspec import UNSET
 
 from hinge.client.agreed import Agreed
-from hinge.client.answers import Answers, OnElicit, OnElicitUrl, OnRoots, OnSample
 from hinge.client.cache import METHODS as CACHEABLE
 from hinge.client.cache import Cache, CacheMode, MemoryStore, Store
-from hinge.client.connecting import Introduction
+from hinge.client.callbacks import Answers, OnElicit, OnElicitUrl, OnRoots, OnSample
+from hinge.client.connection import Link
 from hinge.client.extensions import ClientExtension, ClientExtensions
-from hinge.client.features import Features, guard_for
-from hinge.client.hearing import Hearing, OnChange, OnLog, OnNotification
-from hinge.client.link import Link
-from hinge.client.listening import Listeners, Listening, filter_of
+from hinge.client.inbound import Hearing, OnChange, OnLog, OnNotification
+from hinge.client.methods import Features, guard_for
 from hinge.client.middleware import ClientContext, ClientMiddleware
-from hinge.client.negotiate import Discovery
+from hinge.client.negotiation import Discovery, Introduction
 from hinge.client.options import CLIENT
 from hinge.client.requests import (
     SAFE_METHODS,
@@ -35,23 +33,24 @@ from hinge.client.requests import (
     Requests,
     read_result,
 )
-from hinge.client.required_pages import RequiredPages
-from hinge.client.target import transport_for
-from hinge.client.tool_index import ToolIndex
+from hinge.client.subscriptions import Listeners, Listening, filter_of
+from hinge.client.targets import transport_for
+from hinge.client.tools import ToolIndex
+from hinge.client.url_elicitation import RequiredPages
 from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent
-from hinge.protocol.chain import checked, compose
+from hinge.protocol.calls import EraName
 from hinge.protocol.changes import Lost
-from hinge.protocol.events import EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.protocol.meta_keys import check_meta
-from hinge.protocol.option_values import check_values
+from hinge.protocol.meta import check_meta
+from hinge.protocol.middleware import checked, compose
+from hinge.protocol.options import check_values
 from hinge.schema.base import Implementation
 from hinge.schema.notifications import LoggingLevel
 from hinge.session import Session
 
 if TYPE_CHECKING:
-    from hinge.client.config import Source
     from hinge.client.drift import Drift, Lock, OnDrift
+    from hinge.client.group.config import Source
 
 ResultT = TypeVar("ResultT")
 ExtensionT = TypeVar("ExtensionT", bound=ClientExtension)
@@ -184,7 +183,7 @@ class Client(Agreed, Features, Hearing):
 
         `options` are those of the client and go before what the configuration says. Raises StartError.
         """
-        from hinge.client.config import pick, read_config
+        from hinge.client.group.config import pick, read_config
 
         target, found = pick(read_config(source), name).reach()
         return cls(target, **{**found, **options})

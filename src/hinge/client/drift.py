@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from hinge.client.negotiate import Discovery
+from hinge.client.negotiation import Discovery
 from hinge.errors import ContractDrift, DefinitionError, InvalidResponse, shorten
 from hinge.lock.comparing import Difference, entry_differences
 from hinge.lock.contract import SINGULAR, Contract, Listed, Section, definition_of, key_of

@@ -17,8 +17,8 @@ from msgspec import Raw, Struct
 from hinge.client.middleware import ClientContext
 from hinge.client.requests import Ask
 from hinge.errors import CallTimeout, DefinitionError, InvalidParams, shorten
-from hinge.protocol.events import EraName
-from hinge.protocol.meta_keys import is_extension_id
+from hinge.protocol.calls import EraName
+from hinge.protocol.meta import is_extension_id
 from hinge.schema.methods import METHODS
 
 if TYPE_CHECKING:

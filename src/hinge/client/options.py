@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from hinge.client.negotiate import Discovery
+from hinge.client.negotiation import Discovery
 from hinge.protocol.limits import Limits
-from hinge.protocol.option_values import (
+from hinge.protocol.options import (
     FLAG,
     PATH,
     SECONDS,

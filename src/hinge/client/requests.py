@@ -14,12 +14,12 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hinge.client import telemetry
-from hinge.client.answers import Answers
 from hinge.client.cache import CacheMode
-from hinge.client.link import Link
-from hinge.client.negotiate import refuses_the_era
-from hinge.client.required_pages import REQUIRED as URLS_REQUIRED
-from hinge.client.required_pages import RequiredPages, UrlElicitationRequired, required_by
+from hinge.client.callbacks import Answers
+from hinge.client.connection import Link
+from hinge.client.negotiation import refuses_the_era
+from hinge.client.url_elicitation import REQUIRED as URLS_REQUIRED
+from hinge.client.url_elicitation import RequiredPages, UrlElicitationRequired, required_by
 from hinge.errors import (
     CallError,
     CallTimeout,
@@ -32,10 +32,10 @@ from hinge.errors import (
     SessionEnded,
     shorten,
 )
-from hinge.protocol import http
-from hinge.protocol.events import Pending
+from hinge.protocol.calls import Pending
+from hinge.protocol.http import headers as http
 from hinge.protocol.limits import Limits
-from hinge.protocol.shape import known_in
+from hinge.protocol.revisions.adapt import known_in
 from hinge.schema.elicitation import ElicitUrlParams
 from hinge.schema.input_required import InputRequest, InputRequiredResult
 from hinge.schema.methods import METHODS
@@ -327,7 +327,7 @@ class Requests:
         """The caller's headers, and in the stateless era those that mirror the request; they can't be replaced."""
         headers: dict[str, str] = {}
         if ask.headers is not None:
-            from hinge.transports.http_client_endpoint import call_headers
+            from hinge.transports.http.client.endpoint import call_headers
 
             headers.update(call_headers(ask.headers))
         if revision is not None:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from hinge.errors import InvalidParams, PeerError, shorten
-from hinge.protocol.meta_keys import TRACE_KEYS
+from hinge.protocol.meta import TRACE_KEYS
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer

@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TextIO, TypeVar
 
-from hinge.client.answers import OnSample, Refused, Sampled, asking_server
-from hinge.client.contents import in_words
+from hinge.client.callbacks import OnSample, Refused, Sampled, asking_server
+from hinge.client.content import in_words
 from hinge.client.dialog import Declined, Dialog
 from hinge.client.keyboard import Interrupted, Keyboard, Left
 from hinge.client.links import page_of

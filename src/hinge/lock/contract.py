@@ -13,7 +13,7 @@ import msgspec
 from hinge.errors import InvalidResponse, shorten
 from hinge.lock.canonical import canonical
 from hinge.lock.normal import normal
-from hinge.protocol.shape import shape
+from hinge.protocol.revisions.adapt import shape
 from hinge.schema.base import RESERVED, Implementation
 from hinge.schema.prompts import Prompt
 from hinge.schema.resources import Resource, ResourceTemplate

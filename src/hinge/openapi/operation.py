@@ -15,7 +15,7 @@ import msgspec
 
 from hinge.errors import DefinitionError, ToolError, shorten
 from hinge.openapi.document import Document, Json
-from hinge.server.path_safety import leads_out
+from hinge.server.features.files import leads_out
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"

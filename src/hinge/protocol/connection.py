@@ -25,11 +25,13 @@ from hinge.errors import (
     wire_error,
 )
 from hinge.jsonrpc import Failure, Notification, Request, RequestId, Response, Unreadable
-from hinge.protocol import era, era_2025, era_2026, http
-from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending
+from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
+from hinge.protocol.eras import detect as era
+from hinge.protocol.eras import handshake as era_2025
+from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.http import headers as http
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.offer import Offer
-from hinge.protocol.record import Record
 from hinge.protocol.states import CALL_MOVES, PENDING_MOVES, RUNNING, WAITING, HandshakeState
 from hinge.schema.notifications import CancelledParams
 from hinge.schema.revisions import knows

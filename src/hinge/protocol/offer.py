@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hinge.protocol.events import EraName
+from hinge.protocol.calls import EraName
 from hinge.schema.base import SERVER_INFO, Implementation
 from hinge.schema.lifecycle import ServerCapabilities
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS

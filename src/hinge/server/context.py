@@ -16,10 +16,9 @@ from msgspec import UNSET, Raw
 
 from hinge.errors import ChannelClosed, ConnectionLost, HingeError, InvalidParams, shorten
 from hinge.jsonrpc import ABSENT, RequestId
-from hinge.protocol import era_2026
-from hinge.protocol.events import Call
-from hinge.protocol.record import Record
-from hinge.protocol.shape import shape
+from hinge.protocol.calls import Call, Record
+from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.revisions.adapt import shape
 from hinge.protocol.states import CallState
 from hinge.schema.base import Implementation
 from hinge.schema.content import TextContent
@@ -31,7 +30,9 @@ from hinge.schema.resources import ReadResourceResult
 from hinge.schema.roots import ListRootsResult, Root
 from hinge.schema.sampling import CreateMessageParams, CreateMessageResult, SamplingMessage
 from hinge.schema.tools import CallToolResult
-from hinge.server.asking import (
+from hinge.server.clock import Clock
+from hinge.server.composition.namespace import Layer
+from hinge.server.elicitation.elicit import (
     Declined,
     Questions,
     ask,
@@ -41,11 +42,9 @@ from hinge.server.asking import (
     sees_contexts,
     step,
 )
-from hinge.server.clock import Clock
-from hinge.server.forms import form_of
+from hinge.server.elicitation.forms import form_of
+from hinge.server.elicitation.request_state import Seal
 from hinge.server.nested import call_tool, use
-from hinge.server.outer_names import Layer
-from hinge.server.sealing import Seal
 from hinge.server.sync_context import SyncContext
 from hinge.server.threads import Threads
 

@@ -16,7 +16,7 @@ from typing import Any
 from hinge.errors import HingeError
 from hinge.schema.notifications import LoggingLevel
 from hinge.server.context import Context
-from hinge.server.middleware import CallNext
+from hinge.server.middleware.chain import CallNext
 from hinge.server.tracking import tracking
 
 logger = logging.getLogger("hinge")

@@ -27,15 +27,17 @@ from hinge.errors import (
     shorten,
 )
 from hinge.jsonrpc import ABSENT, OBJECT, opening
-from hinge.protocol import era_2025, era_2026, http
-from hinge.protocol.events import EraName
+from hinge.protocol.calls import EraName
+from hinge.protocol.eras import handshake as era_2025
+from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.http import headers as http
 from hinge.protocol.offer import Offer
-from hinge.protocol.shape import shape
+from hinge.protocol.revisions.adapt import shape
 from hinge.schema.base import EmptyResult, Result
 from hinge.schema.methods import METHODS, Method, method_in
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
-from hinge.server.asking import InputRequired
 from hinge.server.context import Context
+from hinge.server.elicitation.elicit import InputRequired
 
 logger = logging.getLogger("hinge")
 

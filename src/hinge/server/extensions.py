@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from hinge.errors import DefinitionError, InvalidParams, MissingClientCapability, shorten
-from hinge.protocol import http
-from hinge.protocol.events import EraName
-from hinge.protocol.meta_keys import is_extension_id
+from hinge.protocol.calls import EraName
+from hinge.protocol.http import headers as http
+from hinge.protocol.meta import is_extension_id
 from hinge.schema.methods import METHODS
 from hinge.schema.tools import CallToolParams
 from hinge.server.context import Context

@@ -14,7 +14,7 @@ from hinge.errors import HingeError, InvalidParams, ResourceNotFound, ToolError,
 from hinge.schema.base import Result
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.tools import CallToolResult
-from hinge.server.asking import InputRequired
+from hinge.server.elicitation.elicit import InputRequired
 
 ResultT = TypeVar("ResultT", bound=Result)
 

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from hinge.errors import DefinitionError
 from hinge.schema.base import Icon
 from hinge.schema.tools import ToolAnnotations
-from hinge.server.visibility import Caller
+from hinge.server.features.visibility import Caller
 
 
 class PromptOptions(TypedDict, total=False):

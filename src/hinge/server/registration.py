@@ -15,8 +15,8 @@ from hinge.errors import DefinitionError, shorten
 from hinge.schema.base import Icon
 from hinge.schema.content import ContentBlock, TextContent
 from hinge.server.context import Context
-from hinge.server.media import Media
-from hinge.server.output import is_content
+from hinge.server.features.media import Media
+from hinge.server.functions.results import is_content
 
 SaidT = TypeVar("SaidT", bound=msgspec.Struct)
 ListedT = TypeVar("ListedT", bound=msgspec.Struct)

@@ -7,16 +7,15 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 from hinge.errors import DefinitionError
-from hinge.server.completion import Completable, Completions, RegisteredCompleter
-from hinge.server.files import FOLDER, Files, default_uri
-from hinge.server.including import include
+from hinge.server.composition.include import include
+from hinge.server.features.completion import Completable, Completions, RegisteredCompleter
+from hinge.server.features.files import FOLDER, Files, default_uri
+from hinge.server.features.prompts import Prompts
+from hinge.server.features.resources import ResourceOptions, Resources
+from hinge.server.features.tools import Tools
+from hinge.server.features.visibility import Rule, View, Visibility
 from hinge.server.options import PromptOptions, ToolOptions, check_text, with_name
-from hinge.server.prompts import Prompts
-from hinge.server.resource import ResourceOptions
-from hinge.server.resources import Resources
 from hinge.server.threads import Threads
-from hinge.server.tools import Tools
-from hinge.server.visibility import Rule, View, Visibility
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 RuleT = TypeVar("RuleT", bound=Rule)

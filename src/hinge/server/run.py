@@ -10,12 +10,12 @@ from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+from hinge.channel import Channel, Conversation
 from hinge.errors import ConnectFailed, DefinitionError, StartError
 from hinge.protocol.limits import Limits
 from hinge.server.server_options import check_run
-from hinge.transports.channel import Channel, Conversation
-from hinge.transports.own_loop import run_in_own_loop
-from hinge.transports.standard import fill_standard_descriptors
+from hinge.transports.event_loop import run_in_own_loop
+from hinge.transports.stream.stdio import fill_standard_descriptors
 
 _loading: ContextVar[bool] = ContextVar("hinge_loading", default=False)
 
@@ -110,7 +110,7 @@ def _run(serving: Coroutine[Any, Any, None]) -> None:
 
 
 async def _stdio(server: Runnable) -> None:
-    from hinge.transports.stdio import require_standard_streams, serve_stdio
+    from hinge.transports.stream.stdio import require_standard_streams, serve_stdio
 
     require_standard_streams()
     async with server.running():
@@ -120,7 +120,7 @@ async def _stdio(server: Runnable) -> None:
 async def _socket(
     server: Runnable, *, path: str | None = None, host: str = "127.0.0.1", port: int | None = None
 ) -> None:
-    from hinge.transports.socket_stream import serve_socket
+    from hinge.transports.stream.sockets import serve_socket
 
     async with server.running():
         await serve_socket(server.serve, path=path, host=host, port=port, limits=server.limits, ready=_announce)
@@ -140,7 +140,7 @@ async def _http(
     workers: int = 1,
     **options: Any,
 ) -> None:
-    from hinge.transports.http_run import serve_http
+    from hinge.transports.http.server.run import serve_http
 
     if workers > 1:
         raise StartError("Several workers need run(): they are processes, each with an event loop of its own")
@@ -151,7 +151,7 @@ async def _http(
 def _run_workers(
     server: Runnable, *, workers: int, host: str = "127.0.0.1", port: int = 8000, path: str = "/mcp", **options: Any
 ) -> None:
-    from hinge.transports.http_workers import run_workers
+    from hinge.transports.http.server.workers import run_workers
 
     server.warn_of_own_keys()
     serving = _for_the_process(options)
@@ -161,6 +161,6 @@ def _run_workers(
 
 def _for_the_process(options: dict[str, Any]) -> dict[str, Any]:
     """Takes out of the options those that are not the app's."""
-    from hinge.transports.http_run import SERVE_OPTIONS
+    from hinge.transports.http.server.run import SERVE_OPTIONS
 
     return {name: options.pop(name) for name in SERVE_OPTIONS & options.keys()}

@@ -8,14 +8,16 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from hinge.backends import backend_for
-from hinge.backends.backend import Backend
+from hinge.backends.base import Backend
+from hinge.channel import Channel
 from hinge.errors import DefinitionError, MethodNotFound
-from hinge.protocol import era_2025, era_2026
-from hinge.protocol.chain import checked, compose
+from hinge.protocol.calls import Call, EraName
 from hinge.protocol.changes import Changed
 from hinge.protocol.connection import Connection
-from hinge.protocol.events import Call, EraName
+from hinge.protocol.eras import handshake as era_2025
+from hinge.protocol.eras import stateless as era_2026
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.middleware import checked, compose
 from hinge.protocol.offer import Offer
 from hinge.schema.base import Icon, Implementation
 from hinge.schema.lifecycle import (
@@ -26,25 +28,23 @@ from hinge.schema.lifecycle import (
     ServerCapabilities,
 )
 from hinge.schema.notifications import LoggingLevel, SetLevelParams
-from hinge.server.caching import CacheHint, CacheHints
+from hinge.server.composition.extensions import MountedExtensions
+from hinge.server.composition.mountable import Mountable
+from hinge.server.composition.mounting import Mounts
 from hinge.server.context import Context
-from hinge.server.conversations import ConnectionLifespan, Conversations
 from hinge.server.dispatch import Dispatch, RequestHandler, Served, check_async
+from hinge.server.elicitation.request_state import Seal
 from hinge.server.extensions import Extension, Extensions
-from hinge.server.lifespan import Lifespan
-from hinge.server.middleware import CallNext, Middleware
-from hinge.server.mountable import Mountable
-from hinge.server.mounted_extensions import MountedExtensions
-from hinge.server.mounting import Mounts
+from hinge.server.features.caching import CacheHint, CacheHints
+from hinge.server.features.subscriptions import Authorize, Subscriptions
+from hinge.server.lifespan import ConnectionLifespan, Conversations, Lifespan
+from hinge.server.middleware.chain import CallNext, Middleware
+from hinge.server.middleware.telemetry import telemetry
 from hinge.server.options import check_text
 from hinge.server.registration import icons_of
-from hinge.server.sealing import Seal
 from hinge.server.server_options import check_http, check_server
-from hinge.server.subscriptions import Authorize, Subscriptions
-from hinge.server.telemetry import telemetry
 from hinge.server.tracking import tracking
 from hinge.session import Session
-from hinge.transports.channel import Channel
 
 if TYPE_CHECKING:
     import os
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar as DefaultTypeVar
 
-    from hinge.server.made_from import ApiOptions, ProxyOptions
-    from hinge.transports.http_server import HttpApp
+    from hinge.server.composition.made_from import ApiOptions, ProxyOptions
+    from hinge.transports.http.server.app import HttpApp
 
     StateT = DefaultTypeVar("StateT", default=Any)
 else:
@@ -146,7 +146,7 @@ class Server(Mountable, Generic[StateT]):
         `target` is a Client that isn't connected yet, or whatever a Client takes: a URL, a command line, a Server. The same
         as `hinge.proxy`, which explains the options.
         """
-        from hinge.bridge.proxy import proxy
+        from hinge.proxy.proxy import proxy
 
         return proxy(target, **options)
 
@@ -163,7 +163,7 @@ class Server(Mountable, Generic[StateT]):
         `(method, url, headers, body)` that gives `(status, headers, body)`; Hinge's own by default. The same as
         `hinge.openapi.server_from`, which explains the options. Raises DefinitionError for a document that can't be used.
         """
-        from hinge.openapi.serving import server_from
+        from hinge.openapi.server import server_from
 
         return server_from(document, http_client=http_client, **options)
 
@@ -292,7 +292,7 @@ class Server(Mountable, Generic[StateT]):
 
     def http_app(self, path: str = "/mcp", **options: Any) -> HttpApp:
         """This server as an ASGI app, to be mounted anywhere; see `HttpApp` for the options. Raises DefinitionError."""
-        from hinge.transports.http_server import HttpApp
+        from hinge.transports.http.server.app import HttpApp
 
         check_http({"path": path, **options})
         return HttpApp(

@@ -12,7 +12,7 @@ from typing import Any
 
 from hinge.errors import DefinitionError, StartError, shorten
 from hinge.protocol.limits import Limits
-from hinge.protocol.option_values import (
+from hinge.protocol.options import (
     FLAG,
     PATH,
     TEXT,
@@ -29,7 +29,7 @@ from hinge.protocol.option_values import (
 )
 from hinge.schema.base import Implementation
 from hinge.schema.notifications import SEVERITY
-from hinge.server.caching import CacheHint
+from hinge.server.features.caching import CacheHint
 from hinge.server.registration import is_uri, listed
 
 

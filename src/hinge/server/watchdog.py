@@ -12,9 +12,9 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from hinge.server.prompts import RegisteredPrompt
-from hinge.server.resource import RegisteredResource
-from hinge.server.tools import RegisteredTool
+from hinge.server.features.prompts import RegisteredPrompt
+from hinge.server.features.resources import RegisteredResource
+from hinge.server.features.tools import RegisteredTool
 
 logger = logging.getLogger("hinge")
 

@@ -14,7 +14,7 @@ from hinge.schema.base import Implementation
 from hinge.schema.prompts import Prompt
 from hinge.schema.resources import ResourceTemplate
 from hinge.schema.tools import Tool
-from hinge.server.uri_template import UriTemplate
+from hinge.server.features.uri_templates import UriTemplate
 from hinge.stubs.layout import WIDTH, Bracket, Piece, docstring, lay, literal
 from hinge.stubs.names import ModuleNames, pascal, snake, unique
 from hinge.stubs.types import ANY, NONE, Part, Types

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from hinge.channel import Serve
 from hinge.server.server import Server
-from hinge.transports.channel import Serve
 
 
 @contextmanager

@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
+from hinge.channel import Channel, Transport
 from hinge.errors import HingeError
 from hinge.jsonrpc import RequestId
-from hinge.protocol import http
 from hinge.protocol.connection import Connection
+from hinge.protocol.http import headers as http
+from hinge.protocol.http.parameters import ParamHeader, collect_param_headers, param_headers
 from hinge.protocol.limits import Limits
-from hinge.protocol.param_headers import ParamHeader, collect_param_headers, param_headers
 from hinge.schema.base import PROTOCOL_VERSION
 from hinge.schema.methods import METHODS
 from hinge.session import Handle, Session
-from hinge.transports.channel import Channel, Transport
 
 
 class Caller:

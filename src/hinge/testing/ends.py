@@ -12,14 +12,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, Protocol, TypeAlias, cast
 
+from hinge.channel import Channel
 from hinge.errors import ChannelClosed, HingeError
-from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
+from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.limits import Limits
 from hinge.testing.tap import text_of
-from hinge.transports.blocking import open_descriptors
-from hinge.transports.channel import Channel
 from hinge.transports.memory import MemoryChannel
-from hinge.transports.pipe import LineChannel
+from hinge.transports.stream.blocking import open_descriptors
+from hinge.transports.stream.line_channel import LineChannel
 
 #: What carries the messages: memory, two pipes as between a process and its child, or a TCP socket on loopback.
 Over: TypeAlias = Literal["memory", "stdio", "socket"]

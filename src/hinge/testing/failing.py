@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import msgspec
 
 from hinge import errors
+from hinge.channel import Channel, ChannelKind, Conversation, Serve, Transport
 from hinge.errors import CallError, ConnectionLost, HttpStatus
-from hinge.protocol.events import Outgoing
+from hinge.protocol.calls import Outgoing
 from hinge.testing.tape import Entry
-from hinge.transports.channel import Channel, ChannelKind, Conversation, Serve, Transport
 
 
 class Failures(Protocol):

@@ -14,13 +14,13 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import UNSET, Raw
 
+from hinge.channel import Transport
 from hinge.errors import CallError, InternalError, PeerError, ProtocolError
-from hinge.protocol.events import Call
+from hinge.protocol.calls import Call
 from hinge.protocol.limits import Limits
 from hinge.schema.base import SUBSCRIPTION_ID
 from hinge.session import Session
 from hinge.testing.caller import Caller
-from hinge.transports.channel import Transport
 
 logger = logging.getLogger("hinge")
 

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from hinge.channel import Channel
 from hinge.client.client import Client
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.server.server import Server
 from hinge.session import Session
 from hinge.testing.ends import Ear, Inbox, MemoryEnd, memory_ends
 from hinge.testing.scripted import ScriptedPeer
-from hinge.transports.channel import Channel
 
 
 class ServerSide:

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET
 
+from hinge.channel import Channel
 from hinge.errors import CallError, ErrorObject, HingeError, MethodNotFound, PeerError, ProtocolError, shorten
+from hinge.protocol.calls import Call, Outgoing
 from hinge.protocol.connection import Connection
-from hinge.protocol.events import Call, Outgoing
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.offer import Offer
 from hinge.schema.base import SUBSCRIPTION_ID, Implementation
@@ -26,7 +27,6 @@ from hinge.session import Session
 from hinge.testing.comparing import differences, key_of, nearest, plain, request_of, subject
 from hinge.testing.script import LISTEN, Await, Exchange, Question, Say, Script, Step
 from hinge.testing.tape import Entry, Redact, redacted
-from hinge.transports.channel import Channel
 
 _GREETINGS = frozenset({"initialize", "server/discover", "ping"})
 #: Asked again, they are answered as the last time: they change nothing.

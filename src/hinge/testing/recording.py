@@ -8,7 +8,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from hinge.client.target import transport_for
+from hinge.channel import Channel, Serve, Transport
+from hinge.client.targets import transport_for
 from hinge.errors import DefinitionError, StartError
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.server.server import Server
@@ -22,11 +23,10 @@ from hinge.testing.script import Script, understand
 from hinge.testing.tap import TappedTransport, tapped
 from hinge.testing.tape import MAX_BYTES, Redact, Tape, read, whole
 from hinge.testing.verifying import Verifier
-from hinge.transports.channel import Channel, Serve, Transport
 from hinge.transports.memory import connect
 
 if TYPE_CHECKING:
-    from hinge.transports.http_server import HttpApp
+    from hinge.transports.http.server.app import HttpApp
 
 #: When a target is asked and what it says recorded: while there is no recording, for what the recording lacks, each time
 #: anew, not at all.
@@ -109,7 +109,7 @@ class Recording:
 
     def http_app(self, path: str = "/mcp", /, **options: Any) -> HttpApp:
         """What plays the server as an ASGI app; options as those of `Server.http_app`."""
-        from hinge.transports.http_server import HttpApp
+        from hinge.transports.http.server.app import HttpApp
 
         return HttpApp(self.serve, path=path, limits=self.limits, on_stop=self._leave, **options)
 

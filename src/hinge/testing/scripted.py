@@ -13,9 +13,11 @@ from typing import Any, Literal, Self, cast
 
 import msgspec
 
+from hinge.channel import Channel, Serve
 from hinge.errors import ChannelClosed, ErrorObject
-from hinge.protocol import era_2025, era_2026
-from hinge.protocol.events import EraName
+from hinge.protocol.calls import EraName
+from hinge.protocol.eras import handshake as era_2025
+from hinge.protocol.eras import stateless as era_2026
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.schema.base import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from hinge.server.server import Server
@@ -33,7 +35,6 @@ from hinge.testing.ends import (
 )
 from hinge.testing.expectations import Expected, Message, brief, problem_of, shown, words_of
 from hinge.testing.greetings import INFO, discovered, initialized
-from hinge.transports.channel import Channel, Serve
 
 
 class ScriptedPeer:
@@ -125,7 +126,7 @@ class ScriptedPeer:
     async def open(self, serve: Serve, /) -> Channel:
         """A client's way here: it is a target for `Client`."""
         if self._listening is not None:
-            from hinge.transports.socket_stream import TcpSocket
+            from hinge.transports.stream.sockets import TcpSocket
 
             return await TcpSocket(*self._listening.address, limits=self.limits).open(serve)
         assert self._over != "socket", "use it in `async with`"
@@ -175,7 +176,7 @@ class ScriptedPeer:
             self._resources.push_async_callback(conversation.finish)
             self._accept(end)
         else:
-            from hinge.transports.socket_stream import SocketServer
+            from hinge.transports.stream.sockets import SocketServer
 
             serving = SocketServer(server.serve, port=0, limits=self.limits)
             await serving.start()

@@ -12,10 +12,10 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from msgspec import UNSET
 
 from hinge import jsonrpc
+from hinge.channel import Channel, ChannelKind, Conversation, Serve, Transport
 from hinge.errors import CallError, PeerError
 from hinge.jsonrpc import ABSENT, Failure, Notification, Request, RequestId
-from hinge.protocol.events import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
-from hinge.transports.channel import Channel, ChannelKind, Conversation, Serve, Transport
+from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
 
 Side: TypeAlias = Literal["client", "server"]
 

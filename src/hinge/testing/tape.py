@@ -21,11 +21,11 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
+from hinge.channel import ChannelKind
 from hinge.errors import CallError, StartError
 from hinge.jsonrpc import RequestId
 from hinge.testing.tap import Said, Side
-from hinge.transports.channel import ChannelKind
-from hinge.transports.lines import one_line
+from hinge.transports.stream.framing import one_line
 
 logger = logging.getLogger("hinge")
 

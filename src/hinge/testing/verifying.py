@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from hinge.channel import Transport
 from hinge.errors import CallError, HingeError, PeerError, ProtocolError
-from hinge.protocol.events import Call
+from hinge.protocol.calls import Call
 from hinge.protocol.limits import Limits
 from hinge.session import Session
 from hinge.testing.caller import Caller
 from hinge.testing.comparing import ABSENT, Difference, differences, plain, subject
 from hinge.testing.script import LISTEN, Exchange, Question, Say, Script, Step
 from hinge.testing.tape import Entry
-from hinge.transports.channel import Transport
 
 #: What every pass through a server draws anew, and hands back and forth.
 _HANDLES = ("requestState", "nextCursor")

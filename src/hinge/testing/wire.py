@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from hinge.client.target import transport_for
+from hinge.channel import Channel, ChannelKind, Serve
+from hinge.client.targets import transport_for
 from hinge.errors import CallError, shorten
 from hinge.jsonrpc import RequestId
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.server.server import Server
 from hinge.testing.attaching import attached
 from hinge.testing.tap import Said, Side, TappedTransport, tapped
-from hinge.transports.channel import Channel, ChannelKind, Serve
 
 
 class WireMessage(msgspec.Struct, frozen=True, kw_only=True):

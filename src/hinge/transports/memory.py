@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Generator
 from types import coroutine
 
+from hinge.channel import Channel, ChannelKind, Conversation, Serve
 from hinge.errors import ChannelClosed
-from hinge.protocol.events import Outgoing
+from hinge.protocol.calls import Outgoing
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.transports.channel import Channel, ChannelKind, Conversation, Serve
-from hinge.transports.pump import Pump
+from hinge.transports.duplex import Pump
 
 
 @coroutine

@@ -1,0 +1,1 @@
+"""Several servers used as one client: merged lists, routed calls, configuration files."""

@@ -1,0 +1,248 @@
+"""The configuration that hosts of MCP servers share: which servers there are and how to reach them.
+
+Reads and checks; it starts nothing and knows no client. Each mistake is named by file, server and key.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from hinge.errors import StartError, shorten
+
+logger = logging.getLogger("hinge")
+
+#: A configuration: the path of a JSON file, or what such a file holds.
+Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+Kind: TypeAlias = Literal["stdio", "http", "sse"]
+
+#: Hosts call the same thing by these names.
+_SECTIONS = ("mcpServers", "servers")
+_KINDS: dict[str, Kind] = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
+}
+_KEYS = ("command", "args", "env", "cwd", "url", "headers", "type", "transport", "disabled", "enabled", "lock", "drift")
+_VARIABLE = re.compile(r"\$\{([^{}]*)\}")
+_NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+
+
+class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One server of a configuration. `command` is set for `stdio`, `url` for `http` and `sse`."""
+
+    name: str
+    kind: Kind
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    url: str = ""
+    headers: dict[str, str] = {}
+    disabled: bool = False
+    #: The path of the lock that the server is held to, and what becomes of a difference.
+    lock: str | None = None
+    drift: Literal["refuse", "warn"] = "refuse"
+
+    def reach(self) -> tuple[Any, dict[str, Any]]:
+        """What a Client takes to reach it: the target, and options of the transport and, if it has one, of its lock."""
+        locked: dict[str, Any] = {} if self.lock is None else {"lock": self.lock, "drift": self.drift}
+        if self.kind == "stdio":
+            return list(self.command), {"env": self.env, "cwd": self.cwd, **locked}
+        if self.kind == "http":
+            return self.url, {"headers": self.headers, **locked}
+        from hinge.transports.http.client.legacy_sse import SseTransport
+
+        return SseTransport(self.url, headers=self.headers), locked
+
+
+def read_config(source: Source, *, environ: Mapping[str, str] | None = None) -> dict[str, ServerEntry]:
+    """The servers of a configuration, by name, in their order; disabled ones are marked, not left out.
+
+    `{"mcpServers": {name: {"command", "args", "env", "cwd"} or {"url", "headers", "type"}}}`, each also with `lock`, the
+    path of a lock file (from the configuration's folder), and `drift`, "refuse" or "warn". `${VAR}`, `${VAR:-default}`
+    and `${env:VAR}` stand for variables of `environ`, the process's own by default. Keys that only some hosts know are
+    ignored. Raises StartError.
+    """
+    where, found = ("the configuration", source) if isinstance(source, Mapping) else (str(source), _load(source))
+    section = next((name for name in _SECTIONS if name in found), None) if isinstance(found, Mapping) else None
+    if section is None:
+        there = ", ".join(map(repr, found)) if isinstance(found, Mapping) and found else "nothing of the kind"
+        raise StartError(f'{where} has no "mcpServers": {{name: {{"command": …}}}}; it holds {shorten(there)}')
+    if not isinstance(found[section], Mapping):
+        raise StartError(f"{where}: {section!r} must be an object that maps names to servers")
+    variables = os.environ if environ is None else environ
+    folder = "" if isinstance(source, Mapping) else os.path.dirname(os.path.abspath(source))
+    return {
+        name: _located(_Reader(where, name, table, variables).read(), folder) for name, table in found[section].items()
+    }
+
+
+def _located(entry: ServerEntry, folder: str) -> ServerEntry:
+    """Where the lock is, seen from anywhere."""
+    if entry.lock is None:
+        return entry
+    return msgspec.structs.replace(entry, lock=os.path.join(folder, os.path.expanduser(entry.lock)))
+
+
+def pick(entries: Mapping[str, ServerEntry], name: str | None) -> ServerEntry:
+    """The entry of that name, or the only one that isn't disabled. Raises StartError."""
+    if name is not None:
+        if name not in entries:
+            raise StartError(f"There is no server {name!r} in the configuration: it has {_names(entries)}")
+        return entries[name]
+    enabled = [entry for entry in entries.values() if not entry.disabled]
+    if len(enabled) != 1:
+        raise StartError(
+            f"Which server? The configuration has {_names(entries)}: name one, or use Hosts for all of them"
+        )
+    return enabled[0]
+
+
+def _names(entries: Mapping[str, ServerEntry]) -> str:
+    return ", ".join(map(repr, entries)) or "none"
+
+
+def _load(path: str | os.PathLike[str]) -> Any:
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=partial(_object, path))
+    except OSError as exc:
+        raise StartError(f"{path} can't be read: {exc.strerror or exc}") from exc
+    except UnicodeDecodeError as exc:
+        raise StartError(f"{path} is not UTF-8: {exc.reason} at byte {exc.start}") from exc
+    except json.JSONDecodeError as exc:
+        raise StartError(f"{path}:{exc.lineno}:{exc.colno}: not JSON: {exc.msg}") from exc
+
+
+def _object(path: str | os.PathLike[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise StartError(f"{path}: {name!r} stands there twice; only one of them can count")
+        found[name] = value
+    return found
+
+
+class _Reader:
+    """Reads one server's table."""
+
+    def __init__(self, where: str, name: str, table: Any, variables: Mapping[str, str]) -> None:
+        self._place = f"{where}: server {name!r}"
+        self._name = name
+        if not isinstance(table, Mapping):
+            raise StartError(f'{self._place} must be an object with a "command" or a "url"')
+        self._table: Mapping[str, Any] = table
+        self._variables = variables
+
+    def read(self) -> ServerEntry:
+        """The entry. A disabled server is not looked at any closer: its variables may be missing."""
+        disabled = self._flag("disabled", False) or not self._flag("enabled", True)
+        kind = self._kind()
+        if disabled:
+            return ServerEntry(name=self._name, kind=kind, disabled=True)
+        self._warn_of_slips()
+        if kind == "stdio":
+            words = [self._text("command"), *self._list("args")]
+            cwd = self._text("cwd") if self._table.get("cwd") is not None else None
+            found = ServerEntry(name=self._name, kind=kind, command=tuple(words), env=self._texts("env"), cwd=cwd)
+            return self._with_lock(found)
+        url = self._text("url")
+        if not url.startswith(("http://", "https://")):
+            raise self._wrong("url", f"must begin with http:// or https://, not {shorten(url)!r}")
+        return self._with_lock(ServerEntry(name=self._name, kind=kind, url=url, headers=self._texts("headers")))
+
+    def _with_lock(self, entry: ServerEntry) -> ServerEntry:
+        lock, drift = self._table.get("lock"), self._table.get("drift", "refuse")
+        if lock is None:
+            return entry
+        if drift not in ("refuse", "warn"):
+            raise self._wrong("drift", f'{shorten(json.dumps(drift))} is not possible: use "refuse" or "warn"')
+        return msgspec.structs.replace(entry, lock=self._text("lock"), drift=drift)
+
+    def _kind(self) -> Kind:
+        has_command, has_url = "command" in self._table, "url" in self._table
+        if has_command == has_url:
+            has = "both" if has_command else ", ".join(map(repr, self._table)) or "nothing"
+            raise StartError(f'{self._place} needs either a "command" or a "url"; it has {has}')
+        key = next((key for key in ("type", "transport") if key in self._table), None)
+        if key is None:
+            return "stdio" if has_command else "http"
+        kind = _KINDS.get(self._table[key]) if isinstance(self._table[key], str) else None
+        if kind is None:
+            raise self._wrong(key, f"{self._table[key]!r} is no type of server: use one of {', '.join(_KINDS)}")
+        if (kind == "stdio") != has_command:
+            raise self._wrong(key, f"{self._table[key]!r} doesn't go with a {'command' if has_command else 'url'}")
+        return kind
+
+    # ---------------------------------------------------------------- values
+
+    def _flag(self, key: str, default: bool) -> bool:
+        value = self._table.get(key, default)
+        if not isinstance(value, bool):
+            raise self._wrong(key, "must be true or false")
+        return value
+
+    def _text(self, key: str) -> str:
+        value = self._table.get(key)
+        if not isinstance(value, str) or not value:
+            raise self._wrong(key, "must be a text that isn't empty")
+        return self._expand(key, value)
+
+    def _list(self, key: str) -> list[str]:
+        values = self._table.get(key, [])
+        if not isinstance(values, list):
+            raise self._wrong(key, "must be a list of texts")
+        return [self._item(f"{key}[{place}]", value) for place, value in enumerate(values)]
+
+    def _texts(self, key: str) -> dict[str, str]:
+        values = self._table.get(key) or {}
+        if not isinstance(values, Mapping):
+            raise self._wrong(key, "must be an object that maps names to texts")
+        return {name: self._item(f"{key}.{name}", value) for name, value in values.items()}
+
+    def _item(self, key: str, value: Any) -> str:
+        if not isinstance(value, str):
+            raise self._wrong(key, f"must be a text, in quotes, not {shorten(json.dumps(value))}")
+        return self._expand(key, value)
+
+    # ---------------------------------------------------------------- variables
+
+    def _expand(self, key: str, text: str) -> str:
+        return _VARIABLE.sub(self._lookup(key), text)
+
+    def _lookup(self, key: str) -> Callable[[re.Match[str]], str]:
+        def look_up(found: re.Match[str]) -> str:
+            name = _NAME.fullmatch(found[1])
+            if name is None:
+                raise self._wrong(key, f"{found[0]} means something to another host only; write the value itself")
+            value, default = self._variables.get(name[1]), name.groups()[1]
+            if value is None and default is None:
+                hint = f"set it, or write ${{{name[1]}:-default}}"
+                raise self._wrong(key, f"the environment has no variable {name[1]}; {hint}")
+            return value or default or ""
+
+        return look_up
+
+    def _wrong(self, key: str, what: str) -> StartError:
+        return StartError(f"{self._place}: {key}: {what}")
+
+    def _warn_of_slips(self) -> None:
+        """A key that nobody knows is another host's; one that is nearly ours is a slip."""
+        unknown = [key for key in self._table if key not in _KEYS]
+        if not unknown:
+            return
+        import difflib
+
+        for key in unknown:
+            if meant := difflib.get_close_matches(key, _KEYS, 1, 0.8):
+                logger.warning("%s: %r is not known; did you mean %r?", self._place, key, meant[0])

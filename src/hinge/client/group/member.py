@@ -1,0 +1,277 @@
+"""One server among several: whether it is there and why not, kept up in the background, and how much it is asked at once.
+
+Knows one client. Nothing that goes wrong here reaches the other servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from hinge.client.client import Client
+from hinge.errors import (
+    CallError,
+    CallTimeout,
+    ConnectFailed,
+    ConnectionLost,
+    HingeError,
+    HttpStatus,
+    NotSent,
+    PeerError,
+    shorten,
+)
+from hinge.protocol.calls import EraName
+from hinge.protocol.changes import Changed, Lost
+from hinge.session import Session
+from hinge.timeouts import give_up_if_cancelled
+
+logger = logging.getLogger("hinge")
+
+#: `lost` was ready before and is opened again by the next call; `failed` has never been reached so far.
+State: TypeAlias = Literal["disabled", "connecting", "ready", "lost", "failed", "closed"]
+
+#: Hears of a change, and of which server; sync or async.
+OnChange: TypeAlias = Callable[[Changed | Lost, str], Any]
+
+#: Seconds before the next attempt to reach a server: at first, and at most. Spread by chance, so that many don't meet.
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 60.0
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server is. `latency` is the time of a ping in seconds, None if it wasn't answered; `running` its open calls."""
+
+    state: State
+    reason: str = ""
+    latency: float | None = None
+    running: int = 0
+    era: EraName | None = None
+    revision: str = ""
+
+
+class Member:
+    """One server. `concurrency` requests at once go to it; the others wait their turn.
+
+    `on_change(change, name)`, sync or async, hears of changes of its lists, and with a Lost that it can be asked after all.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        client: Client | None,
+        *,
+        concurrency: int,
+        on_change: OnChange | None = None,
+    ) -> None:
+        self.name = name
+        self.state: State = "disabled" if client is None else "connecting"
+        #: Why it isn't ready.
+        self.reason = "it is disabled in the configuration" if client is None else ""
+        self._client = client
+        self._concurrency = concurrency
+        self._places = asyncio.Semaphore(concurrency)
+        self._running = 0
+        self._on_change = on_change
+        self._reached = False
+        self._settled = asyncio.Event()
+        self._supervising: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[str] | None = None
+        self._doubted = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Member {self.name!r}: {self.state}{f', {shorten(self.reason)}' if self.reason else ''}>"
+
+    @property
+    def client(self) -> Client:
+        """Its client. Raises NotSent for a disabled server."""
+        if self._client is None:
+            raise NotSent(f"Server {self.name!r} is disabled in the configuration")
+        return self._client
+
+    @property
+    def available(self) -> bool:
+        """Whether asking makes sense: it was reached, and isn't closed."""
+        return self.state in ("ready", "lost")
+
+    # ---------------------------------------------------------------- life
+
+    def start(self) -> None:
+        """Begin to keep it up."""
+        if self._client is not None and self._supervising is None:
+            self.state, self.reason = "connecting", ""
+            self._settled.clear()
+            self._supervising = asyncio.get_running_loop().create_task(self._supervise(self._client))
+
+    async def settled(self) -> None:
+        """Wait until the first attempt to reach it is over, whatever came of it."""
+        if self._client is not None:
+            await self._settled.wait()
+
+    async def close(self) -> None:
+        """Leave it; twice is fine."""
+        tasks = [task for task in (self._supervising, self._watching) if task is not None]
+        self._supervising = self._watching = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._client is not None:
+            self._now("closed", "it was closed here")
+            self._reached = False
+            await self._client.close()
+
+    async def _supervise(self, client: Client) -> None:
+        wait = FIRST_WAIT
+        while True:
+            try:
+                await self._reach(client)
+                wait = FIRST_WAIT
+                self._now("ready")
+                self._now("lost", await self._ended(client, await client._link.session()))
+            except HingeError as exc:
+                self._now("lost" if self._reached else "failed", str(exc))
+            except Exception as exc:
+                logger.exception("Server %r: connecting failed unexpectedly", self.name)
+                self._now("lost" if self._reached else "failed", repr(exc))
+            give_up_if_cancelled()
+            await asyncio.sleep(wait * random.uniform(0.5, 1.5))
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    async def _ended(self, client: Client, session: Session) -> str:
+        """Wait until the server is lost, and say why: its conversation ends, it can no longer be listened to, or a call
+        didn't get through, nor does a ping.
+
+        Where each request is a conversation of its own, the last two are all that there is to notice.
+        """
+        ended = asyncio.ensure_future(session.ended())
+        unheard = asyncio.ensure_future(self._unheard(client))
+        signs: set[asyncio.Future[str]] = {ended, unheard}
+        if self._watching is not None:
+            signs.add(self._watching)
+        try:
+            while True:
+                told, signs = await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
+                for one in told:
+                    if one is not self._watching or one.result():  # "" of the latter: there is nothing to hear
+                        return one.result()
+        finally:
+            ended.cancel()
+            unheard.cancel()
+
+    async def _unheard(self, client: Client) -> str:
+        """Wait until a call didn't get through, and a ping doesn't either: why."""
+        while True:
+            await self._doubted.wait()
+            self._doubted.clear()
+            try:
+                await client.ping()
+            except PeerError as exc:
+                logger.debug("Server %r answers, if only: %s", self.name, exc)
+            except CallError as exc:
+                return str(exc)
+
+    async def _reach(self, client: Client) -> None:
+        if self._reached:
+            await client.ping()
+        else:
+            await client.connect()
+            self._reached = True
+        if self._on_change is not None and (self._watching is None or self._watching.done()):
+            late = self._settled.is_set()
+            self._watching = asyncio.get_running_loop().create_task(self._watch(client, self._on_change, late))
+
+    def _now(self, state: State, reason: str = "") -> None:
+        if state != self.state and state in ("lost", "failed"):
+            logger.warning("Server %r is %s: %s", self.name, state, shorten(reason))
+        self.state, self.reason = state, reason
+        self._settled.set()
+
+    async def _watch(self, client: Client, on_change: OnChange, late: bool) -> str:
+        """Hear of changes of all lists that the server says it tells about; it goes on over losses by itself. Gives the
+        reason when it can't go on, "" when there is nothing to hear.
+
+        A server that came late or came back is a change as well: nobody has seen its lists.
+        """
+        if late:
+            await self._tell(on_change, Lost("the server can be asked now"))
+        offered = client.server_capabilities
+        kinds = {"tools": offered.tools, "prompts": offered.prompts, "resource_list": offered.resources}
+        wanted: dict[str, Any] = {
+            kind: True for kind, offer in kinds.items() if offer is not None and offer.list_changed
+        }
+        if not wanted:
+            return ""
+        try:
+            async with client.listen(**wanted) as changes:
+                async for change in changes:
+                    await self._tell(on_change, change)
+        except HingeError as exc:
+            return str(exc)
+        return ""
+
+    async def _tell(self, on_change: OnChange, change: Changed | Lost) -> None:
+        """One change at a time; those that come meanwhile wait, and are told once. What fails there ends nothing here."""
+        try:
+            said = on_change(change, self.name)
+            if isinstance(said, Awaitable):
+                await said
+        except Exception:
+            logger.exception("Server %r: on_change failed", self.name)
+
+    # ---------------------------------------------------------------- asking
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[Client]:
+        """The client, when it is our turn. Raises NotSent when the server can't be asked, or not within `limits.call_total`."""
+        client = self.client
+        client._answers.refuse_while_answering("A request")  # our turn would come only after the one that asks
+        limit = client.limits.call_total
+        try:
+            async with asyncio.timeout(limit):
+                await self._settled.wait()
+                if not self.available:
+                    raise NotSent(f"Server {self.name!r} is not available: {self.reason}")
+                await self._places.acquire()
+        except TimeoutError:
+            raise NotSent(
+                f"Server {self.name!r} was busy for {limit:g} seconds with {self._concurrency} requests at once"
+            ) from None
+        self._running += 1
+        try:
+            yield client
+        except (NotSent, ConnectFailed, ConnectionLost, CallTimeout, HttpStatus):
+            self._doubted.set()
+            raise
+        finally:
+            self._running -= 1
+            self._places.release()
+
+    async def health(self, timeout: float) -> Health:
+        """Ask for a sign of life, for at most `timeout` seconds."""
+        if not self.available:
+            return Health(state=self.state, reason=self.reason, running=self._running)
+        client = self.client
+        began = time.monotonic()
+        latency: float | None = None
+        reason = self.reason
+        try:
+            async with asyncio.timeout(timeout):
+                await client.ping()
+            latency, reason = time.monotonic() - began, ""
+        except (CallError, TimeoutError) as exc:
+            reason = str(exc) or f"no sign of life within {timeout:g} seconds"
+        return Health(
+            state=self.state,
+            reason=reason,
+            latency=latency,
+            running=self._running,
+            era=client.era,
+            revision=client.protocol_version,
+        )

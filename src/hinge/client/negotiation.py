@@ -1,0 +1,346 @@
+"""Finding out what a server speaks: pure decisions, as a generator that yields what to ask and is sent what came back.
+
+The table that it follows reads each answer once: recognised modern errors mean modern, silence and unknown errors mean a
+handshake server, failures of the transport mean nothing (VER-06…VER-16, T-08).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+from hinge.errors import CallError, CallTimeout, ConnectFailed, HttpStatus, PeerError, shorten
+from hinge.protocol.calls import EraName
+from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.http import headers as http
+from hinge.protocol.revisions.adapt import shape
+from hinge.schema.base import SERVER_INFO, Implementation
+from hinge.schema.lifecycle import (
+    ClientCapabilities,
+    DiscoverResult,
+    InitializeParams,
+    InitializeResult,
+    ServerCapabilities,
+)
+from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
+from hinge.session import Session
+
+UNSUPPORTED_VERSION = -32022
+#: Errors that only a modern server sends; they never mean "shake hands" (VER-08, VER-13).
+MODERN_ERRORS = frozenset({-32020, -32021, UNSUPPORTED_VERSION})
+#: HTTP statuses of a server that doesn't know the request and says so without JSON-RPC (VER-14).
+LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
+_REFUSALS = frozenset({-32600, -32601, -32602, UNSUPPORTED_VERSION})
+
+
+class Discovery(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server turned out to be. Save it (`msgspec.json.encode`) to connect later without a round trip."""
+
+    era: EraName
+    revision: str
+    server_info: Implementation | None = None
+    capabilities: ServerCapabilities = msgspec.field(default_factory=ServerCapabilities)
+    instructions: str | None = None
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """Ask `server/discover` in this revision. On a pipe, silence is answered with None and the probe stays open.
+
+    `only`: there is nothing else to try, so silence means that the server is slow.
+    """
+
+    revision: str
+    only: bool = False
+
+
+class Handshake(msgspec.Struct, frozen=True):
+    """Ask `initialize` with this revision; an open probe may still answer first."""
+
+    revision: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came back to a step: a result, or the error that ended it; neither for silence. `to` names the request."""
+
+    to: Literal["discover", "initialize"]
+    result: Raw | None = None
+    error: Exception | None = None
+
+
+Steps = Generator[Probe | Handshake, Answer, Discovery]
+
+
+def negotiate(era: EraName | Literal["auto"]) -> Steps:
+    """Drive it with the answers to what it yields; its return value is the Discovery. Raises ConnectFailed."""
+    if era == "2025":
+        return (yield from _handshake(None))
+    newest = STATELESS_REVISIONS[-1]
+    return (yield from _judge((yield Probe(newest, only=era == "2026")), era, may_repeat=True))
+
+
+def _judge(answer: Answer, era: EraName | Literal["auto"], *, may_repeat: bool) -> Steps:
+    """The verdict on an answer to the probe."""
+    if answer.result is not None:
+        return (yield from _discovered(answer.result, era, may_repeat=may_repeat))
+    error = answer.error
+    if isinstance(error, PeerError) and error.code in MODERN_ERRORS:
+        return (yield from _modern_error(error, era, may_repeat=may_repeat))
+    if not _means_legacy(error):
+        assert error is not None
+        raise error
+    if era == "2026":
+        raise ConnectFailed(f"The server does not speak the stateless era: {_words(error)}") from error
+    return (yield from _handshake(error, may_probe=may_repeat))
+
+
+def _means_legacy(error: Exception | None) -> bool:
+    if error is None or isinstance(error, PeerError):
+        return True
+    return getattr(error, "status", None) in LEGACY_STATUSES
+
+
+def refuses_the_era(error: PeerError | HttpStatus) -> bool:
+    """Whether a server that doesn't know the era may have refused a request so, before it ran anything."""
+    return error.status in LEGACY_STATUSES if isinstance(error, HttpStatus) else error.code in _REFUSALS
+
+
+def may_be_older(error: CallError) -> bool:
+    """Whether a refused handshake may mean that the server knows only the first revision's transport (VER-21)."""
+    cause = error.__cause__
+    if isinstance(error, ConnectFailed) and isinstance(cause, PeerError):
+        return cause.code not in MODERN_ERRORS
+    return getattr(error, "status", None) in (400, 404, 405)
+
+
+def _discovered(result: Raw, era: EraName | Literal["auto"], *, may_repeat: bool) -> Steps:
+    try:
+        found = msgspec.json.decode(result, type=DiscoverResult)
+    except msgspec.MsgspecError as exc:
+        if era == "2026":
+            raise ConnectFailed(f"The server's answer to server/discover can't be read: {exc}") from exc
+        return (yield from _handshake(exc))
+    common = [revision for revision in STATELESS_REVISIONS if revision in found.supported_versions]
+    if common:
+        return Discovery(
+            era="2026",
+            revision=common[-1],
+            server_info=_identity(found.meta),
+            capabilities=found.capabilities,
+            instructions=found.instructions,
+        )
+    return (yield from _only_legacy(found.supported_versions, era))
+
+
+def _modern_error(error: PeerError, era: EraName | Literal["auto"], *, may_repeat: bool) -> Steps:
+    if error.code != UNSUPPORTED_VERSION:
+        raise ConnectFailed(f"The server refused the discovery request: {error}") from error
+    supported = _supported(error)
+    common = [revision for revision in STATELESS_REVISIONS if revision in supported]
+    if common and may_repeat:
+        return (yield from _judge((yield Probe(common[-1], only=era == "2026")), era, may_repeat=False))
+    return (yield from _only_legacy(supported, era))
+
+
+def _only_legacy(supported: list[str], era: EraName | Literal["auto"]) -> Steps:
+    if era == "auto" and any(revision in HANDSHAKE_REVISIONS for revision in supported):
+        return (yield from _handshake(None))
+    offered = shorten(", ".join(map(str, supported)) or "nothing")
+    raise ConnectFailed(f"No protocol revision in common: the server offers {offered}")
+
+
+def _handshake(because: Exception | None, *, may_probe: bool = False) -> Steps:
+    """`initialize` with our newest; servers that refuse a revision by an error get one they name (LIFE-16).
+
+    One that was too slow for the probe and speaks only the stateless era is probed once more.
+    """
+    answer = yield Handshake(HANDSHAKE_REVISIONS[-1])
+    if answer.to == "initialize" and isinstance(answer.error, PeerError):
+        supported = _supported(answer.error)
+        modern = [revision for revision in STATELESS_REVISIONS if revision in supported]
+        if modern and may_probe and not any(revision in HANDSHAKE_REVISIONS for revision in supported):
+            return (yield from _judge((yield Probe(modern[-1])), "auto", may_repeat=False))
+        answer = yield from _second_try(answer.error)
+    if answer.to == "discover":
+        return (yield from _late_discovery(answer, because))
+    if answer.error is not None:
+        raise answer.error
+    if answer.result is None:
+        raise ConnectFailed("The server did not answer initialize")
+    return _agreed(answer.result)
+
+
+def _late_discovery(answer: Answer, because: Exception | None) -> Steps:
+    """The probe was answered after all, while `initialize` was on its way: a slow modern server."""
+    if answer.result is not None or (isinstance(answer.error, PeerError) and answer.error.code in MODERN_ERRORS):
+        return (yield from _judge(answer, "auto", may_repeat=True))
+    return (yield from _handshake(because))
+
+
+def _second_try(error: PeerError) -> Generator[Probe | Handshake, Answer, Answer]:
+    supported = _supported(error)
+    common = [revision for revision in HANDSHAKE_REVISIONS if revision in supported]
+    if not common:
+        if any(revision in STATELESS_REVISIONS for revision in supported):
+            raise ConnectFailed(f"The server speaks only the stateless era ({', '.join(supported)}): use era='2026'")
+        raise ConnectFailed(f"The server refused initialize: {error}") from error
+    return (yield Handshake(common[-1]))
+
+
+def _agreed(result: Raw) -> Discovery:
+    try:
+        found = msgspec.json.decode(result, type=InitializeResult)
+    except msgspec.MsgspecError as exc:
+        raise ConnectFailed(f"The server's answer to initialize can't be read: {exc}") from exc
+    if found.protocol_version not in HANDSHAKE_REVISIONS:  # LIFE-05
+        raise ConnectFailed(f"The server wants protocol revision {shorten(found.protocol_version)!r}, unknown here")
+    return Discovery(
+        era="2025",
+        revision=found.protocol_version,
+        server_info=found.server_info,
+        capabilities=found.capabilities,
+        instructions=found.instructions,
+    )
+
+
+def _supported(error: PeerError) -> list[str]:
+    found: Any = error.data.get("supported") if isinstance(error.data, dict) else None
+    return [str(item) for item in found] if isinstance(found, list) else []
+
+
+def _identity(meta: dict[str, Any] | None) -> Implementation | None:
+    try:
+        return msgspec.convert((meta or {}).get(SERVER_INFO), Implementation)
+    except msgspec.ValidationError:
+        return None
+
+
+def _words(error: Exception | None) -> str:
+    if error is None:
+        return "it did not answer server/discover"
+    return shorten(str(error)) if isinstance(error, CallError) else "its answer to server/discover can't be read"
+
+
+MakeSpan = Callable[[str, Mapping[str, Any], object], AbstractContextManager[dict[str, str]]]
+
+
+class Introduction(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the client is, what it can do, which era it wants, and what it knows of the server from before.
+
+    `extensions` gives the settings of the extensions that it declares in an era.
+    """
+
+    info: Implementation
+    capabilities: ClientCapabilities
+    era: EraName | Literal["auto"] = "auto"
+    saved: Discovery | None = None
+    extensions: Callable[[EraName], dict[str, dict[str, Any]]] = lambda era: {}
+
+    def capabilities_in(self, era: EraName) -> ClientCapabilities:
+        """What is declared in an era (EXT-01, EXT-03)."""
+        extensions = self.extensions(era)
+        if not extensions:
+            return self.capabilities
+        return msgspec.structs.replace(
+            self.capabilities, extensions={**(self.capabilities.extensions or {}), **extensions}
+        )
+
+
+class Opening:
+    """One attempt to agree with a server over a session that is open already."""
+
+    def __init__(self, session: Session, introduction: Introduction, span: MakeSpan) -> None:
+        self._session = session
+        self._span = span
+        self._introduction = introduction
+        self._info = introduction.info
+        #: A probe that got no answer yet: on a pipe it may still come (a slow server).
+        self._probe: asyncio.Task[Answer] | None = None
+
+    async def agree(self, era: EraName | Literal["auto"]) -> Discovery:
+        """Negotiate to the end. Raises ConnectFailed, or the transport's own error when it says nothing about the era."""
+        steps = negotiate(era)
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(await self._take(step))
+        except StopIteration as done:
+            found: Discovery = done.value
+            return found
+        finally:
+            if self._probe is not None:
+                self._probe.cancel()
+                await asyncio.wait([self._probe])
+
+    async def _take(self, step: Probe | Handshake) -> Answer:
+        if isinstance(step, Probe):
+            return await self._discover(step.revision, only=step.only)
+        return await self._initialize(step.revision)
+
+    async def _discover(self, revision: str, *, only: bool) -> Answer:
+        if self._probe is not None:
+            self._probe.cancel()  # the new one will do
+        meta = era_2026.request_meta(revision, self._info, self._introduction.capabilities_in("2026"))
+        on_http = self._session.channel.kind == "post"
+        headers = http.request_headers("server/discover", None, revision) if on_http else None
+        asking = asyncio.create_task(self._ask("server/discover", {"_meta": meta}, headers, "discover"))
+        if on_http or only:
+            return await _own(asking)
+        await asyncio.wait([asking], timeout=self._session.connection.limits.probe)
+        if asking.done():
+            return asking.result()
+        self._probe = asking
+        return Answer("discover")
+
+    async def _initialize(self, revision: str) -> Answer:
+        capabilities = self._introduction.capabilities_in("2025")
+        mine = InitializeParams(protocol_version=revision, capabilities=capabilities, client_info=self._info)
+        params = shape(mine, revision)
+        asking = asyncio.create_task(self._ask("initialize", params, None, "initialize"))
+        if self._probe is None:
+            return await _own(asking)
+        probe = self._probe
+        try:
+            done, _ = await asyncio.wait([asking, probe], return_when=asyncio.FIRST_COMPLETED)
+            if asking in done or not _modern(probe.result()):
+                return await _own(asking)
+        except BaseException:
+            asking.cancel()
+            raise
+        self._probe = None
+        asking.cancel()
+        await asyncio.wait([asking])
+        return probe.result()
+
+    async def _ask(self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"]) -> Answer:
+        try:
+            pending = self._session.ask(method)
+            with self._span(method, {}, pending.id) as trace:
+                if trace:
+                    params = msgspec.to_builtins(params)
+                    params["_meta"] = {**params.get("_meta", {}), **trace}
+                return Answer(to, result=await self._session.exchange(pending, params, headers=headers))
+        except CallTimeout:
+            return Answer(to)
+        except CallError as exc:
+            return Answer(to, error=exc)
+
+
+async def _own(task: asyncio.Task[Answer]) -> Answer:
+    """Wait for a task that is ours alone: it ends with us."""
+    try:
+        return await task
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+
+
+def _modern(answer: Answer) -> bool:
+    """Whether a late answer to the probe shows a modern server."""
+    if answer.error is not None:
+        return getattr(answer.error, "code", None) in MODERN_ERRORS
+    return answer.result is not None

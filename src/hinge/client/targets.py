@@ -1,0 +1,118 @@
+"""From what a user calls a server (a URL, a command line, a Server, a transport) to a transport."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hinge.channel import Transport
+from hinge.errors import DefinitionError, shorten
+from hinge.protocol.limits import Limits
+
+_HTTP = ("http://", "https://")
+_SOCKETS = ("unix:", "tcp://")
+#: How a text begins that is the address of a server; any other is a command line.
+ADDRESSES = (*_HTTP, *_SOCKETS)
+#: What is meant as an address, and is no program.
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://")
+
+
+def transport_for(target: Any, *, limits: Limits, **options: Any) -> Transport:
+    """The transport to a target. Options that the transport doesn't know raise DefinitionError.
+
+    - `http://…` or `https://…`: Streamable HTTP (`headers`, `auth`, …)
+    - `unix:/path`, `tcp://host:port`: sockets with one message per line
+    - a Python file, or a command line (a string or a list of words): a child process (`env`, `cwd`)
+    - an object with `serve` (a Server): in memory
+    - an object with `open` (a Transport): itself
+    """
+    if isinstance(target, type):
+        raise DefinitionError(
+            f"A client can't connect to the class {target.__name__}: give an object that is made of it"
+        )
+    if hasattr(target, "open") and not isinstance(target, Path):
+        transport: Transport = _plain(target, options)
+        return transport
+    if hasattr(target, "serve"):
+        from hinge.transports.memory import connect
+
+        return connect(_plain(target, options).serve, limits=limits)
+    if isinstance(target, str) and target.startswith(_HTTP):
+        from hinge.transports.http.client.transport import HttpTransport
+
+        return _made(HttpTransport, target, limits, options)
+    if isinstance(target, str) and target.startswith(_SOCKETS):
+        return _socket(target, limits, options)
+    from hinge.transports.stream.subprocess import Stdio
+
+    return _made(Stdio, command_line(target), limits, options)
+
+
+def _made(kind: Callable[..., Transport], target: Any, limits: Limits, options: dict[str, Any]) -> Transport:
+    """The transport, if it knows these options."""
+    known = inspect.signature(kind).parameters
+    if unknown := options.keys() - known.keys():
+        raise DefinitionError(f"A client of {target!r} has no option {', '.join(sorted(unknown))}")
+    return kind(target, limits=limits, **options)
+
+
+def _plain(target: Any, options: dict[str, Any]) -> Any:
+    if options:
+        raise DefinitionError(
+            f"{type(target).__name__} takes no {', '.join(options)}: these options belong to a URL or command"
+        )
+    return target
+
+
+def _socket(target: str, limits: Limits, options: dict[str, Any]) -> Transport:
+    from hinge.transports.stream.sockets import TcpSocket, UnixSocket
+
+    _plain(target, options)
+    if target.startswith("unix:"):
+        path = target.removeprefix("unix:").removeprefix("//")
+        if not path:
+            raise DefinitionError(f"{target!r} is no socket address: write unix:/path/of/server.sock")
+        return UnixSocket(path, limits=limits)
+    host, _, port = target.removeprefix("tcp://").rstrip("/").rpartition(":")
+    if not (port.isascii() and port.isdecimal()) or not host:
+        raise DefinitionError(f"{target!r} is no socket address: write tcp://host:port")
+    return TcpSocket(host.strip("[]"), int(port), limits=limits)
+
+
+def words_of(target: Any) -> str:
+    """A target as people write it."""
+    if isinstance(target, str | Path):
+        return shorten(str(target))
+    if isinstance(target, Sequence):
+        return shorten(shlex.join(map(str, target)))
+    return shorten(str(getattr(target, "url", None) or f"{type(target).__name__} in this process"))
+
+
+def command_line(target: Any) -> list[str]:
+    """The words of a command; a Python file runs in this interpreter. Raises DefinitionError for anything else."""
+    if isinstance(target, Path) or (isinstance(target, str) and target.endswith(".py") and Path(target).is_file()):
+        return [sys.executable, str(target)]
+    if isinstance(target, str):
+        if _ADDRESS.match(target):
+            raise DefinitionError(
+                f"{shorten(target)!r} is no address that a client knows: write http://…, https://…, tcp://host:port, "
+                "unix:/path, or a command line"
+            )
+        try:
+            words = shlex.split(target)
+        except ValueError as exc:
+            raise DefinitionError(f"The command line {target!r} can't be split into words: {exc}") from exc
+    elif isinstance(target, Sequence) and all(isinstance(word, str) for word in target):
+        words = list(target)
+    else:
+        raise DefinitionError(
+            f"A client can't connect to {type(target).__name__}: give a URL, a command line, a Server or a Transport"
+        )
+    if not words:
+        raise DefinitionError("The command line is empty: give the program that runs the server")
+    return words

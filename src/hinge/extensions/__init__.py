@@ -1,0 +1,1 @@
+"""Official protocol extensions, each an object that a server or client adds."""

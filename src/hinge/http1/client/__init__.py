@@ -1,0 +1,1 @@
+"""HTTP/1.1 client connections: pool, proxies, TLS."""

@@ -1,0 +1,82 @@
+"""Our own HTTP server: sockets that listen, the connections that came of them, a clock for all, and an end in good order.
+
+Knows asyncio's servers; must not know HTTP's syntax or MCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Coroutine
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any
+
+from hinge.errors import StartError
+from hinge.http1.server.connection import HEAD_WAIT, HttpConnection
+from hinge.http1.server.request import Heads, HttpRequest
+
+if TYPE_CHECKING:
+    import ssl
+
+#: The period of the clock, in seconds.
+TICK = 1.0
+
+
+class Listener:
+    """Serves each request by `serve(request)`, in a task of its own; made in the loop that it runs on."""
+
+    def __init__(self, serve: Callable[[HttpRequest], Coroutine[Any, Any, None]], head_bytes: int) -> None:
+        self.serve = serve
+        self.head_bytes = head_bytes
+        self.loop = asyncio.get_running_loop()
+        self.heads = Heads()
+        self.ending = False
+        self.tick = 0
+        self.connections: set[HttpConnection] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self._servers: list[asyncio.Server] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def open(self, listening: list[socket.socket], tls: ssl.SSLContext | None) -> None:
+        """Begin to accept. Raises StartError."""
+        self._beat()
+        wait = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": float(HEAD_WAIT)}
+        for one in listening:
+            unix = one.family == getattr(socket, "AF_UNIX", None)
+            make: Any = self.loop.create_unix_server if unix else self.loop.create_server
+            try:
+                self._servers.append(await make(lambda: HttpConnection(self), sock=one, backlog=2048, **wait))
+            except OSError as exc:
+                raise StartError(f"The HTTP server could not start: {exc.strerror or exc}") from exc
+
+    def _beat(self) -> None:
+        self.tick += 1
+        self.heads.at(formatdate(time.time(), usegmt=True))
+        for connection in list(self.connections):
+            connection.sweep(self.tick)
+        self._timer = self.loop.call_later(TICK, self._beat)
+
+    def drain(self) -> None:
+        """Accept no more; connections that are open may finish what they do, and bring what belongs to it."""
+        self.ending = True
+        for server in self._servers:
+            server.close()
+
+    async def leave(self, limit: float) -> None:
+        """Close what is idle, and give what has been written so many seconds to reach its client."""
+        for connection in list(self.connections):
+            connection.close_if_idle()
+        end = self.loop.time() + limit
+        while self.connections and self.loop.time() < end:  # noqa: ASYNC110 - counted, not signalled
+            await asyncio.sleep(0.01)
+
+    def close(self) -> None:
+        """Cut what is still connected. Twice is fine."""
+        self.drain()
+        for connection in list(self.connections):
+            connection.abort()
+        for task in self.tasks:
+            task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,1 @@
+"""What the protocol generations (eras) answer differently."""

@@ -1,0 +1,1 @@
+"""Adapting a message to an older protocol revision."""

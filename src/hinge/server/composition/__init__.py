@@ -1,0 +1,1 @@
+"""Servers made of other servers: mounting, namespaces, changed tools."""

@@ -1,0 +1,116 @@
+"""Copying what one router holds into another, once: under a prefix if there is one, or not at all where names clash.
+
+Knows how entries of the registries are made up. Must not know how they are served.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from hinge.errors import DefinitionError
+from hinge.schema.resources import ReadResourceParams, ReadResourceResult, Resource
+from hinge.server.composition.namespace import Prefix
+from hinge.server.context import Context
+from hinge.server.features.resources import RegisteredResource
+from hinge.server.features.uri_templates import Matched
+from hinge.server.features.visibility import Item, Shelf
+from hinge.server.threads import Threads
+
+if TYPE_CHECKING:
+    from hinge.server.router import Router
+
+
+class IncludedResource(RegisteredResource):
+    """A resource that is found under another URI than it was written for, and knows nothing of that itself."""
+
+    __slots__ = ("_prefix",)
+
+    def __init__(self, entry: RegisteredResource, prefix: Prefix) -> None:
+        for name in RegisteredResource.__slots__:
+            setattr(self, name, getattr(entry, name))
+        self._prefix = prefix
+        self.uri = prefix.uri(entry.uri)
+        shown = prefix.resource if isinstance(entry.listing, Resource) else prefix.template
+        self.listing = shown(entry.listing)
+        self.item = _renamed(entry.item, self.uri, self.listing)
+
+    def match(self, uri: str) -> Matched | None:
+        """The variables of a URI, which the original matches without the prefix."""
+        inner = self._prefix.inner_uri(uri)
+        return None if inner is None else super().match(inner)
+
+    async def read(
+        self, ctx: Context[Any], params: ReadResourceParams, values: Matched, threads: Threads
+    ) -> ReadResourceResult:
+        """Read the original; what it holds gets the prefix, too."""
+        inner = self._prefix.inner_uri(params.uri)
+        result = await super().read(ctx, structs.replace(params, uri=inner or params.uri), values, threads)
+        found: ReadResourceResult = self._prefix.result(result)
+        return found
+
+
+def include(target: Router, source: Router, prefix: str | None) -> None:
+    """Copy tools, prompts and resources. Raises DefinitionError, before anything is copied, for names that are taken."""
+    names = Prefix(prefix)
+    tools = {names.name(name): entry for name, entry in source._tools._shelf.entries.items()}
+    prompts = {names.name(name): entry for name, entry in source._prompts._shelf.entries.items()}
+    resources = {
+        names.uri(uri): IncludedResource(entry, names) for uri, entry in source._resources._shelf.entries.items()
+    }
+    _check("tool", tools, target._tools._shelf)
+    _check("prompt", prompts, target._prompts._shelf)
+    _check("resource", resources, target._resources._shelf)
+    for name, tool in tools.items():
+        made = copy.copy(tool)
+        made.item = _renamed(tool.item, name, names.tool(tool.item.listing))
+        made.run = _outward(tool.run, names)
+        target._tools._shelf.add(name, made)
+    completions = source._completions
+    for (inner, prompt), name in zip(source._prompts._shelf.entries.items(), prompts, strict=True):
+        again = copy.copy(prompt)
+        again.item = _renamed(prompt.item, name, names.prompt(prompt.item.listing))
+        again._run = _outward(prompt._run, names)
+        target._completions.prompts[name] = dict(completions.prompts[inner])
+        target._prompts._shelf.add(name, again)
+    for uri, resource in resources.items():
+        inner = names.inner_uri(uri) or uri
+        target._completions.resources[uri] = dict(completions.resources[inner])
+        target._resources.adopt(uri, resource, source._resources.existence(inner))
+    target._folders |= {names.uri(uri) for uri in source._folders}
+
+
+def _check(what: str, entries: Mapping[str, Any], shelf: Shelf[Any]) -> None:
+    for name, entry in entries.items():
+        there = shelf.entries.get(name)
+        if there is not None:
+            raise DefinitionError(
+                f"There are two of the {what} {name!r}: {_name_of(there._function)}, which is here, and "
+                f"{_name_of(entry._function)}, to be included: give a prefix, or another name to one of them"
+            )
+
+
+def _name_of(function: Any) -> str:
+    found = getattr(function, "__func__", function)
+    return f"{getattr(found, '__module__', '?')}.{getattr(found, '__qualname__', type(found).__qualname__)}"
+
+
+def _renamed(item: Item, name: str, listing: Any) -> Item:
+    made = copy.copy(item)
+    made.name = name
+    made.listing = listing
+    return made
+
+
+def _outward(run: Callable[..., Any], prefix: Prefix) -> Any:
+    """The same call, with the prefix on what its result points to."""
+    if prefix.text is None:
+        return run
+
+    async def outward(ctx: Context[Any], arguments: dict[str, Any]) -> Any:
+        return prefix.result(await run(ctx, arguments))
+
+    return outward

@@ -1,0 +1,206 @@
+"""Tools of a server under other names, in other words, with fewer arguments: what a mounted or bridged server shows here.
+
+Knows lists and calls of tools as they pass. Must not know whose they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, structs
+
+from hinge.errors import DefinitionError, InvalidParams, shorten
+from hinge.jsonrpc import ABSENT
+from hinge.schema.tools import Tool, ToolAnnotations
+from hinge.server.composition.namespace import Named, Rename, argument_names, plain, unknown
+from hinge.server.context import Context
+from hinge.server.middleware.chain import CallNext
+from hinge.server.registration import annotations_of
+
+logger = logging.getLogger("hinge")
+
+
+class ArgumentChange(Struct, frozen=True, kw_only=True):
+    """An argument under another `name`, with another `description`; with a `value`, which is always sent, it isn't shown."""
+
+    name: str | None = None
+    description: str | None = None
+    #: Any JSON value.
+    value: Any = UNSET
+
+
+class ToolChange(Struct, frozen=True, kw_only=True):
+    """A tool in other words; what isn't given stays. `arguments` are changed by the names that they have there."""
+
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    annotations: ToolAnnotations | Mapping[str, Any] | None = None
+    arguments: Mapping[str, ArgumentChange] = {}
+
+
+class ToolChanges:
+    """Tools by the names that they have in their server: changed, or hidden (None). Middleware, and an option of `mount`.
+
+    Raises DefinitionError for two that would have one name.
+    """
+
+    def __init__(self, changes: Mapping[str, ToolChange | None]) -> None:
+        if not isinstance(changes, Mapping):
+            raise DefinitionError(f'tools={shorten(repr(changes))} is not possible: write {{"name": ToolChange(…)}}')
+        self._changes = {name: change or ToolChange() for name, change in changes.items()}
+        self._hidden = {name for name, change in changes.items() if change is None}
+        #: By the name that callers know: the name inside.
+        self._inner: dict[str, str] = {}
+        for name, change in self._changes.items():
+            if not isinstance(change, ToolChange):
+                raise DefinitionError(f"tools: {name!r} must be a ToolChange, or None to hide it, not {change!r}")
+            if name in self._hidden:
+                continue
+            outer = change.name or name
+            if outer in self._inner:
+                raise DefinitionError(f"tools: {self._inner[outer]!r} and {name!r} can't both be called {outer!r}")
+            self._inner[outer] = name
+            _check(name, change)
+        self._told = False
+
+    def inner(self, outer: str) -> str | None:
+        """The name inside; None for one that nobody may call."""
+        found = self._inner.get(outer)
+        return found if found is not None or outer in self._changes else outer
+
+    def outer(self, kind: Named, inner: str) -> str | None:
+        """The name that callers know; None for a tool that is hidden, or whose name is another one's by now."""
+        if kind != "tools":
+            return inner
+        return (
+            (self._changes[inner].name or inner if inner in self._changes else inner) if self._is_shown(inner) else None
+        )
+
+    def outer_argument(self, tool: str, inner: str) -> str | None:
+        """The same of an argument; None for one that is always sent."""
+        change = self._changes.get(tool)
+        one = change.arguments.get(inner) if change is not None else None
+        if one is None:
+            return inner
+        return (one.name or inner) if one.value is UNSET else None
+
+    async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
+        """Change what is called on the way in, and what is listed on the way out."""
+        if ctx.method == "tools/call":
+            inner = ctx.replace(params=self._called(ctx))
+            inner.layers = (*ctx.layers, self)
+            return await call_next(inner)
+        result = await call_next(ctx)
+        if ctx.method != "tools/list":
+            return result
+        if isinstance(result, Struct):
+            return structs.replace(result, tools=self._listed(getattr(result, "tools", [])))
+        return {**result, "tools": self._listed(plain(result.get("tools", [])))}
+
+    # ---------------------------------------------------------------- calls
+
+    def _called(self, ctx: Context[Any]) -> Raw:
+        """The params of a call with inner names. Raises InvalidParams for what isn't there from outside."""
+        params = ctx.params
+        try:
+            found = msgspec.json.decode(params if params is not ABSENT else b"{}", type=dict[str, Raw])
+            outer = msgspec.json.decode(found["name"], type=str)
+            name = self.inner(outer)
+            if name is None:
+                raise unknown(ctx, "tools", outer)
+            found["name"] = Raw(msgspec.json.encode(name))
+            change = self._changes.get(name)
+            if change is not None and change.arguments:
+                arguments = msgspec.json.decode(found.get("arguments", b"{}"), type=dict[str, Raw])
+                names = argument_names(ctx, outer) or str
+                found["arguments"] = Raw(msgspec.json.encode(_inside(change, arguments, names)))
+        except (msgspec.MsgspecError, KeyError):
+            return params  # whoever reads it says what is wrong
+        return Raw(msgspec.json.encode(found))
+
+    # ---------------------------------------------------------------- lists
+
+    def _listed(self, tools: list[Any]) -> list[Any]:
+        items = [plain(tool) for tool in tools]
+        self._warn({_name(item) for item in items})
+        return [self._shown(item) for item in items if self._is_shown(_name(item))]
+
+    def _is_shown(self, name: str) -> bool:
+        """Whether it isn't hidden, nor is its name another one's by now."""
+        return name not in self._hidden and (name in self._changes or name not in self._inner)
+
+    def _shown(self, item: Any) -> Any:
+        name = _name(item)
+        change = self._changes.get(name)
+        if change is None:
+            return item
+        said: dict[str, Any] = {
+            "name": change.name,
+            "title": change.title,
+            "description": change.description,
+            "annotations": annotations_of(ToolAnnotations, change.annotations, f"Tool {name!r}"),
+        }
+        if isinstance(item, Tool):
+            said["input_schema"] = _outside(name, change, item.input_schema)
+        else:
+            said["inputSchema"] = _outside(name, change, plain(item.get("inputSchema")))
+        given = {member: value for member, value in said.items() if value is not None}
+        return structs.replace(item, **given) if isinstance(item, Tool) else {**item, **given}
+
+    def _warn(self, there: set[str]) -> None:
+        """Once, if a list lacks what is to be changed: a name that was mistyped, or a second page."""
+        missing = self._changes.keys() - there
+        if missing and there and not self._told:
+            self._told = True
+            logger.warning(
+                "tools: there is no %s to be changed; there are %s", min(missing), ", ".join(sorted(there)[:20])
+            )
+
+
+def _name(item: Any) -> str:
+    found = item.name if isinstance(item, Tool) else plain(item.get("name"))
+    return found if isinstance(found, str) else ""
+
+
+def _check(name: str, change: ToolChange) -> None:
+    annotations_of(ToolAnnotations, change.annotations, f"tools: {name!r}")
+    names = [one.name for one in change.arguments.values() if one.name is not None and one.value is UNSET]
+    if len(set(names)) != len(names):
+        raise DefinitionError(f"tools: two arguments of {name!r} can't have one name: {', '.join(names)}")
+
+
+def _inside(change: ToolChange, given: Mapping[str, Any], names: Rename) -> dict[str, Any]:
+    """Arguments by their inner names, with those that are always sent. Raises InvalidParams for a name that isn't shown."""
+    renamed = {one.name: name for name, one in change.arguments.items() if one.name is not None and one.value is UNSET}
+    gone = {name for name, one in change.arguments.items() if one.name not in (None, name) or one.value is not UNSET}
+    found = {name: one.value for name, one in change.arguments.items() if one.value is not UNSET}
+    for name, value in given.items():
+        if name not in renamed and name in gone:
+            raise InvalidParams(f"{shorten(names(name) or name)}: unknown argument")
+        found[renamed.get(name, name)] = value
+    return found
+
+
+def _outside(tool: str, change: ToolChange, schema: Any) -> Any:
+    """The schema of the arguments as callers see it."""
+    if not change.arguments or not isinstance(schema, dict):
+        return schema
+    properties = schema.get("properties")
+    shown: dict[str, Any] = {}
+    for name, found in properties.items() if isinstance(properties, dict) else ():
+        one = change.arguments.get(name)
+        if one is None:
+            shown.setdefault(name, found)
+        elif one.value is UNSET:
+            words = {} if one.description is None else {"description": one.description}
+            shown[one.name or name] = {**found, **words} if isinstance(found, dict) else found
+    names = {name: one.name or name for name, one in change.arguments.items() if one.value is UNSET}
+    required = [
+        names.get(name, name) for name in schema.get("required", ()) if name in names or name not in change.arguments
+    ]
+    rest = {key: value for key, value in schema.items() if key != "required"}
+    return {**rest, "properties": shown, **({"required": required} if required else {})}

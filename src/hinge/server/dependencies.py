@@ -1,0 +1,451 @@
+"""Dependencies and questions of one function while a call runs: asked, filled in, cleaned up. Made by depends.py, once.
+
+Knows nothing of annotations, tools or eras.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import string
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args
+
+from hinge.errors import DefinitionError, MissingClientCapability, shorten
+from hinge.server.context import Context
+from hinge.server.elicitation.elicit import Declined
+from hinge.server.elicitation.forms import form_of
+from hinge.server.functions.annotations import (
+    Place,
+    Predicate,
+    bare,
+    holds,
+    members,
+    metadata_of,
+    place_of,
+    resolve,
+    shown,
+)
+from hinge.server.functions.signature import Signature, inspect_function
+from hinge.server.registration import is_context
+from hinge.server.threads import Threads
+
+logger = logging.getLogger("hinge")
+
+ResultT = TypeVar("ResultT")
+#: What runs a registered function with its arguments.
+Run = Callable[[Context[Any], dict[str, Any]], Awaitable[ResultT]]
+
+
+class Question(NamedTuple):
+    """One `Ask` as it is asked; `names` are the arguments that stand in its message."""
+
+    message: str
+    names: tuple[str, ...]
+    form: Any
+    optional: bool
+    slot: int
+
+    async def answer(self, ctx: Context[Any], arguments: dict[str, Any]) -> Any:
+        """The user's answer. Raises Declined, MissingClientCapability, and whatever ends a round of questions."""
+        message = self.message.format_map({name: shorten(str(arguments[name])) for name in self.names})
+        try:
+            return await ctx.elicit(message, self.form)
+        except (Declined, MissingClientCapability):
+            if not self.optional:
+                raise
+            return None
+
+
+#: Where a value comes from: a slot of the call's values, or an argument by its name.
+Source = int | str
+#: The slot of the Context.
+CONTEXT = 0
+
+
+class Step(NamedTuple):
+    """One dependency as it is run; `kind` is what calling its function gives."""
+
+    function: Callable[..., Any]
+    kind: str
+    blocking: bool
+    sources: tuple[tuple[str, Source], ...]
+    slot: int
+
+
+_NO_MORE = object()
+
+
+class Opened:
+    """A generator that has given its value and is to be continued after the call."""
+
+    __slots__ = ("_generator", "_step", "_threads")
+
+    def __init__(self, step: Step, generator: Any, threads: Threads) -> None:
+        self._step = step
+        self._generator = generator
+        self._threads = threads
+
+    async def first(self) -> Any:
+        """The value. Raises DefinitionError for a generator that gives none."""
+        value = await self._go_on(None)
+        if value is _NO_MORE:
+            raise DefinitionError(f"The dependency {called(self._step.function)} didn't yield: it must, once")
+        return value
+
+    async def close(self, exc: BaseException | None) -> None:
+        """Go on after the `yield`, or raise there what the call raised. Raises what comes out, unless it is that same."""
+        try:
+            value = await self._go_on(exc)
+        except BaseException as raised:
+            if raised is exc:
+                return
+            raise
+        if value is not _NO_MORE:
+            raise DefinitionError(f"The dependency {called(self._step.function)} yields more than once: it must once")
+
+    async def _go_on(self, exc: BaseException | None) -> Any:
+        generator = self._generator
+        if self._step.kind == "async generator":
+            try:
+                return await (anext(generator) if exc is None else generator.athrow(exc))
+            except StopAsyncIteration:
+                return _NO_MORE
+        if not self._step.blocking:
+            return _advance(generator, exc)
+        return await self._threads.run(_advance, {"generator": generator, "exc": exc})
+
+
+def _advance(generator: Any, exc: BaseException | None) -> Any:
+    try:
+        return next(generator) if exc is None else generator.throw(exc)
+    except StopIteration:
+        return _NO_MORE
+
+
+def called(function: Callable[..., Any]) -> str:
+    """The name of a function, for messages."""
+    return f"{getattr(function, '__qualname__', type(function).__name__)}()"
+
+
+class Needs:
+    """What is filled in for one function: its questions, its dependencies in order, and which parameters get what."""
+
+    __slots__ = ("_questions", "_size", "_steps", "_threads", "_wanted")
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        steps: Sequence[Step],
+        wanted: Sequence[tuple[str, int]],
+        threads: Threads,
+    ) -> None:
+        self._questions = tuple(questions)
+        self._steps = tuple(steps)
+        self._wanted = tuple(wanted)
+        self._threads = threads
+        self._size = 1 + len(self._questions) + len(self._steps)
+
+    def around(self, run: Run[ResultT]) -> Run[ResultT]:
+        """Run a function with its dependencies: questions first, then values, then the function, then clean-up."""
+
+        async def filled(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
+            opened: list[Opened] = []
+            try:
+                await self._fill(ctx, arguments, opened)
+                result = await run(ctx, arguments)
+            except BaseException as exc:
+                end = await self._close(ctx, opened, exc)
+                if end is None or end is exc:
+                    raise
+                raise end from end.__cause__
+            end = await self._close(ctx, opened, None)
+            if end is not None:
+                raise end
+            return result
+
+        return filled
+
+    async def _fill(self, ctx: Context[Any], arguments: dict[str, Any], opened: list[Opened]) -> None:
+        values: list[Any] = [None] * self._size
+        values[CONTEXT] = ctx
+        given = dict(arguments)
+        answers = await _together([question.answer(ctx, given) for question in self._questions])
+        for question, answer in zip(self._questions, answers, strict=True):
+            values[question.slot] = answer
+        for step in self._steps:
+            found = {name: values[at] if isinstance(at, int) else given[at] for name, at in step.sources}
+            values[step.slot] = await self._value(step, found, opened)
+        for name, slot in self._wanted:
+            arguments[name] = values[slot]
+
+    async def _value(self, step: Step, arguments: dict[str, Any], opened: list[Opened]) -> Any:
+        if step.kind in ("generator", "async generator"):
+            one = Opened(step, step.function(**arguments), self._threads)
+            value = await one.first()
+            opened.append(one)
+            return value
+        if step.kind == "plain" and step.blocking:
+            value = await self._threads.run(step.function, arguments)
+        else:
+            value = step.function(**arguments)
+        return await value if isinstance(value, Awaitable) else value
+
+    async def _close(self, ctx: Context[Any], opened: list[Opened], exc: BaseException | None) -> BaseException | None:
+        """Clean up, last opened first, in bounded time. Gives back what the call ends with, None for nothing wrong."""
+        limit = ctx.session.connection.limits.teardown
+        clock = asyncio.timeout(limit)
+        try:
+            async with clock:
+                while opened:
+                    exc = await _closed(opened.pop(), exc, clock)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            logger.warning(
+                "%s: clean-up of dependencies took longer than %g seconds and is abandoned", ctx.method, limit
+            )
+        return exc
+
+
+async def _closed(one: Opened, exc: BaseException | None, clock: asyncio.Timeout) -> BaseException | None:
+    """What a call ends with after this clean-up: an error of it replaces another error, but no cancellation or question."""
+    try:
+        await one.close(exc)
+    except asyncio.CancelledError as raised:
+        if clock.expired():
+            raise
+        return raised
+    except Exception as raised:
+        if exc is None or isinstance(exc, Exception):
+            return raised
+        logger.exception("the clean-up of a dependency failed")
+    return exc
+
+
+async def _together(answers: Sequence[Any]) -> list[Any]:
+    """All of them at once; the first failure ends the others."""
+    if len(answers) < 2:
+        return [await answer for answer in answers]
+    tasks = [asyncio.ensure_future(answer) for answer in answers]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, BaseException) and not isinstance(end, asyncio.CancelledError):
+            raise end
+    return ends
+
+
+class Depends:
+    """A parameter that a function of yours fills: `db: Annotated[Db, Depends(get_db)]`. No caller sees or sets it.
+
+    `function` is sync or async, a generator (sync or async) that yields the value once and cleans up after the call, or a
+    class. Its own parameters are filled in the same way: the Context, further dependencies, questions, and by their names
+    the arguments of the call. Within one call it runs once, however often it is needed. What the call raises is raised
+    at the `yield`, too; what it raises in turn takes its place. Clean-up has `Limits.teardown` seconds.
+
+    Sync functions run in worker threads; `blocking=False` runs a trivial one at once, on the event loop.
+    """
+
+    __slots__ = ("blocking", "function")
+
+    def __init__(self, function: Callable[..., Any], *, blocking: bool = True) -> None:
+        if not callable(function):
+            raise DefinitionError(f"Depends({function!r}): give the function itself, without calling it")
+        self.function = function
+        self.blocking = blocking
+
+
+class Ask:
+    """A parameter that the user fills before the function runs: `day: Annotated[Day, Ask("Which day?")]`.
+
+    The annotation is the form (see `Context.elicit`); no caller sees or sets the parameter. All such questions of a
+    function go out together. `{name}` in the message stands for the argument of that name. With `| None` in the
+    annotation the parameter is None when the user doesn't answer or the client can't ask; without, the call ends with
+    Declined, or with MissingClientCapability.
+    """
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+
+def marker_of(annotation: Any) -> Depends | Ask | None:
+    """The `Depends` or `Ask` of an annotation."""
+    return next((item for item in metadata_of(annotation) if isinstance(item, Depends | Ask)), None)
+
+
+def is_injected(annotation: Any) -> bool:
+    """Whether the server fills a parameter so annotated."""
+    return is_context(annotation) or marker_of(annotation) is not None
+
+
+def inspect_handler(
+    function: Any, content: Predicate, name: str | None = None, *, generators: bool = False
+) -> Signature:
+    """The signature of a function whose Context, dependencies and questions the server fills in; see inspect_function."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (NameError, TypeError, ValueError):
+        parameters = []  # inspect_function says what is wrong
+    for item in parameters:
+        if isinstance(item.default, Depends | Ask):
+            called_as = name or str(getattr(function, "__name__", "?"))
+            kind = type(item.default).__name__
+            raise _place(function, called_as).mistake(
+                f"{kind}(…) is no default; write `{item.name}: Annotated[{shown(item.annotation)}, {kind}(…)]`",
+                item.name,
+            )
+    return inspect_function(function, injected=is_injected, content=content, name=name, generators=generators)
+
+
+def _place(function: Any, name: str) -> Place:
+    return place_of(inspect.unwrap(getattr(function, "__func__", function)), name)
+
+
+def needs_of(function: Any, signature: Signature, threads: Threads) -> Needs | None:
+    """What of this function's parameters is filled besides the Context; None for nothing. Raises DefinitionError."""
+    marked = {name: found for name, found in signature.injected.items() if not is_context(found)}
+    if not marked:
+        return None
+    compiler = _Compiler(_place(function, signature.name), [item.name for item in signature.parameters])
+    wanted = [(name, compiler.slot(annotation, name)) for name, annotation in marked.items()]
+    return Needs(compiler.questions, compiler.steps, wanted, threads)
+
+
+class _Compiler:
+    """Puts questions and dependencies in order, each once; each mistake of the author is told with the function's place."""
+
+    def __init__(self, place: Place, arguments: Sequence[str]) -> None:
+        self._place = place
+        self._arguments = arguments
+        self._slots: dict[object, int] = {}
+        self._next = 1
+        self.questions: list[Question] = []
+        self.steps: list[Step] = []
+
+    def slot(self, annotation: Any, parameter: str, trail: tuple[Callable[..., Any], ...] = ()) -> int:
+        """Where the value for a marked parameter will be."""
+        marker = marker_of(annotation)
+        if isinstance(marker, Ask):
+            return self._question(marker, annotation, parameter)
+        assert marker is not None
+        return self._step(marker, parameter, trail)
+
+    def _new_slot(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def _question(self, ask: Ask, annotation: Any, parameter: str) -> int:
+        form, optional = _form(annotation)
+        try:
+            form_of(form)
+        except DefinitionError as exc:
+            raise self._place.mistake(str(exc), parameter) from None
+        names = self._names(ask.message, parameter)
+        made = Question(ask.message, names, form, optional, self._new_slot())
+        self.questions.append(made)
+        return made.slot
+
+    def _names(self, message: str, parameter: str) -> tuple[str, ...]:
+        """The arguments that a message mentions."""
+        try:
+            parts = [part[1:] for part in string.Formatter().parse(message) if part[1] is not None]
+        except ValueError as exc:
+            raise self._place.mistake(
+                f"the message of Ask can't be read: {exc}; write a brace as {{{{", parameter
+            ) from None
+        for name, spec, conversion in parts:
+            if name not in self._arguments or spec or conversion:
+                known = ", ".join(f"{{{argument}}}" for argument in self._arguments) or "none"
+                raise self._place.mistake(
+                    f"the message of Ask holds {{{name}}}, which is no argument of this function; there are: {known}",
+                    parameter,
+                )
+        return tuple(str(name) for name, _, _ in parts)
+
+    def _step(self, depends: Depends, parameter: str, trail: tuple[Callable[..., Any], ...]) -> int:
+        function = depends.function
+        if function in trail:
+            circle = " → ".join(map(called, (*trail[trail.index(function) :], function)))
+            raise self._place.mistake(f"dependencies need each other in a circle: {circle}", parameter)
+        known = self._slots.get(_identity(function))
+        if known is not None:
+            return known
+        sources = tuple(self._sources(function, parameter, (*trail, function)))
+        step = Step(function, kind_of(function), depends.blocking, sources, self._new_slot())
+        self.steps.append(step)
+        self._slots[_identity(function)] = step.slot
+        return step.slot
+
+    def _sources(
+        self, function: Callable[..., Any], parameter: str, trail: tuple[Callable[..., Any], ...]
+    ) -> Iterator[tuple[str, Source]]:
+        """Where each parameter of a dependency gets its value from; one with a default may go without."""
+        code = _code_of(function)
+        for item in inspect.signature(function).parameters.values():
+            if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
+                continue
+            try:
+                annotation = resolve(item.annotation, code)
+            except Exception as exc:
+                raise self._place.mistake(f"{called(function)}, parameter `{item.name}`: {exc}", parameter) from None
+            if holds(annotation, is_context):
+                yield item.name, CONTEXT
+            elif marker_of(annotation) is not None:
+                yield item.name, self.slot(annotation, parameter, trail)
+            elif item.name in self._arguments:
+                yield item.name, item.name
+            elif item.default is item.empty:
+                raise self._place.mistake(
+                    f"the dependency {called(function)} takes `{item.name}`: annotate it with Context, Depends or Ask, name it "
+                    "like an argument, or give it a default",
+                    parameter,
+                )
+
+
+def _identity(function: Callable[..., Any]) -> object:
+    """What is the same for the same function: a bound method is made anew each time it is named, but equal."""
+    try:
+        hash(function)
+    except TypeError:
+        return id(function)
+    return function
+
+
+def _code_of(function: Any) -> Any:
+    """The Python function whose names annotations are read with: behind partials, classes, objects, decorators."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if isinstance(function, type):
+        return next((vars(base)["__init__"] for base in function.__mro__ if "__init__" in vars(base)), function)
+    return inspect.unwrap(function if inspect.isroutine(function) else type(function).__call__)
+
+
+def _form(annotation: Any) -> tuple[Any, bool]:
+    """The type that is asked for, and whether going without an answer is fine."""
+    kept = [item for item in metadata_of(annotation) if not isinstance(item, Ask)]
+    form = bare(annotation)
+    optional = type(None) in members(form)
+    if optional:
+        form = Union[tuple(kind for kind in get_args(form) if kind is not type(None))]  # noqa: UP007  # made of a list
+    for item in kept:
+        form = Annotated[form, item]
+    return form, optional
+
+
+def kind_of(function: Any) -> str:
+    """What calling it gives: "generator", "async generator", "awaitable" or "plain"."""
+    inner = function if isinstance(function, type) else _code_of(function)
+    if inspect.isasyncgenfunction(inner):
+        return "async generator"
+    if inspect.isgeneratorfunction(inner):
+        return "generator"
+    return "awaitable" if inspect.iscoroutinefunction(inner) else "plain"

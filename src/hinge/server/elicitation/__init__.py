@@ -1,0 +1,1 @@
+"""Asking the client from inside a handler: elicitation, sampling, roots, steps."""

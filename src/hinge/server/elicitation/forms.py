@@ -1,0 +1,164 @@
+"""Forms: from a type to the flat schema that a client shows to its user, and from what it sends back to a value."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import msgspec
+from msgspec import Raw
+
+from hinge.errors import DefinitionError
+from hinge.server.functions.annotations import class_hints, has_fields, metadata_of, shown
+from hinge.server.functions.json_schema import Schema, SchemaWriter, root_schema
+from hinge.server.functions.validation_errors import expected, explain, lines
+from hinge.server.functions.values import Refused, value_type
+
+#: What a form field may say, by its type (ELIC-06, ELIC-08); `pattern` and the like are checked here, not sent (T-39).
+_WORDS = {
+    "string": {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"},
+    "integer": {"minimum", "maximum"},
+    "number": {"minimum", "maximum"},
+    "boolean": set[str](),
+    "array": {"minItems", "maxItems", "items"},
+}
+_ALWAYS = {"type", "title", "description", "default"}
+_FORMATS = {"email", "uri", "date", "date-time"}
+
+
+class Titled:
+    """Titles for the values of a choice: `Annotated[Literal["a", "b"], Titled(a="First", b="Second")]`."""
+
+    def __init__(self, titles: Mapping[str, str] | None = None, /, *, old_form: bool = False, **more: str) -> None:
+        self.titles = {**(titles or {}), **more}
+        #: Say it with `enumNames`, for clients that know nothing newer.
+        self.old_form = old_form
+
+
+class Form:
+    """One type as a form. `read` turns the user's content into a value of it."""
+
+    def __init__(self, annotation: Any) -> None:
+        writer = SchemaWriter(reading=True)
+        try:
+            self._type = value_type(annotation, writer)
+        except TypeError as exc:
+            raise DefinitionError(f"{shown(annotation)} can't be a form: {exc}") from exc
+        self._name = shown(annotation)
+        self._whole = root_schema(self._type.schema, writer.definitions)
+        schema = _resolved(self._type.schema, writer.definitions)
+        self._wrapped = schema.get("type") != "object" or "properties" not in schema
+        if self._wrapped:
+            schema = {
+                "type": "object",
+                "properties": {"value": {**schema, **_titles(annotation)}},
+                "required": ["value"],
+            }
+        self.schema = self._flat(schema, writer.definitions, {} if self._wrapped else _hints(annotation))
+
+    def _flat(self, schema: Schema, definitions: Mapping[str, Schema], hints: Mapping[str, Any]) -> Schema:
+        fields: Schema = {}
+        required = list(schema.get("required", []))
+        for name, found in schema["properties"].items():
+            field, optional = _present(_resolved(found, definitions), definitions)
+            fields[name] = self._field(name, {**field, **_titles(hints.get(name))}, definitions)
+            if optional and name in required:
+                required.remove(name)
+        flat: Schema = {"type": "object", "properties": fields}
+        if required:
+            flat["required"] = required
+        return flat
+
+    def _field(self, name: str, field: Schema, definitions: Mapping[str, Schema]) -> Schema:
+        kind = field.get("type")
+        if kind is None and isinstance(field.get("enum"), list):
+            kind = "string" if all(isinstance(value, str) for value in field["enum"]) else None
+            field = {**field, "type": kind}
+        if isinstance(field.get("const"), str):
+            field, kind = {**field, "type": "string", "enum": [field["const"]]}, "string"
+        if kind == "array":
+            field = {**field, "items": self._choices(name, field, definitions)}
+        if kind not in _WORDS or (kind in ("integer", "number") and "enum" in field):
+            raise DefinitionError(
+                f"{self._name}.{name} can't stand in a form: use str, int, float, bool, a choice of strings, or a list of one"
+            )
+        kept = {key: value for key, value in field.items() if key in _WORDS[kind] | _ALWAYS}
+        if "oneOf" in kept:
+            kept.pop("enum", None)
+        if kept.get("format") not in _FORMATS:
+            kept.pop("format", None)
+        return kept
+
+    def _choices(self, name: str, field: Schema, definitions: Mapping[str, Schema]) -> Schema:
+        if isinstance(field.get("oneOf"), list):
+            return {"anyOf": field.pop("oneOf")}
+        items = _resolved(field.get("items", {}), definitions)
+        if not isinstance(items.get("enum"), list):
+            raise DefinitionError(
+                f"{self._name}.{name}: a list in a form must be a list of choices, such as list[Literal[…]]"
+            )
+        return {"type": "string", "enum": items["enum"]}
+
+    def read(self, content: Mapping[str, Any] | None) -> Any:
+        """The user's answer as a value. Raises ValueError that says which fields are wrong, never what a person wrote."""
+        found: Any = dict(content or {})
+        if self._wrapped:
+            if "value" not in found:
+                raise ValueError(f"value: missing (required {expected(self._whole, self._whole)})")
+            found = found["value"]
+        try:
+            return self._type.read(Raw(msgspec.json.encode(found)))
+        except Refused as exc:
+            path = ("value",) if self._wrapped else ()
+            problems = explain(self._whole, exc.value, exc.refusals, path=path, sure=self._type.exact)
+            silent = [problem._replace(value=msgspec.UNSET) for problem in problems]
+            raise ValueError("; ".join(lines(silent)) or "not what the form asked for") from None
+
+
+@functools.lru_cache(maxsize=512)
+def form_of(annotation: Any) -> Form:
+    """The form of a type, made once. Raises DefinitionError for a type that no form can carry."""
+    return Form(annotation)
+
+
+def _resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
+    reference = schema.get("$ref")
+    if not isinstance(reference, str):
+        return schema
+    rest = {key: value for key, value in schema.items() if key != "$ref"}
+    return {**_resolved(definitions[reference.rpartition("/")[2]], definitions), **rest}
+
+
+def _present(schema: Schema, definitions: Mapping[str, Schema]) -> tuple[Schema, bool]:
+    """A field without its `null` alternative, and whether it had one: an optional field is one that may be left out."""
+    options = schema.get("anyOf")
+    if not isinstance(options, list):
+        return schema, False
+    real = [_resolved(option, definitions) for option in options if option.get("type") != "null"]
+    if len(real) == len(options) or len(real) != 1:
+        return schema, False
+    rest = {key: value for key, value in schema.items() if key != "anyOf" and value is not None}
+    return {**real[0], **rest}, True
+
+
+def _titles(annotation: Any) -> Schema:
+    """The titled choice that an annotation asks for, also inside `… | None` and lists."""
+    if annotation is None:
+        return {}
+    for item in metadata_of(annotation):
+        if isinstance(item, Titled) and item.old_form:
+            return {"enum": list(item.titles), "enumNames": list(item.titles.values())}
+        if isinstance(item, Titled):
+            return {"oneOf": [{"const": value, "title": title} for value, title in item.titles.items()]}
+    return next((found for part in get_args(annotation) if (found := _titles(part))), {})
+
+
+def _hints(annotation: Any) -> Mapping[str, Any]:
+    """The annotations of a type's fields, by their names on the wire."""
+    if not has_fields(annotation):
+        return {}
+    hints = class_hints(annotation)
+    if issubclass(annotation, msgspec.Struct):
+        return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(annotation)}
+    return hints

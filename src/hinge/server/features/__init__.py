@@ -1,0 +1,1 @@
+"""What a server offers: tools, prompts, resources, completion, subscriptions."""

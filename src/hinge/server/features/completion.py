@@ -1,0 +1,165 @@
+"""Completion of prompt arguments and template variables: one function for each, found by what is being completed."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
+
+from hinge.errors import DefinitionError
+from hinge.schema.completion import MAX_VALUES, CompleteParams, CompleteResult, Completion, PromptReference
+from hinge.server.composition.namespace import unknown
+from hinge.server.context import Context
+from hinge.server.functions.annotations import place_of, resolve
+from hinge.server.functions.signature import Signature
+from hinge.server.registration import is_context
+from hinge.server.threads import Threads
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Values: TypeAlias = Completion | Iterable[str]
+#: `(value)` or `(value, arguments)`: what stands there so far, and what was chosen for other arguments. A parameter that is
+#: annotated with Context gets the context of the request.
+Completer: TypeAlias = Callable[..., Values | Awaitable[Values]]
+
+
+class RegisteredCompleter:
+    """A completer, and which of its parameters gets what. Raises DefinitionError for one that takes more than there is."""
+
+    __slots__ = ("_context", "_function", "_given", "_is_async")
+
+    def __init__(self, function: Completer) -> None:
+        self._function = function
+        self._is_async = inspect.iscoroutinefunction(function)
+        code = inspect.unwrap(getattr(function, "__func__", function))
+        name = getattr(function, "__name__", type(function).__name__)
+        parameters = inspect.signature(function).parameters.values()
+        self._context = [one.name for one in parameters if is_context(_resolved(one.annotation, code))]
+        self._given = [one.name for one in parameters if one.name not in self._context]
+        needed = [one.name for one in parameters if one.name in self._given[2:] and one.default is one.empty]
+        if not self._given or needed:
+            raise place_of(code, name).mistake(
+                "completes an argument: write `(value: str)`, or `(value: str, arguments: dict[str, str])`, "
+                "and `ctx: Context` besides if you need it"
+            )
+
+    async def values(self, ctx: Context[Any], threads: Threads, value: str, chosen: Mapping[str, str]) -> Values:
+        """What it suggests; a sync function runs in a worker thread."""
+        arguments: dict[str, Any] = dict.fromkeys(self._context, ctx)
+        arguments.update(zip(self._given, (value, chosen), strict=False))
+        found = (
+            self._function(**arguments) if self._is_async else await ctx.in_thread(threads, self._function, arguments)
+        )
+        return await found if isinstance(found, Awaitable) else found
+
+
+def of_choices(signature: Signature) -> dict[str, RegisteredCompleter]:
+    """Completers for the parameters whose values are known: choices of texts, and what is true or false."""
+    definitions = signature.input_schema.get("$defs", {})
+    found = {item.wire_name: _choices(item.schema, definitions) for item in signature.parameters}
+    return {name: RegisteredCompleter(_of_choice(choices)) for name, choices in found.items() if choices}
+
+
+def _choices(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[str]:
+    if "$ref" in schema:
+        schema = definitions.get(schema["$ref"].rpartition("/")[2], {})
+    options = schema.get("anyOf")
+    if options is not None:
+        return [one for option in options for one in _choices(option, definitions)]
+    if schema.get("type") == "boolean":
+        return ["true", "false"]
+    choices = schema.get("enum", ())
+    return [one for one in choices if isinstance(one, str)]
+
+
+def _of_choice(choices: list[str]) -> Completer:
+    async def complete(value: str) -> list[str]:
+        return [one for one in choices if one.lower().startswith(value.lower())]
+
+    return complete
+
+
+def _resolved(annotation: Any, code: Any) -> Any:
+    """An annotation, if it can be resolved: completers need none."""
+    try:
+        return resolve(annotation, code)
+    except Exception:
+        return None
+
+
+class Completable(Generic[P, R]):
+    """A registered function; calls go through to it, and `complete` adds completion for one of its arguments."""
+
+    def __init__(
+        self, function: Callable[P, R], names: Iterable[str], completers: dict[str, RegisteredCompleter]
+    ) -> None:
+        self.__wrapped__ = function
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+        self.__doc__ = function.__doc__
+        self._names = list(names)
+        self._completers = completers
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.__wrapped__(*args, **kwargs)
+
+    def complete(self, argument: str) -> Callable[[Completer], Completer]:
+        """Complete one argument: `(value)` or `(value, arguments)` gives strings, best first, sync or async (COMP-04).
+
+        A parameter that is annotated with Context gets the context of the request. Raises DefinitionError for an argument
+        that the function doesn't have, and for a completer that takes more than there is.
+        """
+        if argument not in self._names:
+            near = difflib.get_close_matches(argument, self._names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(self._names) or 'none'}"
+            raise DefinitionError(f"{self.__name__} has no argument {argument!r} to complete{hint}")
+
+        def register(completer: Completer) -> Completer:
+            self._completers[argument] = RegisteredCompleter(completer)
+            return completer
+
+        return register
+
+
+class Completions:
+    """Every completer of one server: by prompt name and by resource URI or template."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        #: Whether a caller sees a prompt, a resource or a template: what is hidden from him completes nothing.
+        self.sees_prompt: Callable[[Context[Any], str], bool] = lambda ctx, name: True
+        self.sees_resource: Callable[[Context[Any], str], bool] = lambda ctx, uri: True
+        self.prompts: dict[str, dict[str, RegisteredCompleter]] = {}
+        self.resources: dict[str, dict[str, RegisteredCompleter]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, (*self.prompts.values(), *self.resources.values())))
+
+    async def complete(self, ctx: Context[Any], params: CompleteParams) -> CompleteResult:
+        """`completion/complete`; an argument without a completer has no suggestions (COMP-05)."""
+        reference = params.ref
+        if isinstance(reference, PromptReference):
+            known = self.prompts.get(reference.name)
+            if known is None or not self.sees_prompt(ctx, reference.name):
+                raise unknown(ctx, "prompts", reference.name)
+        else:
+            known = self.resources.get(reference.uri)
+            if known is None or not self.sees_resource(ctx, reference.uri):
+                raise unknown(ctx, "resources", reference.uri)
+        completer = known.get(params.argument.name)
+        if completer is None:
+            return CompleteResult(completion=Completion(values=[], total=0, has_more=False))
+        chosen = (params.context.arguments if params.context is not None else None) or {}
+        found = await completer.values(ctx, self._threads, params.argument.value, chosen)
+        return CompleteResult(completion=_limited(found))
+
+
+def _limited(values: Values) -> Completion:
+    """At most 100 values, saying whether there were more."""
+    if isinstance(values, Completion):
+        total = values.total if values.total is not None else len(values.values)
+        more = values.has_more or len(values.values) > MAX_VALUES
+        return Completion(values=values.values[:MAX_VALUES], total=total, has_more=more)
+    found = [str(value) for value in values]
+    return Completion(values=found[:MAX_VALUES], total=len(found), has_more=len(found) > MAX_VALUES)

@@ -1,0 +1,279 @@
+"""Files and folders as resources, below a root that no URI leads out of. Knows the file system, but no listing.
+
+A path is checked as text, then with its symlinks resolved, and is then opened name by name from the root without
+following any symlink: what changes in between is refused, not followed (RES-09).
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import logging
+import os
+import re
+import stat
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+
+import msgspec
+
+from hinge.errors import DefinitionError, ResourceNotFound
+from hinge.schema.base import Model
+from hinge.schema.content import ResourceContents
+from hinge.server.context import Context
+from hinge.server.features import mime
+from hinge.server.features.contents import too_large
+
+logger = logging.getLogger("hinge")
+
+#: Entries of one folder that are shown.
+MAX_ENTRIES = 10_000
+#: The MIME type of a folder, as desktops write it (RES-08).
+FOLDER = "inode/directory"
+
+#: There is nothing, or nothing that may be read: a reader can't tell these apart.
+_MISSING = (FileNotFoundError, NotADirectoryError, PermissionError)
+_MISSING_NUMBERS = (errno.ELOOP, errno.EMLINK, errno.ENAMETOOLONG, errno.EINVAL, errno.ENXIO, errno.ENODEV)
+_STEPWISE = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and hasattr(os, "O_DIRECTORY")
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Entry(Model, kw_only=True):
+    """One thing in a folder, as reading the folder shows it."""
+
+    uri: str
+    name: str
+    mime_type: str | None = None
+    size: int | None = None
+
+
+class Folder(Model, kw_only=True):
+    """What reading a folder gives, as JSON; `more` says that some entries are left out."""
+
+    entries: list[Entry]
+    more: bool = False
+
+
+class Files:
+    """The files below a root, under URIs that begin with `prefix`. Every method but the first may wait for the disk.
+
+    Names that begin with a dot are not there unless `hidden`; symlinks count where they lead to, if that is below the
+    root; devices, pipes and sockets are not there. `limit` is in bytes, for one file. `mime_type` is that of all files,
+    else their names tell it.
+    """
+
+    def __init__(
+        self, root: str | os.PathLike[str], prefix: str, *, hidden: bool, limit: int, mime_type: str | None = None
+    ) -> None:
+        self._root = os.path.realpath(root)
+        self._prefix = prefix
+        self._hidden = hidden
+        self._limit = limit
+        self._mime_type = mime_type
+        if not os.path.exists(self._root):
+            raise DefinitionError(f"add_files: there is no {os.fspath(root)}")
+        #: Whether the root is one file.
+        self.single = not os.path.isdir(self._root)
+        if not self.single and not prefix.endswith("/"):
+            raise DefinitionError(f"add_files: the URI of a folder ends with a slash: write {prefix + '/'!r}")
+
+    def read(self, ctx: Context[Any], path: str) -> ResourceContents:
+        """One file or folder by its decoded path. Raises ResourceNotFound."""
+        uri = ctx.read.uri
+        with self._opened(path, uri) as (file, status):
+            if stat.S_ISDIR(status.st_mode):
+                return self._folder(file, path, uri)
+            if path.endswith("/"):
+                raise ResourceNotFound(uri)
+            return self._file(file, status, uri)
+
+    def read_root(self, ctx: Context[Any]) -> ResourceContents:
+        """The root itself."""
+        return self.read(ctx, "")
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder of this path."""
+        try:
+            with self._opened(path, ""):
+                return True
+        except ResourceNotFound:
+            return False
+
+    def complete(self, value: str) -> list[str]:
+        """The paths that begin with this text, one level deep; folders end with a slash."""
+        above, slash, begin = value.rpartition("/")
+        try:
+            with self._opened(above, "") as (file, status):
+                entries = self._entries(file, above) if stat.S_ISDIR(status.st_mode) else []
+        except ResourceNotFound:
+            return []
+        names = [entry.name + ("/" if entry.mime_type == FOLDER else "") for entry in entries]
+        return [above + slash + name for name in names if name.startswith(begin)]
+
+    # ---------------------------------------------------------------- opening
+
+    @contextmanager
+    def _opened(self, path: str, uri: str) -> Iterator[tuple[int, os.stat_result]]:
+        """An open file or folder below the root. Raises ResourceNotFound for all that can't be had."""
+        try:
+            file = self._open(self._names(path))
+        except (OSError, ValueError) as exc:
+            if isinstance(exc, OSError) and not isinstance(exc, _MISSING) and exc.errno not in _MISSING_NUMBERS:
+                raise
+            logger.debug("%s: %s", uri or path, exc)
+            raise ResourceNotFound(uri) from None
+        try:
+            status = os.fstat(file)
+            if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+                raise ResourceNotFound(uri)
+            yield file, status
+        finally:
+            os.close(file)
+
+    def _names(self, path: str) -> list[str]:
+        """The names from the root down to the file, without symlinks. Raises FileNotFoundError for any way out."""
+        asked = path.removesuffix("/").split("/") if path else []
+        if leads_out(path) or not all(map(self._allowed, asked)):
+            raise FileNotFoundError(f"{path!r} is not below the root")
+        real = os.path.realpath(os.path.join(self._root, *asked))
+        if os.path.commonpath((self._root, real)) != self._root:
+            raise FileNotFoundError(f"{path!r} leads out of the root by a symlink")
+        names = [] if real == self._root else os.path.relpath(real, self._root).split(os.sep)
+        if not all(map(self._allowed, names)):
+            raise FileNotFoundError(f"{path!r} leads to a hidden name")
+        return names
+
+    def _allowed(self, name: str) -> bool:
+        if not name or name in (".", "..") or "\\" in name or (os.name == "nt" and ":" in name):
+            return False
+        return self._hidden or not name.startswith(".")
+
+    def _open(self, names: list[str]) -> int:
+        """Open name by name, following nothing."""
+        if not _STEPWISE:
+            return self._open_checked(os.path.join(self._root, *names))
+        place = os.open(self._root, _READ | os.O_NOFOLLOW | (0 if self.single else os.O_DIRECTORY))
+        for depth, name in enumerate(names, 1):
+            above, folder = place, os.O_DIRECTORY if depth < len(names) else 0
+            try:
+                place = os.open(name, _READ | os.O_NOFOLLOW | folder, dir_fd=above)
+            finally:
+                os.close(above)
+        return place
+
+    def _open_checked(self, path: str) -> int:
+        """For systems that can't open name by name: open, then look once more where the path leads."""
+        file = os.open(path, _READ)
+        if os.path.realpath(path) != path or not os.path.samestat(os.fstat(file), os.stat(path)):
+            os.close(file)
+            raise FileNotFoundError(f"{path!r} changed while it was opened")
+        return file
+
+    # ---------------------------------------------------------------- reading
+
+    def _file(self, file: int, status: os.stat_result, uri: str) -> ResourceContents:
+        if status.st_size > self._limit:
+            raise too_large(self._limit)
+        chunks: list[bytes] = []
+        left = self._limit + 1  # it may grow under our hands
+        while left > 0 and (chunk := os.read(file, min(left, 1 << 20))):
+            chunks.append(chunk)
+            left -= len(chunk)
+        if left <= 0:
+            raise too_large(self._limit)
+        return file_contents(b"".join(chunks), uri, self._mime_type or mime.guess(uri))
+
+    def _folder(self, file: int, path: str, uri: str) -> ResourceContents:
+        entries = self._entries(file, path.removesuffix("/"))
+        folder = Folder(entries=entries[:MAX_ENTRIES], more=len(entries) > MAX_ENTRIES)
+        return ResourceContents(uri=uri, text=msgspec.json.encode(folder).decode(), mime_type=mime.JSON)
+
+    def _entries(self, file: int, path: str) -> list[Entry]:
+        """What a folder shows, by name."""
+        names = os.listdir(file if _STEPWISE else os.path.join(self._root, *path.split("/")))
+        found: list[Entry] = []
+        for name in sorted(filter(self._allowed, names)):
+            entry = self._entry(f"{path}/{name}" if path else name, name)
+            if entry is not None:
+                found.append(entry)
+            if len(found) > MAX_ENTRIES:
+                break
+        return found
+
+    def _entry(self, path: str, name: str) -> Entry | None:
+        """How a folder shows one of its entries; None for what can't be read."""
+        try:
+            uri = self._prefix + quote(path)
+            status = os.stat(os.path.join(self._root, *self._names(path)), follow_symlinks=False)
+        except (OSError, ValueError):  # not there, not below the root, or a name that is no text
+            return None
+        if stat.S_ISDIR(status.st_mode):
+            return Entry(uri=uri + "/", name=name, mime_type=FOLDER)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return Entry(uri=uri, name=name, mime_type=self._mime_type or mime.guess(name), size=status.st_size)
+
+
+def file_contents(data: bytes, uri: str, kind: str | None) -> ResourceContents:
+    """Bytes as text or blob: text if they are UTF-8 without NULs, and their MIME type is one of text or unknown."""
+    if kind is None or mime.is_text(kind):
+        text = _text(data)
+        if text is not None:
+            return ResourceContents(uri=uri, text=text, mime_type=kind or mime.TEXT)
+    return ResourceContents(uri=uri, blob=base64.b64encode(data).decode(), mime_type=kind or mime.BINARY)
+
+
+def _text(data: bytes) -> str | None:
+    if b"\0" in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def default_uri(root: str | os.PathLike[str]) -> str:
+    """The URI of a file or folder that was given none: its own name, not where it lies on the disk."""
+    path = Path(os.path.realpath(root))
+    return f"file:///{quote(path.name)}" + ("/" if path.is_dir() else "")
+
+
+#: A text that is encoded more often than this hides something.
+_ROUNDS = 4
+
+_TRIPLET = re.compile(r"%[0-9A-Fa-f]{2}")
+_DRIVE = re.compile(r"[A-Za-z]:[/\\]")
+
+
+def leads_out(text: str) -> bool:
+    """Whether a text holds `..` as a part of a path, starts like an absolute path, or holds a NUL (RES-09).
+
+    `/` and `\\` both separate parts, and lookalikes count like the characters that they look like. What is still
+    percent-encoded is decoded and looked at again, so that whoever decodes once more finds nothing new.
+    """
+    for _ in range(_ROUNDS):
+        if _leads_out(text):
+            return True
+        if _TRIPLET.search(text) is None:
+            return False
+        try:
+            text = unquote_to_bytes(text).decode()
+        except UnicodeError:
+            return True
+    return True
+
+
+def _leads_out(text: str) -> bool:
+    if "\0" in text:
+        return True
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    text = text.replace("\\", "/")
+    if text.startswith("/") or _DRIVE.match(text) is not None:
+        return True
+    # Some systems leave blanks and dots at the end of a name away, some what stands behind a semicolon.
+    return ".." in text and any(part.partition(";")[0].strip(" \t\r\n") == ".." for part in text.split("/"))

@@ -1,0 +1,175 @@
+"""Prompts: registering functions, listing them, getting their messages. Argument values come as strings (PRM-03)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from msgspec import UNSET
+
+from hinge.errors import DefinitionError, InvalidArguments, InvalidParams
+from hinge.schema.base import PageParams
+from hinge.schema.content import TextContent
+from hinge.schema.prompts import (
+    GetPromptParams,
+    GetPromptResult,
+    ListPromptsResult,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+)
+from hinge.server.composition.namespace import called, unknown
+from hinge.server.context import Context
+from hinge.server.dependencies import Run, inspect_handler, needs_of
+from hinge.server.features.completion import RegisteredCompleter, of_choices
+from hinge.server.features.pagination import paginate
+from hinge.server.features.visibility import Item, Shelf, Visibility, view_of
+from hinge.server.functions.signature import Signature
+from hinge.server.options import PromptOptions, check_options
+from hinge.server.registration import as_blocks, gives_content, icons_of, is_context, listed
+from hinge.server.threads import Threads
+
+PromptFunction: TypeAlias = Callable[..., Any]
+
+
+class RegisteredPrompt:
+    """A prompt as it is served."""
+
+    __slots__ = ("_contexts", "_function", "_inline", "_run", "_threads", "item", "signature")
+
+    def __init__(
+        self, function: PromptFunction, item: Item, signature: Signature, threads: Threads, *, blocking: bool
+    ) -> None:
+        self._function = function
+        self.item = item
+        self.signature = signature
+        self._threads = threads
+        self._inline = signature.is_async or not blocking
+        self._contexts = tuple(name for name, found in signature.injected.items() if is_context(found))
+        needs = needs_of(function, signature, threads)
+        self._run: Run[GetPromptResult] = self._call if needs is None else needs.around(self._call)
+
+    @property
+    def prompt(self) -> Prompt:
+        """How it is listed."""
+        listed: Prompt = self.item.listing
+        return listed
+
+    async def get(self, ctx: Context[Any], given: Mapping[str, str]) -> GetPromptResult:
+        """Run the function and turn what it returns into messages."""
+        try:
+            arguments = self.signature.arguments_from_text(given)
+        except InvalidArguments as exc:
+            text = "; ".join(exc.problems)
+            name = called(ctx, "prompts", self.prompt.name)
+            raise InvalidParams(f"Invalid arguments for prompt {name!r}: {text}") from None
+        return await self._run(ctx, arguments)
+
+    async def _call(self, ctx: Context[Any], arguments: dict[str, Any]) -> GetPromptResult:
+        for name in self._contexts:
+            arguments[name] = ctx
+        if self._inline:
+            value = self._function(**arguments)
+        else:
+            value = await ctx.in_thread(self._threads, self._function, arguments)
+        if isinstance(value, Awaitable):
+            value = await value
+        if isinstance(value, GetPromptResult):
+            return value
+        return GetPromptResult(messages=as_messages(value, self.prompt.name), description=self.prompt.description)
+
+
+def as_messages(value: Any, name: str) -> list[PromptMessage]:
+    """What a prompt function may return: a text, a content block, a message, or a list of these; texts are the user's."""
+    if isinstance(value, PromptMessage):
+        return [value]
+    if isinstance(value, str):
+        return [PromptMessage(role="user", content=TextContent(text=value))]
+    blocks = as_blocks(value)
+    if blocks:
+        return [PromptMessage(role="user", content=block) for block in blocks]
+    if isinstance(value, Iterable) and not isinstance(value, Mapping):
+        return [message for item in value for message in as_messages(item, name)]
+    raise DefinitionError(
+        f"Prompt {name!r} returned {type(value).__name__}: return a text, a content block, a PromptMessage, or a list of these"
+    )
+
+
+class Prompts:
+    """The prompts of one server."""
+
+    def __init__(
+        self,
+        threads: Threads,
+        visibility: Visibility,
+        changed: Callable[[], None],
+        completers: dict[str, dict[str, RegisteredCompleter]],
+        page_size: int | None,
+    ) -> None:
+        self._shelf: Shelf[RegisteredPrompt] = visibility.shelf(changed)
+        self._threads = threads
+        self._completers = completers
+        self._page_size = page_size
+        #: The names that a caller may have meant.
+        self.known: Callable[[Context[Any]], Iterable[str]] = self.names
+
+    def __len__(self) -> int:
+        return len(self._shelf.entries)
+
+    def add(self, function: PromptFunction, options: Mapping[str, Any]) -> RegisteredPrompt:
+        """Register a function; `options` are PromptOptions. Raises DefinitionError that says what to change."""
+        check_options("@server.prompt", options, PromptOptions)
+        signature = inspect_handler(function, gives_content, options.get("name"))
+        found = signature.name
+        if found == "<lambda>":
+            raise DefinitionError('A prompt needs a name: write server.prompt("name")(function)')
+        if found in self._shelf.entries:
+            raise DefinitionError(
+                f"There is a prompt {found!r} already: give this one another name, or remove the first"
+            )
+        prompt = Prompt(
+            name=found,
+            title=options.get("title"),
+            description=options.get("description") or signature.description,
+            arguments=[
+                PromptArgument(name=item.wire_name, description=item.description, required=item.required or None)
+                for item in signature.parameters
+            ]
+            or None,
+            icons=icons_of(options.get("icons")),
+            meta=options.get("meta"),
+        )
+        view = view_of(found, options.get("visible"))
+        item = Item("prompts", found, listed(prompt, f"Prompt {found!r}"), tags=options.get("tags", ()), view=view)
+        blocking = options.get("blocking", True)
+        registered = RegisteredPrompt(function, item, signature, self._threads, blocking=blocking)
+        self._completers[found] = of_choices(signature)
+        self._shelf.add(found, registered)
+        return registered
+
+    def remove(self, name: str) -> None:
+        """Take a prompt away. Raises KeyError when there is none of that name."""
+        self._shelf.remove(name)
+        self._completers.pop(name, None)
+
+    def names(self, ctx: Context[Any]) -> Iterable[str]:
+        """Those that this caller sees."""
+        return self._shelf.names(ctx)
+
+    def sees(self, ctx: Context[Any], name: str) -> bool:
+        """Whether there is such a prompt, for this caller."""
+        return self._shelf.find(ctx, name) is not None
+
+    async def list(self, ctx: Context[Any], params: PageParams) -> ListPromptsResult:
+        """`prompts/list`, in the order of registration. What depends on the caller is for him alone."""
+        shelf = self._shelf
+        page, cursor = paginate(shelf.listings(ctx), params.cursor, self._page_size)
+        scope: Any = "private" if shelf.varying else UNSET
+        return ListPromptsResult(prompts=page, next_cursor=cursor, cache_scope=scope)
+
+    async def get(self, ctx: Context[Any], params: GetPromptParams) -> GetPromptResult:
+        """`prompts/get`. An unknown prompt or missing argument is -32602 (PRM-05)."""
+        entry = self._shelf.find(ctx, params.name)
+        if entry is None:
+            raise unknown(ctx, "prompts", params.name, self.known(ctx))
+        return await entry.get(ctx, params.arguments or {})

@@ -1,0 +1,462 @@
+"""One resource, or a family of them behind a template: from a function and its options to something that can be read.
+
+Every mistake of the author is told when it is registered. Knows nothing of other resources.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import logging
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict
+
+import msgspec
+from msgspec import UNSET
+
+from hinge.errors import DefinitionError, InvalidArguments, InvalidParams, ResourceNotFound, shorten
+from hinge.schema.base import Annotations, Icon, PageParams
+from hinge.schema.resources import (
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ReadResourceParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+)
+from hinge.server.composition.namespace import called
+from hinge.server.context import Context
+from hinge.server.dependencies import Needs, inspect_handler, needs_of
+from hinge.server.features import mime
+from hinge.server.features.caching import CacheHint, CacheScope
+from hinge.server.features.completion import RegisteredCompleter, of_choices
+from hinge.server.features.contents import Contents, is_content
+from hinge.server.features.files import leads_out
+from hinge.server.features.pagination import paginate
+from hinge.server.features.uri_templates import Matched, UriTemplate, Variable
+from hinge.server.features.visibility import Caller, Item, Shelf, Visibility, view_of
+from hinge.server.functions.annotations import place_of
+from hinge.server.functions.parameters import Parameter
+from hinge.server.functions.signature import Signature
+from hinge.server.functions.values import Refused
+from hinge.server.registration import annotations_of, icons_of, is_context, listed
+from hinge.server.threads import Threads
+
+logger = logging.getLogger("hinge")
+
+ResourceFunction: TypeAlias = Callable[..., Any]
+#: Whether the resource that these arguments name is there; called in a worker thread.
+Exists: TypeAlias = Callable[..., bool]
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+#: The characters of a URI (RFC 3986).
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*")
+
+
+class ResourceOptions(TypedDict, total=False):
+    """What can be said of a resource beside its URI; all of it may be left away."""
+
+    #: For lists; the function's own name, if not given.
+    name: str | None
+    title: str | None
+    #: The function's docstring, if not given.
+    description: str | None
+    #: By the ending of the URI, else by what is returned, if not given.
+    mime_type: str | None
+    #: In bytes; only where there is one resource, not many (RES-02).
+    size: int | None
+    annotations: Annotations | Mapping[str, Any] | None
+    icons: Sequence[Icon | str] | None
+    meta: Mapping[str, Any] | None
+    #: How clients may keep what they read: for so many seconds, and with whom they may share it (CACHE-02).
+    ttl: float | None
+    scope: CacheScope | None
+    #: True: values that lead out of a folder (`..`, absolute paths, NUL, in any encoding) are no match. The default.
+    screen: bool
+    #: Words by which `server.disable` and `server.visibility` find it; clients don't see them.
+    tags: Collection[str]
+    #: Who sees it; for everybody else it doesn't exist.
+    visible: Callable[[Caller], bool] | None
+    #: True: a sync function runs in a worker thread. The default.
+    blocking: bool
+
+
+class RegisteredResource:
+    """A resource as it is served: `listing` is how lists show it."""
+
+    __slots__ = (
+        "_contents",
+        "_contexts",
+        "_function",
+        "_hint",
+        "_inline",
+        "_lists",
+        "_match",
+        "_needs",
+        "_screened",
+        "item",
+        "listing",
+        "rank",
+        "signature",
+        "uri",
+    )
+
+    def __init__(
+        self,
+        function: ResourceFunction,
+        signature: Signature,
+        listing: Resource | ResourceTemplate,
+        template: UriTemplate | None,
+        contents: Contents,
+        needs: Needs | None,
+        options: ResourceOptions,
+    ) -> None:
+        self.listing = listing
+        self.signature = signature
+        #: The URI or template, as the author wrote it.
+        self.uri = listing.uri if isinstance(listing, Resource) else listing.uri_template
+        view = view_of(self.uri, options.get("visible"))
+        #: What rules see of it.
+        self.item = Item("resources", self.uri, listing, tags=options.get("tags", ()), view=view)
+        self._contexts = [name for name, found in signature.injected.items() if is_context(found)]
+        self._needs = needs
+        #: Where it stands among other templates: most specific first.
+        self.rank = template.rank if template is not None else None
+        self._match = template.matcher.match if template is not None else None
+        self._function = function
+        self._contents = contents
+        # Calling a generator function runs nothing of it yet.
+        self._inline = signature.is_async or signature.yields or not options.get("blocking", True)
+        self._screened = options.get("screen", True)
+        self._hint = _hint(options)
+        listed = {variable.name for variable in template.variables if variable.explode} if template is not None else ()
+        self._lists = [item for item in signature.parameters if item.wire_name in listed]
+
+    def match(self, uri: str) -> Matched | None:
+        """The variables of a URI of this family; None for others, and for values that lead out of a folder (RES-09)."""
+        values = self._match(uri) if self._match is not None else None
+        if values and self._screened and any(map(leads_out, _texts(values.values()))):
+            logger.info("%s: a value that leads out of a folder is refused: %s", self.uri, shorten(uri))
+            return None
+        return values
+
+    def arguments(self, ctx: Context[Any], values: Matched) -> dict[str, Any]:
+        """Typed keyword arguments. Raises InvalidParams that names the variables whose values don't fit."""
+        if not self.signature.parameters:
+            return {}
+        texts = {name: value for name, value in values.items() if isinstance(value, str)}
+        for parameter in self._lists:
+            value = values.get(parameter.wire_name)
+            if isinstance(value, list):
+                texts[parameter.wire_name] = _json_list(parameter, value)
+        try:
+            return self.signature.arguments_from_text(texts)
+        except InvalidArguments as exc:
+            uri = called(ctx, "resources", self.uri)
+            raise InvalidParams(f"Invalid values for resource {uri!r}: {'; '.join(exc.problems)}") from None
+
+    async def read(
+        self, ctx: Context[Any], params: ReadResourceParams, values: Matched, threads: Threads
+    ) -> ReadResourceResult:
+        """Run the function and turn what it returns into contents."""
+
+        async def run(ctx: Context[Any], arguments: dict[str, Any]) -> ReadResourceResult:
+            for name in self._contexts:
+                arguments[name] = ctx
+            if self._inline:
+                value = self._function(**arguments)
+            else:
+                value = await ctx.in_thread(threads, self._function, arguments)
+            if isinstance(value, Awaitable):
+                value = await value
+            return await self._contents.result(ctx, value, params.uri)
+
+        filled = run if self._needs is None else self._needs.around(run)
+        result = await filled(ctx, self.arguments(ctx, values))
+        if params.request_state is not UNSET or len(memoryview(params.input_responses)):
+            result.ttl_ms, result.cache_scope = 0, "private"  # MRTR-20
+        elif self._hint is not None:
+            self._hint.mark(result)
+        return result
+
+
+def define_resource(
+    uri: str,
+    function: ResourceFunction,
+    options: ResourceOptions,
+    *,
+    threads: Threads,
+    limit: int,
+) -> RegisteredResource:
+    """A resource from a URI or template, a function and its options. Raises DefinitionError, in one line."""
+    _check_options(options)
+    template = _template(uri)
+    signature = inspect_handler(function, is_content, options.get("name"), generators=True)
+    if signature.name == "<lambda>":
+        raise DefinitionError(f'The resource {uri!r} needs a name: add name="…"')
+    _check_parameters(uri, function, signature, template)
+    said = options.get("description")
+    kind = (
+        mime.JSON if signature.output_schema is not None else mime.guess(uri if template is None else template.ending)
+    )
+    shown: dict[str, Any] = {
+        "name": signature.name,
+        "title": options.get("title"),
+        "description": signature.description if said is None else said or None,
+        "mime_type": options.get("mime_type") or kind,
+        "annotations": annotations_of(Annotations, options.get("annotations"), f"The resource {uri!r}"),
+        "icons": icons_of(options.get("icons")),
+        "meta": options.get("meta"),
+    }
+    listing: Resource | ResourceTemplate
+    if template is None:
+        listing = Resource(uri=uri, size=options.get("size"), **shown)
+    elif options.get("size") is not None:
+        raise DefinitionError(f"The resource {uri!r} stands for many: they have no size in common, so leave it away")
+    else:
+        listing = ResourceTemplate(uri_template=uri, **shown)
+    listed(listing, f"The resource {uri!r}")
+    contents = Contents(signature, options.get("mime_type"), threads, limit)
+    needs = needs_of(function, signature, threads)
+    return RegisteredResource(function, signature, listing, template, contents, needs, options)
+
+
+def _check_options(options: ResourceOptions) -> None:
+    for name in options:
+        if name not in ResourceOptions.__annotations__:
+            near = difflib.get_close_matches(name, ResourceOptions.__annotations__, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ResourceOptions.__annotations__)}"
+            raise DefinitionError(f"A resource has no option {name}: {hint}")
+
+
+def _template(uri: Any) -> UriTemplate | None:
+    """The template; None for a URI without variables."""
+    if not isinstance(uri, str):
+        raise DefinitionError('A resource needs a URI: write @server.resource("scheme://path")')
+    if _SCHEME.match(uri) is None:
+        raise DefinitionError(f"The resource {shorten(uri)!r} needs a scheme, as in weather://{shorten(uri)}")
+    if "{" in uri or "}" in uri:
+        return UriTemplate(uri)
+    if _URI.fullmatch(uri) is None:
+        raise DefinitionError(f"{shorten(uri)!r} is no URI: percent-encode what stands outside A-Z a-z 0-9 and -._~")
+    return None
+
+
+def _check_parameters(uri: str, function: Any, signature: Signature, template: UriTemplate | None) -> None:
+    """Each variable has its parameter, each parameter its variable, and both agree on what is a list."""
+    parameters = {item.wire_name: item for item in signature.parameters}
+    variables = {item.name: item for item in template.variables} if template is not None else {}
+    found = [
+        f"parameter `{name}` has no variable: write {{{name}}} into the URI"
+        for name in parameters
+        if name not in variables
+    ]
+    found += [f"{{{name}}} has no parameter: write `{name}: str`" for name in variables if name not in parameters]
+    found += [_clash(parameters[name], variable) for name, variable in variables.items() if name in parameters]
+    found = [text for text in found if text]
+    if found:
+        code = inspect.unwrap(getattr(function, "__func__", function))
+        raise place_of(code, signature.name).mistake(f"doesn't fit the URI {shorten(uri)!r}: {'; '.join(found)}")
+
+
+def _clash(parameter: Parameter, variable: Variable) -> str:
+    name, kinds = variable.name, _kinds(parameter.schema)
+    if variable.explode and not ("array" in kinds and _refuses(parameter, b'"text"')):
+        return f"{{{name}*}} gives a list: annotate `{name}: list[str]`"
+    if not variable.explode and kinds == {"array"}:
+        return f"{{{name}}} gives a text, but `{name}` is a list: write {{{name}*}}"
+    return ""
+
+
+def _kinds(schema: Mapping[str, Any]) -> set[str]:
+    found = schema.get("type", ())
+    kinds = {found} if isinstance(found, str) else set(found)
+    return kinds.union(*(_kinds(item) for item in schema.get("anyOf", ())))
+
+
+def _refuses(parameter: Parameter, text: bytes) -> bool:
+    try:
+        parameter.type.read(text)
+    except Refused:
+        return True
+    return False
+
+
+def _hint(options: ResourceOptions) -> CacheHint | None:
+    ttl, scope = options.get("ttl"), options.get("scope")
+    if ttl is None and scope is None:
+        return None
+    return CacheHint(ttl=0 if ttl is None else ttl, scope=scope or "private")
+
+
+def _texts(values: Iterable[str | list[str]]) -> Iterable[str]:
+    for value in values:
+        yield from (value,) if isinstance(value, str) else value
+
+
+def _json_list(parameter: Parameter, items: list[str]) -> str:
+    """A list as JSON text: of strings, if that fits, else of what the items are as JSON."""
+    texts = msgspec.json.encode(items)
+    if not _refuses(parameter, texts):
+        return texts.decode()
+    return "[" + ",".join(item if _is_json(item) else msgspec.json.encode(item).decode() for item in items) + "]"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return True
+
+
+#: A longer URI names nothing here.
+MAX_URI = 65_536
+
+#: A scheme, and no control characters (RES-09); blanks and letters of all scripts pass, as models write them.
+_URI_RESOURCES = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[^\x00-\x1f\x7f]*")
+
+
+class Resources:
+    """The resources of one server. `limit` is in bytes, for a resource that a function gives in chunks.
+
+    A URI without variables is found first. Templates come after it, the most specific first: those without `{+x}` and
+    `{/x*}` before those with, then those with more literal text, then those with fewer variables, then in the order of
+    registration. The first template that the URI fits is the one: when its values don't fit their types, that is an
+    error that names them (-32602), and no other template is tried.
+    """
+
+    def __init__(
+        self,
+        threads: Threads,
+        visibility: Visibility,
+        changed: Callable[[], None],
+        completers: dict[str, dict[str, RegisteredCompleter]],
+        page_size: int | None,
+        limit: int,
+    ) -> None:
+        self._shelf: Shelf[RegisteredResource] = visibility.shelf(changed)
+        self._exists: dict[str, Exists] = {}
+        self._threads = threads
+        self._completers = completers
+        self._page_size = page_size
+        self._limit = limit
+        self._templates: list[RegisteredResource] = []
+        self._listed = _Split([])
+
+    def __len__(self) -> int:
+        return len(self._shelf.entries)
+
+    def add(
+        self, uri: str, function: ResourceFunction, options: ResourceOptions, *, exists: Exists | None = None
+    ) -> RegisteredResource:
+        """Register a function under a URI or template.
+
+        `exists` tells of the arguments of a template whether there is something to watch. Raises DefinitionError.
+        """
+        entry = define_resource(uri, function, options, threads=self._threads, limit=self._limit)
+        if uri in self._shelf.entries:
+            raise DefinitionError(
+                f"There is a resource {uri!r} already: give this one another URI, or remove the first"
+            )
+        self._completers[uri] = of_choices(entry.signature)
+        self.adopt(uri, entry, exists)
+        return entry
+
+    def adopt(self, uri: str, entry: RegisteredResource, exists: Exists | None) -> None:
+        """Take in an entry that was defined before, under a URI or template that is free."""
+        if exists is not None:
+            self._exists[uri] = exists
+        self._templates = self._ranked(entry, *self._templates)
+        self._shelf.add(uri, entry)
+
+    def existence(self, uri: str) -> Exists | None:
+        """What tells of the arguments of a template whether there is something to watch, if anything does."""
+        return self._exists.get(uri)
+
+    def remove(self, uri: str) -> None:
+        """Take away a URI or template. Raises KeyError when there is none such."""
+        entry = self._shelf.entries[uri]
+        self._exists.pop(uri, None)
+        self._completers.pop(uri, None)
+        self._templates = [one for one in self._templates if one is not entry]
+        self._shelf.remove(uri)
+
+    def _ranked(self, new: RegisteredResource, *others: RegisteredResource) -> list[RegisteredResource]:
+        """The most specific template first; equal ones in the order of registration."""
+        ranked = [(entry.rank, entry) for entry in (*others, new) if entry.rank is not None]
+        return [entry for _, entry in sorted(ranked, key=lambda pair: pair[0])]
+
+    def _seen(self, ctx: Context[Any]) -> _Split:
+        """What this caller sees of both lists."""
+        listings = self._shelf.listings(ctx)
+        if listings is not self._listed.whole:
+            self._listed = _Split(listings)
+        return self._listed
+
+    def _scope(self) -> Any:
+        """What depends on the caller is for him alone."""
+        return "private" if self._shelf.varying else UNSET
+
+    async def list(self, ctx: Context[Any], params: PageParams) -> ListResourcesResult:
+        """`resources/list`, in the order of registration."""
+        page, cursor = paginate(self._seen(ctx).resources, params.cursor, self._page_size)
+        return ListResourcesResult(resources=page, next_cursor=cursor, cache_scope=self._scope())
+
+    async def list_templates(self, ctx: Context[Any], params: PageParams) -> ListResourceTemplatesResult:
+        """`resources/templates/list`, in the order of registration (RES-03)."""
+        page, cursor = paginate(self._seen(ctx).templates, params.cursor, self._page_size)
+        return ListResourceTemplatesResult(resource_templates=page, next_cursor=cursor, cache_scope=self._scope())
+
+    async def read(self, ctx: Context[Any], params: ReadResourceParams) -> ReadResourceResult:
+        """`resources/read`. A URI that names nothing is ResourceNotFound; the era knows its code (RES-05, RES-06)."""
+        found = self._find(ctx, params.uri)
+        if found is None:
+            raise ResourceNotFound(params.uri)
+        entry, values = found
+        return await entry.read(ctx, params, values, self._threads)
+
+    async def known(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether a URI names a resource of this server: who may be told of its changes when nobody else decides."""
+        try:
+            found = self._find(ctx, uri)
+            if found is None:
+                return False
+            entry, values = found
+            arguments = entry.arguments(ctx, values)
+        except InvalidParams:
+            return False
+        exists = self._exists.get(entry.uri)
+        return exists is None or bool(await self._threads.run(exists, arguments))
+
+    def has(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether a URI names something here, for this caller. Raises InvalidParams for what is no URI."""
+        return self._find(ctx, uri) is not None
+
+    def sees(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether there is a resource or template registered as this, for this caller."""
+        return self._shelf.find(ctx, uri) is not None
+
+    def _find(self, ctx: Context[Any], uri: str) -> tuple[RegisteredResource, Matched] | None:
+        """The resource that a URI names, with the values of its variables. Raises InvalidParams for what is no URI."""
+        entry = self._shelf.find(ctx, uri)
+        if entry is not None and entry.rank is None:
+            return entry, {}
+        if len(uri) > MAX_URI or _URI_RESOURCES.fullmatch(uri) is None:
+            problem = f"longer than {MAX_URI} characters" if len(uri) > MAX_URI else "no scheme, or control characters"
+            raise InvalidParams(f"Invalid URI: {problem}", {"uri": shorten(uri, 2048)})
+        for entry in self._templates:
+            values = entry.match(uri)
+            if values is not None and self._shelf.find(ctx, entry.uri) is not None:
+                return entry, values
+        return None
+
+
+class _Split:
+    """One list of listings, and its two parts."""
+
+    def __init__(self, whole: list[Any]) -> None:
+        self.whole = whole
+        self.resources = [item for item in whole if isinstance(item, Resource)]
+        self.templates = [item for item in whole if isinstance(item, ResourceTemplate)]

@@ -1,0 +1,294 @@
+"""Tools: registering functions, listing them, calling them. Knows nothing of eras, channels or the wire's envelope."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from hinge.errors import DefinitionError, InvalidArguments, ProtocolError, ToolError, shorten
+from hinge.protocol.http.parameters import check_param_headers, collect_param_headers
+from hinge.schema.base import Result
+from hinge.schema.content import ContentBlock, TextContent
+from hinge.schema.revisions import knows
+from hinge.schema.tools import CallToolParams, CallToolResult, ListToolsResult, Tool, ToolAnnotations
+from hinge.server.composition.namespace import argument_names, called, unknown
+from hinge.server.concurrency import Turns, limited_in_time
+from hinge.server.context import Context
+from hinge.server.dependencies import Run, inspect_handler, needs_of
+from hinge.server.features.pagination import paginate
+from hinge.server.features.visibility import Item, Shelf, View, Visibility, view_of
+from hinge.server.functions.input_schema import SchemaArguments
+from hinge.server.functions.output_schema import Promise
+from hinge.server.functions.signature import Signature
+from hinge.server.options import ToolOptions, check_options
+from hinge.server.registration import annotations_of, as_blocks, gives_content, icons_of, is_context, listed
+from hinge.server.threads import Threads
+from hinge.signals import is_ctrl_c
+
+logger = logging.getLogger("hinge")
+
+#: TOOL-09
+_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}\Z")
+
+#: Surely no results: a Struct that is asked whether a value is one of its kind takes its time.
+_PLAIN = frozenset({bool, int, float, str, list, tuple, dict, type(None)})
+
+ToolFunction: TypeAlias = Callable[..., Any]
+
+
+class RegisteredTool:
+    """A tool as it is served: what rules see of it, its typed arguments, its function."""
+
+    __slots__ = (
+        "_contexts",
+        "_encode",
+        "_free",
+        "_function",
+        "_promise",
+        "_threads",
+        "arguments",
+        "header_params",
+        "item",
+        "refusal",
+        "run",
+        "signature",
+    )
+
+    def __init__(
+        self,
+        function: ToolFunction,
+        item: Item,
+        signature: Signature,
+        reader: Signature | SchemaArguments,
+        threads: Threads,
+        *,
+        blocking: bool,
+    ) -> None:
+        self.item = item
+        self.signature = signature
+        #: From JSON text to checked keyword arguments.
+        self.arguments = reader.arguments
+        #: What is wrong with it, in the names of a caller who has others.
+        self.refusal = reader.refusal
+        self._function = function
+        self._threads = threads
+        self._encode = signature.encode
+        self._free = signature.output_schema is None
+        self._promise = _promise(item.listing, signature)
+        self._contexts = tuple(name for name, found in signature.injected.items() if is_context(found))
+        self.header_params = collect_param_headers(item.listing.input_schema)
+        #: Run the function with checked arguments and turn what it returns into a result.
+        self.run: Run[Result] = self._awaited if signature.is_async else self._threaded if blocking else self._inline
+        needs = needs_of(function, signature, threads)
+        if needs is not None:
+            self.run = needs.around(self.run)
+
+    @property
+    def tool(self) -> Tool:
+        """How it is listed."""
+        listed: Tool = self.item.listing
+        return listed
+
+    async def _awaited(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
+        for name in self._contexts:
+            arguments[name] = ctx
+        return self.result(await self._function(**arguments))
+
+    async def _inline(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
+        for name in self._contexts:
+            arguments[name] = ctx
+        value = self._function(**arguments)
+        return self.result(await value if isinstance(value, Awaitable) else value)
+
+    async def _threaded(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
+        for name in self._contexts:
+            arguments[name] = ctx
+        value = await ctx.in_thread(self._threads, self._function, arguments)
+        # A plain function around an async one gives an awaitable.
+        return self.result(await value if isinstance(value, Awaitable) else value)
+
+    def result(self, value: Any) -> Result:
+        """A returned value as content and, where the tool has an output schema, as structured content (TOOL-15, TOOL-17)."""
+        promise = self._promise
+        if type(value) not in _PLAIN and isinstance(value, Result):
+            return value if promise is None else promise.kept(value)
+        if self._free and promise is None:
+            blocks = as_blocks(value)
+            if blocks is not None:
+                return CallToolResult(content=blocks)
+        try:
+            encoded = self._encode(value)
+        except DefinitionError:
+            if inspect.iscoroutine(value):
+                value.close()
+                raise DefinitionError(f"it returned {value.__name__}() without waiting for it: add `await`") from None
+            raise
+        text: list[ContentBlock] = [TextContent(text=encoded.text)]
+        if promise is None:
+            return CallToolResult(content=text)
+        structured = promise.structured(value, encoded) if promise.own else encoded.structured
+        return CallToolResult(content=text, structured_content=structured)
+
+
+class Tools:
+    """The tools of one server. `patience` is how many seconds a call waits for its turn at a tool with a limit."""
+
+    def __init__(
+        self,
+        threads: Threads,
+        visibility: Visibility,
+        changed: Callable[[], None],
+        page_size: int | None,
+        patience: float,
+    ) -> None:
+        self._shelf: Shelf[RegisteredTool] = visibility.shelf(changed)
+        self._open = self._shelf.open
+        self._threads = threads
+        self._page_size = page_size
+        self._patience = patience
+        #: The names that a caller may have meant.
+        self.known: Callable[[Context[Any]], Iterable[str]] = self.names
+
+    def __len__(self) -> int:
+        return len(self._shelf.entries)
+
+    def add(self, function: ToolFunction, options: Mapping[str, Any], *, view: View | None = None) -> RegisteredTool:
+        """Register a function; `options` are ToolOptions. `view` says what a caller sees of the listing.
+
+        Raises DefinitionError with one line that says what to change.
+        """
+        check_options("@server.tool", options, ToolOptions)
+        given = options.get("input_schema")
+        signature = inspect_handler(function, gives_content, options.get("name"))
+        found: Any = signature.name
+        if found == "<lambda>":
+            raise DefinitionError('A tool needs a name: write server.tool("name")(function)')
+        if not isinstance(found, str) or not _NAME.match(found):
+            raise DefinitionError(
+                f"Tool name {shorten(repr(found))} is not allowed: use 1 to 128 of A-Z a-z 0-9 _ - . (no blanks)"
+            )
+        if found in self._shelf.entries:
+            raise DefinitionError(f"There is a tool {found!r} already: give this one another name, or remove the first")
+        reader = signature if given is None else SchemaArguments(signature, given, found)
+        view = view or view_of(found, options.get("visible"))
+        listing = listed(_listing(signature, options), f"Tool {found!r}")
+        item = Item("tools", found, listing, tags=options.get("tags", ()), view=view)
+        try:
+            blocking = options.get("blocking", True)
+            registered = RegisteredTool(function, item, signature, reader, self._threads, blocking=blocking)
+        except ValueError as exc:
+            raise DefinitionError(f"Tool {found!r}: {exc}") from exc
+        registered.run = self._limited(found, registered.run, options)
+        self._shelf.add(found, registered)
+        return registered
+
+    def _limited(self, name: str, run: Run[Result], options: Mapping[str, Any]) -> Run[Result]:
+        """With the tool's own limits around it: the clock starts when it is the call's turn."""
+        timeout, concurrency = options.get("timeout"), options.get("concurrency")
+        if timeout is not None:
+            run = limited_in_time(name, run, timeout)
+        if concurrency is not None:
+            run = Turns(name, concurrency, options.get("waiting", 100), self._patience).around(run)
+        elif "waiting" in options:
+            raise DefinitionError(f"Tool {name!r}: waiting= needs concurrency=, the number that run at once")
+        return run
+
+    def remove(self, name: str) -> None:
+        """Take a tool away. Raises KeyError when there is none of that name."""
+        self._shelf.remove(name)
+
+    def names(self, ctx: Context[Any]) -> Iterable[str]:
+        """Those that this caller sees."""
+        return self._shelf.names(ctx)
+
+    def sees(self, ctx: Context[Any], name: str) -> bool:
+        """Whether there is such a tool, for this caller."""
+        return self._shelf.find(ctx, name) is not None
+
+    async def list(self, ctx: Context[Any], params: Any) -> ListToolsResult:
+        """`tools/list`, in the order of registration (TOOL-03). What depends on the caller is for him alone."""
+        shelf = self._shelf
+        page, cursor = paginate(shelf.listings(ctx), params.cursor, self._page_size)
+        scope: Any = "private" if shelf.varying else UNSET
+        return ListToolsResult(tools=page, next_cursor=cursor, cache_scope=scope)
+
+    async def call(self, ctx: Context[Any], params: CallToolParams) -> Result:
+        """`tools/call`: an unknown tool is an error, a failing one a result (TOOL-18, TOOL-19, TOOL-21)."""
+        entry = self._open.get(params.name) or self._shelf.find(ctx, params.name)
+        if entry is None:
+            raise unknown(ctx, "tools", params.name, self.known(ctx))
+        if entry.header_params and not ctx.depth and ctx.call.era == "2026" and ctx.call.origin.headers is not None:
+            check_param_headers(entry.header_params, ctx.call.origin.headers, msgspec.json.decode(params.arguments))
+        try:
+            arguments = entry.arguments(params.arguments)
+        except InvalidArguments as exc:
+            return _refused(ctx, entry, params, exc)
+        try:
+            return await entry.run(ctx, arguments)
+        except ToolError as exc:
+            return failure(str(exc))
+        except ProtocolError:
+            raise
+        except DefinitionError as exc:  # it says all there is to say: no traceback
+            logger.error("Tool %r: %s", params.name, exc)
+        except (Exception, SystemExit, KeyboardInterrupt) as exc:
+            if is_ctrl_c(exc):
+                raise
+            logger.exception("Tool %r failed", params.name)
+        return _unexpected(ctx, params.name)
+
+
+def failure(text: str) -> CallToolResult:
+    """A result that says the tool failed, in words for the model."""
+    return CallToolResult(content=[TextContent(text=text)], is_error=True)
+
+
+def _unexpected(ctx: Context[Any], name: str) -> CallToolResult:
+    return failure(f"Tool {called(ctx, 'tools', name)!r} failed unexpectedly. The server's log tells why.")
+
+
+def _refused(
+    ctx: Context[Any], entry: RegisteredTool, params: CallToolParams, error: InvalidArguments
+) -> CallToolResult:
+    """What a caller is told of arguments that don't fit, in the names that he knows. Raises InvalidArguments where that is
+    the way of the revision."""
+    rename = argument_names(ctx, params.name)
+    try:
+        seen = error if rename is None else entry.refusal(params.arguments, rename)
+    except DefinitionError as exc:
+        logger.error("Tool %r: %s", params.name, exc)
+        return _unexpected(ctx, params.name)
+    said = InvalidArguments(seen.problems, called(ctx, "tools", params.name))
+    if not knows(ctx.protocol_version, "argument results"):
+        raise said from None
+    return failure(str(said))
+
+
+def _promise(listing: Tool, signature: Signature) -> Promise | None:
+    """What results are held to. Raises ValueError for a schema of the author's that can't be used."""
+    if listing.output_schema is None:
+        return None
+    try:
+        return Promise(listing.output_schema, own=listing.output_schema is not signature.output_schema)
+    except ValueError as exc:
+        raise ValueError(f"its output_schema is {exc}") from exc
+
+
+def _listing(signature: Signature, options: Mapping[str, Any]) -> Tool:
+    output, description = options.get("output_schema", UNSET), options.get("description")
+    return Tool(
+        name=signature.name,
+        description=signature.description if description is None else description,
+        input_schema=options.get("input_schema") or signature.input_schema,
+        output_schema=signature.output_schema if output is UNSET else output,
+        title=options.get("title"),
+        annotations=annotations_of(ToolAnnotations, options.get("annotations"), f"Tool {signature.name!r}"),
+        icons=icons_of(options.get("icons")),
+        meta=options.get("meta"),
+    )

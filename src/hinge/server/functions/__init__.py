@@ -1,0 +1,1 @@
+"""A Python function as JSON Schema, arguments and results. Knows no Context."""

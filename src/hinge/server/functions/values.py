@@ -1,0 +1,334 @@
+"""One annotation: JSON text to a typed value and back, and its schema. Which library does it is decided here, once.
+
+msgspec does what it can; pydantic, imported only then, does annotations that use it, and types that msgspec lacks.
+Both are strict: a string is no number. Neither library's words leave this file: a refusal says where, not why.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import typing
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import msgspec.inspect as mi
+from msgspec import UNSET, Raw
+
+from hinge.server.functions.annotations import Traits, bare, traits_of
+from hinge.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
+from hinge.server.functions.validation_errors import Path, Refusal
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic.json_schema import GenerateJsonSchema
+    from pydantic_core import PydanticSerializationError
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Refused(ValueError):
+    """A value doesn't fit the type.
+
+    `refusals` tell where, as far as the library does. `value` is the whole value as plain JSON types, or UNSET when it
+    holds a number that Python's can't.
+    """
+
+    def __init__(self, refusals: Sequence[Refusal], value: Any) -> None:
+        super().__init__(refusals)
+        self.refusals = refusals
+        self.value = value
+
+
+class Unwritable(TypeError):
+    """A value can't become JSON; the text says which type stands in the way."""
+
+
+class ValueType(Protocol):
+    """How values of one annotation are read and written."""
+
+    #: What stands for the annotation in a msgspec struct: itself, or Raw, to be read by `read`.
+    field: Any
+    #: Whether the schema says all that reading checks.
+    exact: bool
+    #: The JSON Schema; nested types are in the definitions of the writer that made it.
+    schema: Schema
+
+    def read(self, text: bytes | Raw) -> Any:
+        """The typed value of JSON text. Raises Refused."""
+        ...
+
+    def write(self, value: Any) -> bytes:
+        """A value as JSON text that fits the schema. Raises Refused, Unwritable."""
+        ...
+
+    def write_default(self, value: Any) -> bytes:
+        """Like `write`, for what a caller could have sent as well."""
+        ...
+
+
+def value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
+    """The reader and writer of an annotation. Raises TypeError with the reason for one that JSON can't carry."""
+    traits = _traits(annotation)
+    if not traits.pydantic:
+        try:
+            return MsgspecType(annotation, writer)
+        except UnsupportedType as reason:
+            return _fallback(annotation, writer, reason)
+    if traits.struct:
+        raise TypeError("it mixes msgspec structs and pydantic types; use one of the two in one annotation")
+    if traits.msgspec_limits:
+        raise TypeError("it limits pydantic's types by msgspec.Meta; use pydantic's Field for that")
+    return PydanticType(annotation, writer)
+
+
+def _traits(annotation: Any) -> Traits:
+    """What the annotation uses. While pydantic isn't loaded, no part of it can be pydantic's: no need to look."""
+    if "pydantic" in sys.modules or "annotated_types" in sys.modules:
+        return traits_of(annotation)
+    return Traits(pydantic=False, struct=False, msgspec_limits=False)
+
+
+def _fallback(annotation: Any, writer: SchemaWriter, reason: UnsupportedType) -> ValueType:
+    """Types that msgspec lacks (Path, IP addresses, unions of dataclasses): pydantic may have them."""
+    traits = traits_of(annotation)
+    if traits.struct or traits.msgspec_limits:
+        raise reason
+    try:
+        return PydanticType(annotation, writer)
+    except ImportError:
+        raise TypeError(f"{reason}, unless pydantic is installed") from None
+    except TypeError:
+        raise reason from None
+
+
+class MsgspecType:
+    """msgspec reads and writes."""
+
+    exact = True
+
+    def __init__(self, annotation: Any, writer: SchemaWriter) -> None:
+        self.field = annotation
+        try:
+            info = mi.type_info(annotation)
+        except TypeError as reason:
+            raise UnsupportedType(_one_line(reason)) from None
+        self.schema = writer.write(info, annotation)
+
+    @functools.cached_property
+    def _decode(self) -> Callable[[bytes | Raw], Any]:
+        return msgspec.json.Decoder(self.field).decode
+
+    def read(self, text: bytes | Raw) -> Any:
+        try:
+            return self._decode(text)
+        except msgspec.ValidationError as error:
+            raise Refused([refusal_of(error)], _decoded(text)) from None
+
+    def write(self, value: Any) -> bytes:
+        text = encode(value)
+        try:
+            self._decode(text)
+        except msgspec.ValidationError as error:
+            raise Refused([refusal_of(error)], _decoded(text)) from None
+        return text
+
+    write_default = write
+
+
+_PLACE = re.compile(r" - at `(?:key in `)?\$(.*?)`$")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
+
+
+def refusal_of(error: msgspec.ValidationError) -> Refusal:
+    """Where msgspec refused; and the author's words, when a check of his (`__post_init__`) raised."""
+    text = str(error)
+    place = _PLACE.search(text)
+    path: Path = ()
+    for step in _STEP.finditer(place[1] if place else ""):
+        if step[1] is None and step[2] is None:
+            break
+        path += (step[1] if step[1] is not None else int(step[2]),)
+    own_words = text[: place.start()] if place else text
+    return Refusal(path, own_words if error.__cause__ is not None else None)
+
+
+def encode(value: Any) -> bytes:
+    """Any value that msgspec knows as JSON text. Raises Unwritable."""
+    try:
+        return _encode(value)
+    except TypeError as error:
+        found = re.search(r"objects of type (\S+) is unsupported", str(error))
+        raise Unwritable(found[1] if found else str(error)) from None
+    except (ValueError, RecursionError, OverflowError) as error:
+        raise Unwritable(f"{type(value).__name__} ({error})") from None
+
+
+class PydanticType:
+    """pydantic reads and writes; strict, as JSON."""
+
+    exact = False
+    field = Raw
+
+    def __init__(self, annotation: Any, writer: SchemaWriter) -> None:
+        from pydantic import PydanticUndefinedAnnotation, PydanticUserError
+
+        try:
+            self._adapter, base64 = _adapter(annotation)
+            schema = self._adapter.json_schema(
+                mode="validation" if writer.reading else "serialization", schema_generator=_generator()
+            )
+        except PydanticUndefinedAnnotation as error:
+            raise TypeError(f"name '{error.name}' is not defined") from None
+        except PydanticUserError as error:
+            undefined = error.code == "class-not-fully-defined"
+            raise TypeError("a model in it is not fully defined yet" if undefined else _one_line(error)) from None
+        schema.pop("default", None)
+        self.schema = writer.adopt(_with_base64(schema) if base64 else schema, bare(annotation))
+
+    def read(self, text: bytes | Raw) -> Any:
+        try:
+            return self._adapter.validate_json(bytes(text), strict=True)
+        except _validation_error() as error:
+            raise _refused(error, _decoded(text)) from None
+
+    def write(self, value: Any) -> bytes:
+        try:
+            return self._adapter.dump_json(value, warnings="error", by_alias=True)
+        except _serialization_error():
+            pass
+        try:
+            fitting = self._adapter.validate_python(value)
+        except _validation_error() as error:
+            raise _refused(error, _plain(value)) from None
+        try:
+            return self._adapter.dump_json(fitting, warnings="error", by_alias=True)
+        except _serialization_error():
+            pass
+        try:
+            text = self._adapter.dump_json(fitting, warnings="none", by_alias=True)
+        except _serialization_error() as error:
+            raise Unwritable(f"{type(value).__name__} ({_one_line(error)})") from None
+        raise Refused([Refusal((), spare="has a part of another type than annotated")], _decoded(text))
+
+    def write_default(self, value: Any) -> bytes:
+        try:
+            self._adapter.validate_python(value)
+        except _validation_error() as error:
+            raise _refused(error, _plain(value)) from None
+        return self.write(value)
+
+
+# An except clause looks its class up only when something was raised: the hot path pays for no import statement.
+def _validation_error() -> type[ValidationError]:
+    from pydantic import ValidationError
+
+    return ValidationError
+
+
+def _serialization_error() -> type[PydanticSerializationError]:
+    from pydantic_core import PydanticSerializationError
+
+    return PydanticSerializationError
+
+
+def _adapter(annotation: Any) -> tuple[TypeAdapter[Any], bool]:
+    """The adapter, and whether it reads and writes bytes as base64: a model decides that for itself."""
+    from pydantic import ConfigDict, PydanticUserError, TypeAdapter
+
+    with warnings.catch_warnings():
+        # Field(alias=...) on a parameter: pydantic can't know that the function's struct renames it.
+        warnings.filterwarnings("ignore", message=".*'alias' attribute")
+        try:
+            return TypeAdapter(annotation, config=ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")), True
+        except PydanticUserError as error:
+            if error.code != "type-adapter-config-unused":
+                raise
+        return TypeAdapter(annotation), False
+
+
+@functools.cache
+def _generator() -> type[GenerateJsonSchema]:
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Untitled(GenerateJsonSchema):
+        def field_title_should_be_set(self, schema: Any) -> bool:
+            return False
+
+        def sort(self, value: Any, parent_key: str | None = None) -> Any:
+            return value
+
+    return Untitled
+
+
+def _with_base64(schema: Any) -> Any:
+    """Bytes are base64 wherever no model's own configuration says otherwise: everywhere but in the definitions."""
+    if isinstance(schema, list):
+        return [_with_base64(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    copy = {key: value if key == "$defs" else _with_base64(value) for key, value in schema.items()}
+    if copy.get("format") in ("binary", "base64url") and copy.get("type") == "string":
+        del copy["format"]
+        copy["contentEncoding"] = "base64"
+    return copy
+
+
+def _decoded(text: bytes | Raw) -> Any:
+    """JSON text as plain types. Raises DecodeError for text that isn't JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.ValidationError:  # a number beyond Python's float
+        return UNSET
+
+
+def _plain(value: Any) -> Any:
+    """Any value as plain JSON types, with a name in place of what has no JSON form; for messages."""
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=lambda item: f"<{type(item).__name__}>"))
+
+
+def _refused(error: ValidationError, value: Any) -> Refused:
+    found: list[Refusal] = []
+    for problem in error.errors(include_url=False, include_input=False):
+        path = _path_of(problem["loc"], value, missing=problem["type"] == "missing")
+        reason, spare = _words(problem["type"], problem["msg"])
+        found.append(Refusal(path, reason, spare, tried=len(path) < len(problem["loc"])))
+    return Refused(found, value)
+
+
+def _path_of(location: Sequence[str | int], value: Any, *, missing: bool) -> Path:
+    """pydantic's location without the names of union members and validators that it puts between the steps."""
+    path: Path = ()
+    for index, step in enumerate(location):
+        last = missing and index == len(location) - 1
+        if isinstance(value, dict) and (step in value or last):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and (step < len(value) or last):
+            value = value[step] if step < len(value) else None
+        else:
+            continue
+        path += (step,)
+    return path
+
+
+def _words(kind: str, message: str) -> tuple[str | None, str | None]:
+    """The text of a check that the author wrote; or a library's own, as we would say it."""
+    if kind in ("value_error", "assertion_error"):
+        return message.removeprefix("Value error, ").removeprefix("Assertion failed, "), None
+    if kind not in _kinds():
+        return None, message
+    return None, message.partition(", ")[0].replace("Input should be", "expected")
+
+
+@functools.cache
+def _kinds() -> frozenset[str]:
+    from pydantic_core.core_schema import ErrorType
+
+    return frozenset(typing.get_args(ErrorType))
+
+
+def _one_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].partition(" - ")[0].partition(". Set `")[0].replace("pydantic-core ", "")

@@ -1,0 +1,120 @@
+"""A log of calls, as middleware: one record for each request, for people and for programs. Never what was said, unless asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from hinge.errors import ProtocolError, shorten
+from hinge.protocol.options import FLAG, METHOD_NAMES, check_values, instance, or_none, whole
+from hinge.server.context import Context
+from hinge.server.middleware.chain import CallNext
+
+
+class _Named(msgspec.Struct):
+    name: str | None = None
+    uri: str | None = None
+
+
+_named = msgspec.json.Decoder(_Named)
+
+#: No more characters than this of the params are logged.
+_PARAMS = 2000
+
+
+_OPTIONS = {
+    "logger": instance((str, logging.Logger), "the name of a logger, or the logger"),
+    "level": whole(0)._replace(words="use a number, as logging.INFO is"),
+    "params": FLAG,
+    "methods": or_none(METHOD_NAMES),
+}
+
+
+class CallLog:
+    """One log record for each request: `server.add_middleware(CallLog())` logs `tools/call forecast: ok, 1.3 ms`.
+
+    The record carries the same as attributes, for formatters that write JSON: `mcp_method`, `mcp_target` (the tool, prompt
+    or URI), `mcp_outcome`, `mcp_ms`, `mcp_principal`, `mcp_request_id`, `mcp_version`. The outcome is `ok`, `failed` (a tool
+    that said so), `asked` (a round of questions), `error -32602` (a code of JSON-RPC), `crashed` or `cancelled`. Arguments
+    and results are not logged; `params=True` adds `mcp_params`, the first 2,000 characters of what was sent, secrets
+    included.
+
+    `methods` names those to be logged, all by default. `logger` is a logger, or the name of one; the level is `level`.
+    """
+
+    def __init__(
+        self,
+        logger: logging.Logger | str = "hinge.calls",
+        *,
+        level: int = logging.INFO,
+        params: bool = False,
+        methods: Collection[str] | None = None,
+    ) -> None:
+        check_values(locals(), _OPTIONS)
+        self._logger = logging.getLogger(logger) if isinstance(logger, str) else logger
+        self._level = level
+        self._params = params
+        self._methods = None if methods is None else frozenset(methods)
+
+    async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
+        """Pass on, and log how it ended."""
+        wanted = self._methods is None or ctx.method in self._methods
+        if ctx.request_id is None or not wanted or not self._logger.isEnabledFor(self._level):
+            return await call_next(ctx)
+        start, outcome = time.perf_counter(), "crashed"
+        try:
+            result = await call_next(ctx)
+            outcome = outcome_of(result)
+            return result
+        except ProtocolError as exc:
+            outcome = f"error {exc.error.code}"
+            raise
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        finally:
+            self._write(ctx, outcome, (time.perf_counter() - start) * 1000)
+
+    def _write(self, ctx: Context[Any], outcome: str, ms: float) -> None:
+        target = target_of(ctx)
+        more: dict[str, Any] = {
+            "mcp_method": ctx.method,
+            "mcp_target": target,
+            "mcp_outcome": outcome,
+            "mcp_ms": round(ms, 3),
+            "mcp_principal": ctx.principal,
+            "mcp_request_id": ctx.request_id,
+            "mcp_version": ctx.protocol_version,
+        }
+        if self._params:
+            more["mcp_params"] = shorten(bytes(ctx.params).decode("utf-8", "replace"), _PARAMS)
+        what = " ".join(map(_printable, filter(None, [ctx.method, target])))
+        self._logger.log(self._level, "%s: %s, %.1f ms", what, outcome, ms, extra=more)
+
+
+def target_of(ctx: Context[Any]) -> str | None:
+    """The tool or prompt by name, the resource by URI, as far as the caller said."""
+    try:
+        found = _named.decode(ctx.params)
+    except msgspec.MsgspecError:
+        return None
+    return shorten(found.name or found.uri or "") or None
+
+
+def outcome_of(result: Any) -> str:
+    """What became of a request that was answered with a result."""
+    if isinstance(result, dict):
+        kind, failed = result.get("resultType"), result.get("isError")
+    else:
+        kind, failed = getattr(result, "result_type", None), getattr(result, "is_error", False)
+    return "asked" if kind == "input_required" else "failed" if failed is True else "ok"
+
+
+def _printable(text: str) -> str:
+    """On one line: callers choose names."""
+    return shorten(text) if text.isprintable() else ascii(shorten(text))

@@ -1,0 +1,99 @@
+"""A rate limit for each caller, as middleware: a bucket of tokens that fills by the clock. Knows callers, not handlers."""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable
+from typing import Any
+
+from hinge.errors import Overloaded
+from hinge.protocol.options import METHOD_NAMES, Allowed, check_values, function, is_number, or_none, whole
+from hinge.schema.methods import METHODS
+from hinge.server.context import Context
+from hinge.server.middleware.chain import CallNext
+
+_OPTIONS = {
+    "rate": Allowed(lambda value: is_number(value) and 0 < value < math.inf, "use requests a second, more than 0"),
+    "burst": or_none(Allowed(lambda value: is_number(value, 1) and value < math.inf, "use a number, 1 or more")),
+    "methods": or_none(METHOD_NAMES),
+    "by": or_none(function("`def by(ctx)`, which names the caller")),
+    "callers": whole(1),
+    "clock": function("a function that gives seconds"),
+}
+
+
+class RateLimit:
+    """At most `rate` requests a second for each caller, `burst` of them at once: `server.add_middleware(RateLimit(5))`.
+
+    What comes on top is refused with Overloaded, which says when to come back. `burst` is `rate`, and 1 at least, unless it
+    is given. What counts is work that is asked of functions of yours: tools, resources, prompts, completion, methods of
+    your own; lists, pings and handshakes don't. `methods` names others. Each round of questions of a stateless client
+    counts, and what a handler asks of its own server doesn't.
+
+    A caller is who was authenticated, else the address that a request came from over HTTP, else the connection. `by(ctx)`
+    says it otherwise; None counts nothing. Behind a proxy all have one address: authenticate, or say `by`.
+    The `callers` last seen are remembered, in this process.
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        *,
+        burst: float | None = None,
+        methods: Collection[str] | None = None,
+        by: Callable[[Context[Any]], Hashable] | None = None,
+        callers: int = 10_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        check_values(locals(), _OPTIONS)
+        burst = max(1.0, rate) if burst is None else burst
+        self.rate = rate
+        self.burst = burst
+        self._methods = None if methods is None else frozenset(methods)
+        self._by = by or caller_of
+        self._callers = callers
+        self._clock = clock
+        #: By caller, the one seen last at the end: the tokens that were left, and when.
+        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
+        """Refuse, or pass on."""
+        if self._counts(ctx):
+            caller = self._by(ctx)
+            if caller is not None:
+                self._take(caller)
+        return await call_next(ctx)
+
+    def _counts(self, ctx: Context[Any]) -> bool:
+        if ctx.request_id is None or ctx.depth:
+            return False
+        if self._methods is not None:
+            return ctx.method in self._methods
+        row = METHODS.get(ctx.method)
+        return row is None or row.may_ask or row.name == "completion/complete"
+
+    def _take(self, caller: Hashable) -> None:
+        now = self._clock()
+        tokens, before = self._buckets.pop(caller, (self.burst, now))
+        tokens = min(self.burst, tokens + (now - before) * self.rate)
+        allowed = tokens >= 1
+        self._buckets[caller] = (tokens - 1 if allowed else tokens, now)
+        if len(self._buckets) > self._callers:
+            self._buckets.popitem(last=False)
+        if not allowed:
+            wait = math.ceil((1 - tokens) / self.rate * 1000)
+            raise Overloaded(f"Too many requests: {self.rate:g} a second are the limit", retry_after_ms=max(wait, 1))
+
+
+def caller_of(ctx: Context[Any]) -> Hashable:
+    """Who was authenticated, else the address, else the connection."""
+    if ctx.principal is not None:
+        return ("principal", ctx.principal)
+    transport = ctx.call.origin.transport
+    if isinstance(transport, dict):  # HTTP; a Unix socket has no addresses
+        client = transport.get("client")
+        return ("address", client[0] if client else None)
+    return weakref.ref(ctx.session)

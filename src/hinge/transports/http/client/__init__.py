@@ -1,0 +1,1 @@
+"""The client side of Streamable HTTP and HTTP+SSE."""

@@ -1,0 +1,250 @@
+"""The client's half of the first revision's transport, HTTP+SSE: one event stream in, a POST for each message out.
+
+Knows the `endpoint` event and that messages stay within one origin. Must not know what messages say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urljoin
+
+from hinge.channel import Channel, ChannelKind, Serve
+from hinge.errors import CallError, CallTimeout, ChannelClosed, ConnectFailed, DefinitionError, shorten
+from hinge.http1.client.pool import SocketWire, read_url
+from hinge.http1.client.wire import Wire, WireResponse
+from hinge.protocol.calls import Outgoing
+from hinge.protocol.http import media_types
+from hinge.protocol.http.sse import Event
+from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.options import check_values
+from hinge.transports.duplex import Pump
+from hinge.transports.http.client.endpoint import (
+    OPTIONS,
+    AuthValue,
+    Credentials,
+    Endpoint,
+    UserHeaders,
+    refusal_of,
+    user_headers,
+)
+from hinge.transports.http.client.events import EventReader
+
+logger = logging.getLogger("hinge")
+
+_GET = tuple(media_types.STREAM_HEADERS.items())
+_POST = tuple(media_types.POST_HEADERS.items())
+
+
+class SseTransport:
+    """A server at a URL, reached by the transport of the first revision (deprecated).
+
+    The options are those of HttpTransport, which leads here by itself when a server knows nothing newer (VER-21).
+    Raises DefinitionError for what can't work.
+    """
+
+    #: Nothing but the handshake era ever used it.
+    era: Literal["2025"] = "2025"
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: UserHeaders | None = None,
+        auth: AuthValue | Credentials | None = None,
+        tls: ssl.SSLContext | str | bool = True,
+        proxy: str | None = None,
+        wire: Callable[[], Wire] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        read_url(url)
+        check_values(locals(), OPTIONS)
+        if headers is not None and not callable(headers):
+            user_headers(headers)
+        self.url = url
+        self._headers = headers
+        self._auth = auth
+        self._wire = wire or (lambda: SocketWire(tls=tls, proxy=proxy, connect=limits.connect))
+        self._limits = limits
+
+    async def open(self, serve: Serve, /) -> Channel:
+        """Open the event stream and wait for the address that messages go to (HSSE-02).
+
+        Raises ConnectFailed when there is no such stream, HttpStatus when the server refuses, NotSent when it is away.
+        """
+        wire = self._wire()
+        try:
+            found = await self._find(Endpoint(self.url, wire, self._headers, self._auth))
+        except BaseException:
+            await wire.close()
+            raise
+        channel = SseChannel(Endpoint(found.address, wire, self._headers, self._auth), found, self._limits)
+        try:
+            channel.start(serve)
+        except BaseException:
+            await channel.close()
+            raise
+        return channel
+
+    async def _find(self, endpoint: Endpoint) -> _Stream:
+        response = await endpoint.request("GET", _GET)
+        try:
+            async with asyncio.timeout(self._limits.probe):
+                return await _begin(endpoint.url, response, self._limits.reply)
+        except BaseException as exc:
+            response.release()
+            if isinstance(exc, TimeoutError) and not isinstance(exc, CallError):
+                wait = self._limits.probe
+                raise ConnectFailed(f"{self.url} named no address for messages within {wait:g} seconds") from None
+            raise
+
+
+class _Stream(NamedTuple):
+    """An open stream: where messages go, what came behind that, and what is to be read."""
+
+    address: str
+    early: list[Event]
+    reader: EventReader
+    response: WireResponse
+
+
+async def _begin(url: str, response: WireResponse, limit: int) -> _Stream:
+    """Read the first event. Raises a CallError for what is no stream of the old transport."""
+    if response.status != 200:
+        raise await refusal_of(response, "The server refuses GET")
+    if media_types.media_type(response.headers.get("content-type")) != media_types.EVENT_STREAM:
+        raise ConnectFailed(f"{url} answers GET with no event stream: it is no endpoint of HTTP+SSE")
+    reader = EventReader(response, limit)
+    events = await reader.read()
+    if not events or events[0].type != "endpoint":
+        raise ConnectFailed(f"The stream of {url} doesn't begin with an `endpoint` event: it is not HTTP+SSE")
+    return _Stream(_address(url, events[0].data.decode("utf-8", "replace")), events[1:], reader, response)
+
+
+def _address(url: str, said: str) -> str:
+    """Where messages go: never to another origin than the stream's, for they carry credentials."""
+    try:
+        target = urljoin(url, said)
+        same = read_url(target).origin == read_url(url).origin
+    except (DefinitionError, ValueError):
+        target, same = said, False
+    if not same:
+        raise ConnectFailed(f"{url} wants messages sent to {shorten(target)!r}, which is not its scheme, host and port")
+    return target
+
+
+class SseChannel(Pump):
+    """One conversation: a pipe made of the server's stream and our POSTs."""
+
+    def __init__(self, endpoint: Endpoint, stream: _Stream, limits: Limits) -> None:
+        super().__init__(limits, server=False)
+        self._endpoint = endpoint
+        self._stream = stream
+        self._room = asyncio.Event()
+        self._room.set()
+        self._posts: set[asyncio.Task[Any]] = set()
+        self._listener: asyncio.Task[None] | None = None
+
+    @property
+    def kind(self) -> ChannelKind:
+        """A pipe: answers come on the one stream, and a request is cancelled by a message."""
+        return "socket"
+
+    def start(self, serve: Serve) -> None:
+        """Begin the conversation. Called once."""
+        self.begin(serve(self))
+        self._listener = self._loop.create_task(self._listen())
+
+    async def send(self, message: Outgoing, /) -> None:
+        """POST a message; any 2xx will do (HSSE-03). A request that was answered meanwhile needn't be accepted, too.
+
+        Raises ChannelClosed, NotSent, ConnectionLost, or HttpStatus when the server refuses it.
+        """
+        if self.reason is not None:
+            raise ChannelClosed(self.reason)
+        pending = message.pending
+        post = self._start(self._post(message))
+        answered: asyncio.Future[None] = self._loop.create_future()
+        if pending is not None:
+            pending.wake = lambda: None if answered.done() else answered.set_result(None)
+        try:
+            await asyncio.wait((post, answered), return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            post.cancel()
+            raise
+        finally:
+            answered.cancel()
+            if pending is not None:
+                pending.wake = None
+        if post.done():
+            post.result()
+
+    def _start(self, post: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = self._loop.create_task(post)
+        self._posts.add(task)
+        task.add_done_callback(self._posted)
+        return task
+
+    def _posted(self, task: asyncio.Task[Any]) -> None:
+        self._posts.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.debug("A message was not accepted: %s", task.exception())
+
+    async def _post(self, message: Outgoing) -> None:
+        what = message.method or "the answer to a request"
+        try:
+            async with asyncio.timeout(self.limits.call_idle):
+                response = await self._endpoint.request("POST", _POST, message.data)
+                if response.status >= 300:
+                    raise await refusal_of(response, f"The server refuses {what}")
+                response.release(finish=True)
+        except TimeoutError:
+            raise CallTimeout(f"{what}: the server did not accept it within {self.limits.call_idle:g} s") from None
+
+    async def _listen(self) -> None:
+        """Feed what the stream brings until it ends."""
+        why = "the server closed its event stream"
+        events: list[Event] | None = self._stream.early
+        try:
+            while events is not None:
+                for event in events:
+                    if event.type == "message" and event.data:
+                        self.feed(event.data)
+                await self._room.wait()
+                events = await self._stream.reader.read()
+        except CallError as exc:
+            why = str(exc)
+        finally:
+            self._stream.response.release()
+            self.end_conversation(why)
+
+    async def close(self) -> None:
+        """End the stream and all connections. Twice is fine."""
+        self.end_conversation("the channel was closed on this side")
+        self._stream.response.release()
+        here = asyncio.current_task()
+        tasks = {task for task in (*self._posts, *self._running.values(), self._listener) if task not in (here, None)}
+        for task in tasks:
+            task.cancel()
+        try:
+            await self._endpoint.close()
+        finally:
+            if tasks:
+                await asyncio.wait(tasks, timeout=self.limits.teardown)
+
+    # ---------------------------------------------------------------- what the pump asks for
+
+    def _reply(self, message: Outgoing, *, last: bool) -> None:
+        self._start(self._post(message))
+
+    def _hold(self) -> None:
+        self._room.clear()
+
+    def _release(self) -> None:
+        self._room.set()
+
+    def _end_output(self) -> None:
+        self._stream.response.release()

@@ -1,0 +1,1 @@
+"""Channels over byte streams: stdio, child processes, sockets."""

@@ -1,0 +1,164 @@
+"""File descriptors as an asyncio transport by two threads: for systems whose event loop can't watch a pipe (Windows).
+
+Slower than `descriptors.py` and the same to its protocol. The threads are daemons: a read that never ends keeps
+nobody alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import sys
+import threading
+from typing import Any
+
+from hinge.transports.stream.descriptors import CHUNK, DescriptorTransport
+
+
+class BlockingTransport(asyncio.Transport):
+    """Reads one descriptor and writes another (or none) for a protocol, each in a thread; owns and closes both."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol, read_fd: int, write_fd: int | None
+    ) -> None:
+        super().__init__()
+        self._loop = loop
+        self._protocol = protocol
+        self._in, self._out = read_fd, write_fd
+        self._may_read = threading.Event()
+        self._may_read.set()
+        self._pending: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._size = 0
+        self._high, self._low = CHUNK, CHUNK // 4
+        self._choked = self._closing = self._finished = False
+        protocol.connection_made(self)
+        threading.Thread(target=self._read, name="hinge-read", daemon=True).start()
+        threading.Thread(target=self._write, name="hinge-write", daemon=True).start()
+
+    # ---------------------------------------------------------------- in the threads
+
+    def _read(self) -> None:
+        data = b"."
+        while data and not self._closing:
+            try:
+                data = os.read(self._in, CHUNK)
+            except OSError:
+                data = b""
+            taken = threading.Event()
+            if not self._tell(self._arrived, data, taken):
+                break
+            taken.wait()
+            self._may_read.wait()
+        os.close(self._in)
+
+    def _write(self) -> None:
+        failed: OSError | None = None
+        while (data := self._pending.get()) is not None:
+            try:
+                rest = memoryview(data)
+                while rest and failed is None and self._out is not None:
+                    rest = rest[os.write(self._out, rest) :]
+            except OSError as exc:
+                failed = exc
+            self._tell(self._left, len(data), failed)
+        if self._out is not None:
+            os.close(self._out)
+        self._tell(self._output_closed)
+
+    def _tell(self, what: Any, *arguments: Any) -> bool:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(what, *arguments)
+            return True
+        return False
+
+    # ---------------------------------------------------------------- in the loop
+
+    def _arrived(self, data: bytes, taken: threading.Event) -> None:
+        try:
+            if self._closing:
+                return
+            if data:
+                self._protocol.data_received(data)
+            elif not self._protocol.eof_received():
+                self.close()
+        finally:
+            taken.set()
+
+    def _left(self, size: int, failed: OSError | None) -> None:
+        self._size -= size
+        if failed is not None:
+            self._finish(failed)
+        elif self._choked and self._size <= self._low:
+            self._choked = False
+            self._protocol.resume_writing()
+
+    def _output_closed(self) -> None:
+        if self._closing:
+            self._finish(None)
+
+    def _finish(self, exc: Exception | None) -> None:
+        if not self._finished:
+            self._finished = self._closing = True
+            self._pending.put(None)
+            self._may_read.set()
+            self._protocol.connection_lost(exc)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Queue for the writing thread."""
+        if not self._closing and data:
+            self._size += len(data)
+            self._pending.put(bytes(data))
+            if self._size > self._high and not self._choked:
+                self._choked = True
+                self._protocol.pause_writing()
+
+    def can_write_eof(self) -> bool:
+        """Always."""
+        return True
+
+    def write_eof(self) -> None:
+        """Close the writing end after what is still to be written."""
+        self._pending.put(None)
+
+    def pause_reading(self) -> None:
+        """Read no more; one chunk may still come."""
+        self._may_read.clear()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        self._may_read.set()
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that the thread hasn't written yet."""
+        return self._size
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """When the protocol is asked to stop writing, and when to go on."""
+        self._high = CHUNK if high is None else high
+        self._low = self._high // 4 if low is None else low
+
+    def is_closing(self) -> bool:
+        """Whether the end has begun."""
+        return self._closing
+
+    def close(self) -> None:
+        """Write what is left, then end."""
+        if not self._closing:
+            self._closing = True
+            self._may_read.set()
+            self._pending.put(None)
+
+    def abort(self) -> None:
+        """End now."""
+        self._closing = True
+        self._loop.call_soon(self._finish, None)
+
+
+def open_descriptors(protocol: asyncio.Protocol, read_fd: int, write_fd: int | None) -> asyncio.Transport:
+    """The transport for descriptors that this system can watch best; it owns and closes them."""
+    loop = asyncio.get_running_loop()
+    if sys.platform == "win32":
+        return BlockingTransport(loop, protocol, read_fd, write_fd)
+    return DescriptorTransport(loop, protocol, read_fd, write_fd)

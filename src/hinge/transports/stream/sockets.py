@@ -1,0 +1,299 @@
+"""Unix and TCP sockets as channels: a server with one conversation per connection, and the clients' ways to one.
+
+There is no authentication here: whoever reaches the socket may call. So TCP stands on loopback unless told otherwise, a
+Unix socket is its owner's alone, and a browser that is sent to the port is shut out by its first byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import select
+import socket
+import stat
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from hinge.channel import Channel, Conversation, Serve
+from hinge.errors import ConnectFailed, DefinitionError, StartError
+from hinge.protocol.calls import Origin
+from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.signals import stop_on_signals
+from hinge.transports.stream.line_channel import LineChannel
+
+logger = logging.getLogger("hinge")
+
+#: Where a socket is: the path of a Unix socket, or host and port.
+Address: TypeAlias = str | tuple[str, int]
+
+
+def is_port(port: object) -> bool:
+    """Whether it is a number that a port can have; 0 stands for any."""
+    return isinstance(port, int) and not isinstance(port, bool) and 0 <= port <= 65535
+
+
+class _Accepted(LineChannel):
+    """The server's end of one connection."""
+
+    def __init__(self, server: SocketServer) -> None:
+        super().__init__("socket", server.limits, server=True, on_closed=server.forget)
+        self._listener = server
+        self._untried = not isinstance(server.address, str)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin a conversation of its own, unless there are too many."""
+        super().connection_made(transport)
+        self._origin = Origin(transport=transport.get_extra_info("peername"))
+        self._listener.admit(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes came. A message never begins with a capital letter, an HTTP request always does."""
+        if self._untried:
+            self._untried = False
+            if b"A" <= data[:1] <= b"Z":
+                logger.warning("A connection to %s was closed: it began like HTTP, not like a message", self._listener)
+                self.abort("the peer doesn't speak JSON-RPC")
+                return
+        super().data_received(data)
+
+    def eof_received(self) -> bool:
+        """The peer sends no more; when it is gone altogether, nobody waits for an answer."""
+        going_on = super().eof_received()
+        if self._transport is not None and _is_gone(self._transport):
+            self.abort("the peer closed the connection")
+        return going_on
+
+
+def _is_gone(transport: asyncio.Transport) -> bool:
+    """Whether both directions are closed: known of Unix sockets; of TCP only after a reset."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.fileno() < 0 or not hasattr(select, "poll"):
+        return False
+    watch = select.poll()
+    watch.register(sock.fileno(), 0)
+    return bool(watch.poll(0))
+
+
+class SocketServer:
+    """Listens on one socket; every connection is a conversation. `await start()`, then `address` says where it is.
+
+    Give either `path` (a Unix socket; a dead one's file is replaced) or `port` (TCP on `host`; 0 picks a free port).
+    At most `limits.sessions` connections are open at once.
+    """
+
+    def __init__(
+        self,
+        serve: Serve,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        if (path is None) == (port is None):
+            raise StartError("A socket server needs either a path (Unix socket) or a port (TCP), not both.")
+        if path is not None and not os.fspath(path):
+            raise StartError("The path of the Unix socket is empty: write where its file is to be, like server.sock.")
+        if port is not None and not is_port(port):
+            raise StartError(f"There is no port {port!r}: choose one from 1 to 65535, or 0 for any that is free.")
+        self.limits = limits
+        self.address: Address = (host, port) if port is not None else os.fspath(path or "")
+        self._serve = serve
+        self._inode: tuple[int, int] | None = None
+        self._server: asyncio.Server | None = None
+        self._open: dict[LineChannel, Conversation] = {}
+        self._finishing: set[asyncio.Task[None]] = set()
+
+    def __str__(self) -> str:
+        return self.address if isinstance(self.address, str) else "{}:{}".format(*self.address)
+
+    async def start(self) -> None:
+        """Listen. Raises StartError if the path or port is in use or can't be had."""
+        loop = asyncio.get_running_loop()
+        if isinstance(self.address, str):
+            sock = _listen_unix(self.address)
+            about = os.stat(self.address)
+            self._inode = about.st_dev, about.st_ino
+            self._server = await loop.create_unix_server(lambda: _Accepted(self), sock=sock)
+            return
+        sock = _listen_tcp(*self.address)
+        self.address = sock.getsockname()[:2]
+        self._server = await loop.create_server(lambda: _Accepted(self), sock=sock)
+
+    async def stop(self, why: str = "the server stops") -> None:
+        """Take no more connections, let running calls finish within `limits.drain`, end everything. Twice is fine."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            self._remove_file()
+        for channel in list(self._open):
+            channel.stop(why, self.limits.drain)
+        for channel in list(self._open):
+            await channel.wait_closed()
+        if self._finishing:
+            await asyncio.wait(self._finishing)
+
+    def admit(self, channel: LineChannel) -> None:
+        """A connection was accepted: start its conversation."""
+        if self._server is None or len(self._open) >= self.limits.sessions:
+            logger.warning("A connection to %s was refused: %d are open", self, len(self._open))
+            channel.abort("too many connections")
+            return
+        try:
+            conversation = self._serve(channel)
+        except Exception:
+            logger.exception("A connection to %s could not be served", self)
+            channel.abort("the server could not serve this connection")
+            return
+        self._open[channel] = conversation
+        channel.begin(conversation)
+
+    def forget(self, channel: LineChannel) -> None:
+        """A connection is closed: clean up after its conversation."""
+        conversation = self._open.pop(channel, None)
+        if conversation is not None:
+            task = asyncio.get_running_loop().create_task(conversation.finish())
+            self._finishing.add(task)
+            task.add_done_callback(self._finishing.discard)
+
+    def _remove_file(self) -> None:
+        """Remove the Unix socket's file, if it is still ours."""
+        if isinstance(self.address, str) and not self.address.startswith("\0"):
+            with contextlib.suppress(OSError):
+                about = os.lstat(self.address)
+                if (about.st_dev, about.st_ino) == self._inode:
+                    os.unlink(self.address)
+
+
+async def serve_socket(
+    serve: Serve,
+    *,
+    path: str | os.PathLike[str] | None = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    ready: Callable[[Address], object] | None = None,
+) -> None:
+    """Serve on a Unix socket (`path`) or on TCP (`port`, `host`) until SIGINT, SIGTERM or cancellation (SocketServer).
+
+    `ready` is called with the address once it listens. Raises StartError if it can't.
+    """
+    server = SocketServer(serve, path=path, host=host, port=port, limits=limits)
+    stopped = asyncio.Event()
+    with stop_on_signals(lambda _name: stopped.set()):
+        await server.start()
+        try:
+            if ready is not None:
+                ready(server.address)
+            await stopped.wait()
+        finally:
+            await server.stop()
+
+
+def _listen_unix(path: str) -> socket.socket:
+    if not hasattr(socket, "AF_UNIX"):
+        raise StartError("This system has no Unix sockets; serve on a port instead.")
+    _clear(path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)
+    try:
+        sock.bind(path)
+        sock.listen(128)
+    except OSError as exc:
+        sock.close()
+        raise StartError(f"Can't listen on the Unix socket {path}: {exc.strerror or exc}") from exc
+    finally:
+        os.umask(mask)
+    sock.setblocking(False)
+    return sock
+
+
+def _clear(path: str) -> None:
+    """Remove what a dead server left at the path. Raises StartError if something alive or something else is there."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise StartError(f"Can't listen on {path}: it exists and is no socket; choose another path.")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            raise StartError(f"Can't listen on {path}: {exc.strerror or exc}") from exc
+    raise StartError(f"Can't listen on {path}: it is in use by a running server; stop that one or choose another path.")
+
+
+def _listen_tcp(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        sock = socket.create_server(where[:2], family=family, backlog=128)
+    except OSError as exc:
+        raise StartError(f"Can't listen on {host}:{port}: {exc.strerror or exc}; choose another port or host.") from exc
+    sock.setblocking(False)
+    if not ipaddress.ip_address(sock.getsockname()[0].partition("%")[0]).is_loopback:
+        logger.warning("%s:%d can be reached from other machines, and nothing checks who calls", host, port)
+    return sock
+
+
+async def _open(
+    serve: Serve, connect: Callable[[Callable[[], LineChannel]], Any], where: str, advice: str, limits: Limits
+) -> Channel:
+    channel = LineChannel("socket", limits, server=False)
+    try:
+        async with asyncio.timeout(limits.connect):
+            await connect(lambda: channel)
+    except TimeoutError as exc:
+        raise ConnectFailed(f"Nothing answered at {where} within {limits.connect:g} seconds; {advice}") from exc
+    except OSError as exc:
+        raise ConnectFailed(f"Can't connect to {where}: {exc.strerror or exc}; {advice}") from exc
+    try:
+        channel.begin(serve(channel))
+    except BaseException:
+        channel.abort("the conversation could not begin")
+        await channel.wait_closed()
+        raise
+    return channel
+
+
+class UnixSocket:
+    """A Transport to a server that listens on a Unix socket. Raises ConnectFailed from `open`."""
+
+    def __init__(self, path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.path = os.fspath(path)
+        self._limits = limits
+
+    async def open(self, serve: Serve, /) -> Channel:
+        """Connect and begin the conversation."""
+        loop = asyncio.get_running_loop()
+        advice = "is a server listening on this path?"
+        return await _open(
+            serve, lambda make: loop.create_unix_connection(make, self.path), self.path, advice, self._limits
+        )
+
+
+class TcpSocket:
+    """A Transport to a server that listens on a TCP port. Raises ConnectFailed from `open`."""
+
+    def __init__(self, host: str, port: int, *, limits: Limits = DEFAULT_LIMITS) -> None:
+        if not is_port(port):
+            raise DefinitionError(f"There is no port {port!r}: a server listens on one from 1 to 65535")
+        self.host, self.port = host, port
+        self._limits = limits
+
+    async def open(self, serve: Serve, /) -> Channel:
+        """Connect and begin the conversation."""
+        loop = asyncio.get_running_loop()
+        where, advice = f"{self.host}:{self.port}", "is a server listening on this port?"
+        return await _open(
+            serve, lambda make: loop.create_connection(make, self.host, self.port), where, advice, self._limits
+        )

@@ -1,0 +1,169 @@
+"""Configurations as hosts write them: what is read, and how each mistake is named."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge import Client, StartError
+from hinge.client.group.config import pick, read_config
+from hinge.transports.http.client.legacy_sse import SseTransport
+
+ENVIRONMENT = {"TOKEN": "t0p", "HOME": "/home/me", "EMPTY": ""}
+
+
+def read(servers: Any, section: str = "mcpServers") -> Any:
+    return read_config({section: servers}, environ=ENVIRONMENT)
+
+
+def refusal(servers: Any) -> str:
+    with pytest.raises(StartError) as caught:
+        read(servers)
+    return str(caught.value)
+
+
+def test_a_command_becomes_a_child_process_with_its_words_environment_and_directory() -> None:
+    table = {"command": "npx", "args": ["-y", "server", "/tmp/a b"], "env": {"KEY": "v"}, "cwd": "/srv"}
+    entry = read({"files": table})["files"]
+    assert entry.reach() == (["npx", "-y", "server", "/tmp/a b"], {"env": {"KEY": "v"}, "cwd": "/srv"})
+
+
+@pytest.mark.parametrize("more", [{}, {"type": "http"}, {"type": "streamable-http"}, {"transport": "streamableHttp"}])
+def test_a_url_becomes_streamable_http_with_its_headers(more: dict[str, str]) -> None:
+    entry = read({"web": {"url": "https://host/mcp", "headers": {"X": "1"}, **more}})["web"]
+    assert (entry.kind, entry.reach()) == ("http", ("https://host/mcp", {"headers": {"X": "1"}}))
+
+
+def test_the_type_sse_becomes_the_first_revisions_transport() -> None:
+    """HSSE-01."""
+    target, options = read({"old": {"url": "http://host/sse", "type": "sse", "headers": {"X": "1"}}})["old"].reach()
+    assert isinstance(target, SseTransport)
+    assert (target.url, options) == ("http://host/sse", {})
+
+
+@pytest.mark.parametrize(
+    "more", [{"command": "x"}, {"url": "https://host/mcp"}, {"url": "http://host/sse", "type": "sse"}]
+)
+def test_a_server_may_be_held_to_a_lock_that_lies_beside_the_configuration(
+    tmp_path: Path, more: dict[str, str]
+) -> None:
+    path = tmp_path / "servers.json"
+    path.write_text(json.dumps({"mcpServers": {"a": {**more, "lock": "${NAME:-a}.lock", "drift": "warn"}}}))
+    _, options = read_config(path)["a"].reach()
+    assert (options["lock"], options["drift"]) == (str(tmp_path / "a.lock"), "warn")
+    with pytest.raises(StartError, match=r"a.lock can't be read"):
+        Client.from_config(path)
+    assert 'drift: "ignore" is not possible' in refusal({"a": {**more, "lock": "x", "drift": "ignore"}})
+
+
+def test_variables_are_filled_in_from_the_environment_wherever_there_is_text() -> None:
+    files = {"command": "${HOME}/bin/x", "args": ["--token=${TOKEN}", "${env:HOME}"], "env": {"A": "${NONE:-b}"}}
+    web = {"url": "https://${NONE:-host}/${EMPTY:-mcp}", "headers": {"Authorization": "Bearer ${TOKEN}"}}
+    entries = read({"files": files, "web": web})
+    assert entries["files"].command == ("/home/me/bin/x", "--token=t0p", "/home/me")
+    assert entries["files"].env == {"A": "b"}
+    assert (entries["web"].url, entries["web"].headers) == ("https://host/mcp", {"Authorization": "Bearer t0p"})
+
+
+def test_the_section_may_have_the_name_that_another_host_gives_it() -> None:
+    assert list(read_config({"servers": {"a": {"command": "a"}}, "inputs": []})) == ["a"]
+
+
+def test_a_disabled_server_is_marked_and_needs_no_variables() -> None:
+    entries = read({"off": {"command": "${NONE}", "disabled": True}, "out": {"url": "${NONE}", "enabled": False}})
+    assert [entry.disabled for entry in entries.values()] == [True, True]
+
+
+def test_keys_of_other_hosts_are_ignored_and_slips_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "hinge"):
+        read({"a": {"command": "a", "autoApprove": ["x"], "arg": ["-v"]}})
+    assert [record.message for record in caplog.records] == [
+        "the configuration: server 'a': 'arg' is not known; did you mean 'args'?"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("npx", 'server \'a\' must be an object with a "command" or a "url"'),
+        ({}, 'server \'a\' needs either a "command" or a "url"; it has nothing'),
+        ({"comand": "x"}, "it has 'comand'"),
+        ({"command": "x", "url": "http://h"}, "it has both"),
+        ({"command": ""}, "server 'a': command: must be a text that isn't empty"),
+        ({"command": ["x"]}, "server 'a': command: must be a text"),
+        ({"command": "x", "args": "-v"}, "server 'a': args: must be a list"),
+        ({"command": "x", "args": ["-p", 80]}, "server 'a': args[1]: must be a text, in quotes, not 80"),
+        ({"command": "x", "env": {"PORT": 80}}, "server 'a': env.PORT: must be a text, in quotes, not 80"),
+        ({"command": "x", "env": ["A=b"]}, "server 'a': env: must be an object"),
+        (
+            {"command": "x", "env": {"T": "${NONE}"}},
+            "env.T: the environment has no variable NONE; set it, or write ${NONE:-",
+        ),
+        ({"command": "${input:key}"}, "command: ${input:key} means something to another host only"),
+        ({"command": "x", "disabled": "yes"}, "server 'a': disabled: must be true or false"),
+        ({"command": "x", "type": "http"}, "type: 'http' doesn't go with a command"),
+        ({"url": "http://h", "type": "stdio"}, "type: 'stdio' doesn't go with a url"),
+        ({"url": "http://h", "type": "ws"}, "type: 'ws' is no type of server: use one of stdio, http"),
+        ({"url": "ftp://h"}, "server 'a': url: must begin with http:// or https://, not 'ftp://h'"),
+    ],
+)
+def test_each_mistake_is_named_with_its_server_and_key(table: Any, words: str) -> None:
+    assert words in refusal({"a": table})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "c.json:1:2: not JSON"),
+        ('{"mcpServers": {}, // hello\n}', "c.json:1:20: not JSON"),
+        ("[]", 'c.json has no "mcpServers"'),
+        ('{"other": 1}', "it holds 'other'"),
+        ('{"mcpServers": []}', "c.json: 'mcpServers' must be an object"),
+        ('{"mcpServers": {"a": {"command": "a"}, "a": {"command": "b"}}}', "c.json: 'a' stands there twice"),
+        ('{"mcpServers": {"a": {}}}', "c.json: server 'a' needs either"),
+    ],
+)
+def test_each_mistake_in_a_file_is_named_with_the_file(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "c.json").write_text(text)
+    with pytest.raises(StartError) as caught:
+        read_config(tmp_path / "c.json")
+    assert words in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match=r"none\.json can't be read: No such file"):
+        read_config(str(tmp_path / "none.json"))
+    (tmp_path / "latin").write_bytes(b'{"mcpServers": {"h\xf6her": {}}}')
+    with pytest.raises(StartError, match="is not UTF-8"):
+        read_config(tmp_path / "latin")
+
+
+def test_one_server_is_picked_by_its_name_or_because_it_is_the_only_one() -> None:
+    entries = read({"a": {"command": "a"}, "b": {"command": "b"}, "c": {"command": "c", "disabled": True}})
+    assert pick(entries, "b").command == ("b",)
+    with pytest.raises(StartError, match="There is no server 'x' in the configuration: it has 'a', 'b', 'c'"):
+        pick(entries, "x")
+    with pytest.raises(StartError, match="Which server"):
+        pick(entries, None)
+    del entries["b"]
+    assert pick(entries, None).name == "a"
+
+
+async def test_a_client_is_made_from_a_file_and_its_own_options_win(tmp_path: Path) -> None:
+    server = tmp_path / "server.py"
+    server.write_text(
+        "import os\nfrom hinge import Server\nserver = Server('configured')\n"
+        "@server.tool\ndef say() -> str: return os.environ['WORD']\nserver.run()\n"
+    )
+    table = {"command": sys.executable, "args": [str(server)], "env": {"WORD": "${WORD:-hello}"}}
+    (tmp_path / "c.json").write_text(json.dumps({"mcpServers": {"one": table}}))
+    async with Client.from_config(tmp_path / "c.json") as client:
+        assert (await client.call_tool("say")).text == "hello"
+    async with Client.from_config(tmp_path / "c.json", "one", env={"WORD": "mine"}, era="2025") as client:
+        assert (await client.call_tool("say")).text == "mine"
+        assert client.era == "2025"

@@ -1,0 +1,576 @@
+"""Many servers as one: of all eras and transports, with failures that stay where they are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge import (
+    CallError,
+    CallTimeout,
+    Changed,
+    Client,
+    ClientContext,
+    ClientExtension,
+    Context,
+    DefinitionError,
+    ElicitFormParams,
+    HingeError,
+    Hosts,
+    Limits,
+    LogParams,
+    Lost,
+    NotSent,
+    Server,
+    StartError,
+)
+from hinge.client.group import member as members
+from tests.client.puppet import HANG_UP, SILENCE, Puppet
+from tests.transports.http_rig import serving
+from tests.transports.scripted_http import until
+
+SERVER_FILE = """
+import os
+from hinge import Server
+server = Server("child")
+
+@server.tool
+def search(word: str) -> str: return "child " + word
+
+@server.tool
+def pid() -> int: return os.getpid()
+
+server.run()
+"""
+
+
+def server_of(name: str, *tools: str) -> Server[Any]:
+    """A server whose tools say who they are."""
+    server: Server[Any] = Server(name)
+
+    def add(tool: str) -> None:
+        @server.tool(tool)
+        async def say(word: str = "") -> str:
+            return f"{name}.{tool} {word}".strip()
+
+    for tool in tools:
+        add(tool)
+    return server
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts in the background come soon."""
+    monkeypatch.setattr(members, "FIRST_WAIT", 0.01)
+
+
+# ---------------------------------------------------------------- all kinds side by side
+
+
+@asynccontextmanager
+async def a_host(tmp_path: Path) -> AsyncIterator[Hosts]:
+    """A child process, a stateless HTTP server, a handshake HTTP server, and one in memory, from a configuration."""
+    (tmp_path / "child.py").write_text(SERVER_FILE)
+    async with (
+        serving(server_of("web", "search", "fetch")) as web,
+        serving(Server("old", eras="2025"), sessions=True) as old,
+    ):
+        config = {
+            "mcpServers": {
+                "files": {"command": sys.executable, "args": [str(tmp_path / "child.py")]},
+                "web": {"url": f"http://127.0.0.1:{web.port}/mcp"},
+                "old": {"url": f"http://127.0.0.1:{old.port}/mcp"},
+                "off": {"command": "x", "disabled": True},
+            }
+        }
+        async with Hosts.from_config(config) as hosts:
+            yield hosts
+
+
+async def test_servers_of_all_eras_and_transports_stand_side_by_side(tmp_path: Path) -> None:
+    async with a_host(tmp_path) as hosts:
+        states = {name: member.state for name, member in hosts.servers.items()}
+        assert states == {"files": "ready", "web": "ready", "old": "ready", "off": "disabled"}
+        eras = {name: one.era for name, one in (await hosts.health()).items()}
+        assert eras == {"files": "2026", "web": "2026", "old": "2025", "off": None}
+        assert [tool.name for tool in await hosts.list_tools()] == ["files_search", "pid", "web_search", "fetch"]
+        assert (await hosts.call_tool("files_search", {"word": "x"})).text == "child x"
+        assert (await hosts.call_tool("web_search", {"word": "y"})).text == "web.search y"
+        assert await hosts.call_tool("pid", returns=int) > 0
+
+
+async def test_everything_listed_says_which_server_it_is_from() -> None:
+    hosts = Hosts({"a": server_of("a", "x"), "b": server_of("b", "x", "y")})
+    async with hosts:
+        listed = {tool.name: (tool.meta or {})["hinge/server"] for tool in await hosts.list_tools()}
+        assert listed == {"a_x": "a", "b_x": "b", "y": "b"}
+        assert hosts.origin("b_x") == ("b", "x")
+
+
+def prompting(name: str) -> Server[Any]:
+    server: Server[Any] = Server(name)
+
+    @server.prompt
+    def brief(city: str) -> str:
+        return f"{name}: {city}"
+
+    @server.resource("shared://note")
+    def note() -> str:
+        return f"note of {name}"
+
+    @server.resource(f"{name}://{{key}}")
+    def keyed(key: str) -> str:
+        return f"{name} {key}"
+
+    return server
+
+
+async def test_prompts_are_merged_like_tools() -> None:
+    async with Hosts({"a": prompting("a"), "b": prompting("b")}) as hosts:
+        assert [prompt.name for prompt in await hosts.list_prompts()] == ["a_brief", "b_brief"]
+        got = await hosts.get_prompt("b_brief", {"city": "Oslo"})
+        assert getattr(got.messages[0].content, "text", "") == "b: Oslo"
+        got = await hosts.get_prompt("brief", {"city": "Oslo"}, server="a")
+        assert getattr(got.messages[0].content, "text", "") == "a: Oslo"
+
+
+async def test_resources_are_found_by_uri_by_template_or_by_the_servers_name() -> None:
+    async with Hosts({"a": prompting("a"), "b": prompting("b")}) as hosts:
+        listed = [(item.uri, (item.meta or {})["hinge/server"]) for item in await hosts.list_resources()]
+        assert listed == [("shared://note", "a"), ("shared://note", "b")]
+        assert [(await hosts.read_resource(item)).text for item in await hosts.list_resources()] == [
+            "note of a",
+            "note of b",
+        ]
+        assert (await hosts.read_resource("b://k")).contents[0].text == "b k"
+        assert (await hosts.read_resource("shared://note", server="b")).contents[0].text == "note of b"
+        with pytest.raises(NotSent, match=r"Several servers have 'shared://note': say server=…, one of a, b"):
+            await hosts.read_resource("shared://note")
+        with pytest.raises(NotSent, match="No server lists 'c://k'"):
+            await hosts.read_resource("c://k")
+        assert [item.uri_template for item in await hosts.list_resource_templates()] == ["a://{key}", "b://{key}"]
+
+
+async def test_any_request_can_go_to_one_of_them() -> None:
+    async with Hosts({"a": server_of("a", "x")}) as hosts:
+        assert (await hosts.request("a", "tools/list"))["tools"][0]["name"] == "x"
+        with pytest.raises(NotSent, match="There is no server 'b': there are 'a'"):
+            await hosts.request("b", "tools/list")
+
+
+async def test_a_client_made_elsewhere_can_be_one_of_them() -> None:
+    async with Hosts({"a": Client(server_of("a", "x"), era="2025"), "b": server_of("b", "y")}) as hosts:
+        assert [tool.name for tool in await hosts.list_tools()] == ["x", "y"]
+        assert hosts.servers["a"].client.era == "2025"
+
+
+# ---------------------------------------------------------------- names
+
+
+async def test_a_name_means_what_it_meant_when_it_was_listed() -> None:
+    """TOOL-09: a server that comes up later can't take over a call that is meant for another."""
+    late = server_of("late", "other")
+    async with Hosts({"a": server_of("a", "pay"), "late": late}) as hosts:
+        await hosts.list_tools()
+
+        @late.tool("pay")
+        async def mine() -> str:
+            return "thief"
+
+        assert (await hosts.call_tool("pay")).text == "a.pay"
+        assert [tool.name for tool in await hosts.list_tools()] == ["a_pay", "other", "late_pay"]
+        with pytest.raises(NotSent, match="Several servers have 'pay': ask for 'a_pay' or 'late_pay'"):
+            await hosts.call_tool("pay")
+
+
+async def test_a_name_that_was_never_listed_is_looked_up_first() -> None:
+    async with Hosts({"a": server_of("a", "x"), "b": server_of("b", "search")}) as hosts:
+        assert (await hosts.call_tool("search")).text == "b.search"
+        with pytest.raises(NotSent, match=r"No server has tool 'seerch'; did you mean 'search'\?"):
+            await hosts.call_tool("seerch")
+
+
+async def test_names_stay_when_a_server_is_away() -> None:
+    """What a server is called by does not depend on who else is up at the moment."""
+    gone = Puppet(tools("x"))
+    async with Hosts({"a": server_of("a", "x"), "b": gone}, limits=Limits(reconnects=1)) as hosts:
+        assert [tool.name for tool in await hosts.list_tools()] == ["a_x", "b_x"]
+        gone.by_method.clear()
+        gone.hang_up()
+        assert [tool.name for tool in await hosts.list_tools()] == ["a_x"]
+        assert (await hosts.call_tool("a_x")).text == "a.x"
+
+
+def tools(*names: str) -> dict[str, Any]:
+    """What a puppet answers as a stateless server with these tools."""
+    listed = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+    cached = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    return {
+        "server/discover": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **cached},
+        "tools/list": {"tools": listed, **cached},
+        "tools/call": {"content": [{"type": "text", "text": "puppet"}], "resultType": "complete"},
+    }
+
+
+# ---------------------------------------------------------------- failures
+
+
+async def test_a_server_that_cannot_be_reached_disturbs_no_other_and_is_tried_again() -> None:
+    bad = Puppet()
+    async with Hosts({"a": server_of("a", "x"), "bad": bad}) as hosts:
+        assert hosts.servers["bad"].state == "failed"
+        assert "refused initialize" in hosts.servers["bad"].reason
+        assert [tool.name for tool in await hosts.list_tools()] == ["x"]
+        with pytest.raises(NotSent, match=r"Server 'bad' is not available: .*refused initialize"):
+            await hosts.call_tool("x", server="bad")
+        with pytest.raises(NotSent, match="No server has tool 'y'; not asked: 'bad'"):
+            await hosts.call_tool("y")
+        bad.by_method.update(tools("y"))
+        await until(lambda: hosts.servers["bad"].state == "ready")
+        assert hosts.servers["bad"].reason == ""
+        assert (await hosts.call_tool("y")).text == "puppet"
+
+
+async def test_a_server_that_was_lost_is_opened_again_in_the_background() -> None:
+    one = Puppet(tools("x"))
+    async with Hosts({"one": one, "a": server_of("a", "y")}) as hosts:
+        one.hang_up()
+        await until(lambda: one.connections == 2 and hosts.servers["one"].state == "ready")
+        assert (await hosts.call_tool("x")).text == "puppet"
+
+
+@asynccontextmanager
+async def on_port(server: Server[Any], port: int = 0) -> AsyncIterator[str]:
+    """The server over HTTP: its URL."""
+    announced: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(server.run_async("http", port=port, announce=announced.set_result))
+    try:
+        yield await announced
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+@pytest.mark.parametrize("listening", [False, True])
+async def test_a_server_without_a_connection_is_lost_when_a_call_finds_it_gone_until_it_is_back(
+    listening: bool,
+) -> None:
+    """Stateless over HTTP, and without lists that could change: no conversation and no stream whose end would tell."""
+    server: Server[Any] = Server("bare")
+
+    @server.request("acme/x")
+    async def nothing(ctx: Context[Any], params: Any) -> None: ...
+
+    changes: list[Any] = []
+    on_change = (lambda change, name: changes.append(change)) if listening else None
+    async with AsyncExitStack() as running:
+        url = await running.enter_async_context(on_port(server))
+        async with Hosts({"bare": url}, on_change=on_change) as hosts:
+            bare = hosts.servers["bare"]
+            await hosts.request("bare", "acme/x")
+            await running.aclose()
+            with pytest.raises(CallError):
+                await hosts.request("bare", "acme/x")
+            await until(lambda: bare.state == "lost")
+            assert "Is the server running?" in bare.reason
+            await running.enter_async_context(on_port(server, int(url.rpartition(":")[2].partition("/")[0])))
+            await until(lambda: bare.state == "ready")
+            await hosts.request("bare", "acme/x")
+    assert [type(change) for change in changes] == ([Lost] if listening else [])
+
+
+async def test_a_call_that_fails_is_no_reason_to_give_up_a_server_that_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    slow = Puppet({**tools("x"), "tools/call": SILENCE})
+    async with Hosts({"slow": slow}) as hosts:
+        with pytest.raises(CallTimeout):
+            await hosts.call_tool("x", idle=0.01)
+        slow.by_method["tools/call"] = tools("x")["tools/call"]
+        await slow.until(lambda: slow.methods().count("server/discover") == 2)
+        assert (await hosts.call_tool("x")).text == "puppet"
+        assert hosts.servers["slow"].state == "ready"
+    assert (slow.connections, caplog.messages) == (1, [])
+
+
+async def test_attempts_come_further_and_further_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No storm: each wait is about twice the one before, up to the longest."""
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float, *more: Any) -> None:
+        waits.append(seconds)
+        await sleep(0 if len(waits) < 12 else 3600)
+
+    bad = Puppet()
+    hosts = Hosts({"bad": bad})
+    monkeypatch.setattr("asyncio.sleep", note)
+    monkeypatch.setattr("random.uniform", lambda low, high: 1.0)
+    monkeypatch.setattr(members, "LONGEST_WAIT", 1.0)
+    async with hosts:
+        while len(waits) < 12:
+            await sleep(0.001)
+    assert waits == [0.01 * 2**n for n in range(7)] + [1.0] * 5
+
+
+async def test_a_list_that_fails_is_left_out_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    broken = Puppet({**tools("x"), "tools/list": HANG_UP})
+    async with Hosts({"a": server_of("a", "x"), "b": broken}, limits=Limits(reconnects=1, retries=0)) as hosts:
+        with caplog.at_level(logging.WARNING, "hinge"):
+            assert [tool.name for tool in await hosts.list_tools()] == ["x"]
+    assert any("Server 'b': its tools are not listed" in record.message for record in caplog.records)
+
+
+async def test_a_program_that_is_not_there_is_a_failed_server_with_the_reason() -> None:
+    async with Hosts({"none": ["no-such-program"], "a": server_of("a", "x")}) as hosts:
+        assert hosts.servers["none"].state == "failed"
+        assert "there is no program 'no-such-program'" in hosts.servers["none"].reason
+        assert repr(hosts.servers["none"]).startswith("<Member 'none': failed, Can't start")
+
+
+async def test_connecting_that_is_given_up_leaves_nothing() -> None:
+    """C-043."""
+    silent = Puppet({"server/discover": lambda puppet, message: SILENCE})
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05), Hosts({"silent": silent, "a": server_of("a")}):
+            raise AssertionError("never connected")
+
+
+class Grumpy(Puppet):
+    """A server in this process that says nothing, and complains when it is left."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        yield
+        raise LookupError("so soon?")
+
+
+async def test_a_server_that_complains_when_it_is_left_is_left_all_the_same() -> None:
+    """C-043: the complaint doesn't hide that nobody wants the server any more."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05), Hosts({"grumpy": Grumpy({"server/discover": SILENCE}), "a": server_of("a")}):
+            raise AssertionError("never connected")
+
+
+async def test_hosts_can_be_closed_twice_and_connected_again() -> None:
+    hosts = Hosts({"a": server_of("a", "x")})
+    for _ in range(2):
+        await hosts.connect()
+        assert (await hosts.call_tool("x")).text == "a.x"
+        await hosts.close()
+        await hosts.close()
+        assert hosts.servers["a"].state == "closed"
+        with pytest.raises(NotSent):
+            await hosts.call_tool("x")
+
+
+def test_mistakes_are_told_when_it_is_written() -> None:
+    with pytest.raises(DefinitionError, match="concurrency"):
+        Hosts({}, concurrency=0)
+    with pytest.raises(StartError, match="server 'a': command"):
+        Hosts.from_config({"mcpServers": {"a": {"command": 5}}})
+
+
+# ---------------------------------------------------------------- limits and health
+
+
+async def test_so_many_requests_at_once_go_to_one_server_and_the_others_wait() -> None:
+    """Outbound concurrency: a bound for each server, which the others don't feel."""
+    running = most = 0
+    server: Server[Any] = Server("busy")
+
+    @server.tool
+    async def work() -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.002)
+        running -= 1
+        return "done"
+
+    async with Hosts({"busy": server, "free": server_of("free", "x")}, concurrency=3) as hosts:
+        await hosts.list_tools()
+        work_all = asyncio.gather(*(hosts.call_tool("work") for _ in range(20)))
+        await asyncio.sleep(0)
+        assert (await hosts.call_tool("x")).text == "free.x"
+        assert (await hosts.health())["busy"].running <= 3
+        await work_all
+    assert most == 3
+
+
+async def test_waiting_for_a_turn_has_an_end() -> None:
+    server: Server[Any] = Server("stuck")
+    gate = asyncio.Event()
+
+    @server.tool
+    async def hold() -> str:
+        await gate.wait()
+        return ""
+
+    async with Hosts({"stuck": server}, concurrency=1, limits=Limits(call_total=0.2)) as hosts:
+        holding = asyncio.ensure_future(hosts.call_tool("hold", total=5.0))
+        await until(lambda: hosts.servers["stuck"]._running == 1)
+        with pytest.raises(NotSent, match=r"Server 'stuck' was busy for 0\.2 seconds with 1 requests at once"):
+            await hosts.call_tool("hold", server="stuck")
+        gate.set()
+        await holding
+
+
+async def test_health_tells_latency_era_and_what_is_wrong() -> None:
+    quiet = Puppet(tools("x"))
+    async with Hosts({"a": server_of("a", "x"), "quiet": quiet, "bad": Puppet()}) as hosts:
+        quiet.by_method["server/discover"] = lambda puppet, message: SILENCE
+        health = await hosts.health(timeout=0.1)
+    assert health["a"].latency is not None
+    assert (health["a"].state, health["a"].era, health["a"].revision[:4]) == ("ready", "2026", "2026")
+    assert (health["quiet"].latency, health["quiet"].reason) == (None, "no sign of life within 0.1 seconds")
+    assert health["bad"].state == "failed"
+    assert "refused" in health["bad"].reason
+
+
+# ---------------------------------------------------------------- callbacks
+
+
+def asking(name: str) -> Server[Any]:
+    server: Server[Any] = Server(name)
+
+    @server.tool(f"ask_{name}")
+    async def ask(ctx: Context) -> str:
+        return await ctx.elicit("Who?", str)
+
+    @server.tool(f"roots_{name}")
+    async def roots(ctx: Context) -> list[str]:
+        return [root.uri for root in await ctx.list_roots()]
+
+    @server.tool(f"log_{name}")
+    async def log(ctx: Context) -> str:
+        await ctx.log("info", "hello")
+        await ctx.progress(1, 2)
+        return ""
+
+    return server
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_each_callback_is_told_which_server_asks(era: str) -> None:
+    """ELIC-19."""
+    asked: list[str] = []
+    logged: list[tuple[Any, str]] = []
+    moved: list[tuple[float, str]] = []
+
+    async def elicit(form: ElicitFormParams, server: str) -> dict[str, Any]:
+        asked.append(f"{server}: {form.message}")
+        return {"value": f"for {server}"}
+
+    def log(params: LogParams, server: str) -> None:
+        logged.append((params.data, server))
+
+    hosts = Hosts(
+        {"a": asking("a"), "b": asking("b")},
+        era=era,
+        on_elicit=elicit,
+        on_roots=lambda server: [f"file:///{server}"],
+        on_log=log,
+        on_progress=lambda params, server: moved.append((params.progress, server)),
+    )
+    async with hosts:
+        assert (await hosts.call_tool("ask_b")).text == "for b"
+        assert (await hosts.call_tool("ask_a")).text == "for a"
+        assert await hosts.call_tool("roots_b", returns=list[str]) == ["file:///b"]
+        await hosts.call_tool("log_a")
+        await until(lambda: bool(logged))
+    assert asked == ["b: Who?", "a: Who?"]
+    assert logged == [("hello", "a")]
+    assert moved == [(1, "a")]
+
+
+async def test_middleware_and_extensions_are_of_all_servers_and_each_has_extensions_of_its_own() -> None:
+    passed: list[str] = []
+    made: list[Own] = []
+
+    class Own(ClientExtension):
+        id = "com.example/own"
+
+        def attach(self, client: Client) -> None:
+            made.append(self)
+
+    async def watch(ctx: ClientContext, call_next: Any) -> Any:
+        passed.append(ctx.method)
+        return await call_next(ctx)
+
+    async with Hosts({"a": asking("a"), "b": asking("b")}, middleware=[watch], extensions=[Own]) as hosts:
+        await hosts.call_tool("log_a")
+        await hosts.call_tool("log_b")
+    assert passed.count("tools/call") == 2
+    assert len(set(map(id, made))) == 2
+
+
+async def test_an_answer_may_need_another_server_but_not_the_one_that_asks() -> None:
+    """C-086, with no place to wait for."""
+    found: list[str] = []
+    hosts: Hosts
+
+    async def elicit(form: ElicitFormParams, server: str) -> dict[str, Any]:
+        try:
+            await hosts.call_tool("ask_a")
+        except HingeError as exc:
+            found.append(str(exc))
+        return {"value": (await hosts.call_tool("x")).text}
+
+    hosts = Hosts({"a": asking("a"), "b": server_of("b", "x")}, concurrency=1, on_elicit=elicit)
+    async with hosts:
+        assert (await hosts.call_tool("ask_a")).text == "b.x"
+    assert found == ["A request can't be asked while a question of the server is being answered"]
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_changes_of_lists_are_told_with_the_server_that_they_are_of(era: str) -> None:
+    """SUB-12, SUB-14."""
+    heard: list[tuple[Changed | Lost, str]] = []
+    one = server_of("one", "x")
+
+    def on_change(change: Changed | Lost, server: str) -> None:
+        heard.append((change, server))
+
+    async with Hosts({"one": one, "two": server_of("two", "y")}, era=era, on_change=on_change) as hosts:
+        await hosts.list_tools()
+        await until(_watched(hosts))
+
+        @one.tool
+        async def new() -> str:
+            return ""
+
+        await until(lambda: (Changed("tools"), "one") in heard)
+        assert (await hosts.call_tool("new")).text == ""
+    assert {server for _, server in heard} == {"one"}
+
+
+async def test_a_server_that_comes_late_is_a_change_which_an_async_callback_may_look_into(tmp_path: Path) -> None:
+    file = tmp_path / "late.py"
+    found: list[list[str]] = []
+
+    async def on_change(change: Changed | Lost, server: str) -> None:
+        assert (change, server) == (Lost("the server can be asked now"), "late")
+        found.append([tool.name for tool in await hosts.list_tools()])
+        raise RuntimeError("what fails here ends nothing")
+
+    hosts = Hosts({"late": [sys.executable, str(file)], "there": server_of("there", "x")}, on_change=on_change)
+    async with hosts:
+        assert not hosts.servers["late"].available
+        file.write_text(SERVER_FILE)
+        await until(lambda: bool(found))
+    assert found == [["search", "pid", "x"]]
+
+
+def _watched(hosts: Hosts) -> Callable[[], bool]:
+    def are_listened_to() -> bool:
+        return all(len(member.client._listeners._all) == 1 for member in hosts.servers.values())
+
+    return are_listened_to

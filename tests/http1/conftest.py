@@ -1,0 +1,3 @@
+"""Fixtures for the tests of HTTP connections."""
+
+from tests.transports.conftest import certificate as certificate

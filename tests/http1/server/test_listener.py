@@ -1,0 +1,173 @@
+"""Our HTTP server as a whole: TLS, Unix sockets, its clock, on every event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge import Client, Server
+from hinge.errors import StartError
+from hinge.http1.asgi import JSON_TYPE
+from hinge.http1.server import listener as http_listener
+from hinge.http1.server.listener import Listener
+from hinge.http1.server.request import HttpRequest
+from hinge.transports.http.server.run import serve_http
+from tests.transports.certificates import server_tls
+from tests.transports.http_listening import HEAD_BYTES, Line, echo, get, listening, post
+from tests.transports.loops import on_both_loops, until
+
+
+@asynccontextmanager
+async def secure(certificate: Path, serve: Any = echo) -> AsyncIterator[tuple[Listener, int]]:
+    listener = Listener(serve, HEAD_BYTES)
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    await listener.open([taken], server_tls(certificate))
+    try:
+        yield listener, port
+    finally:
+        listener.close()
+        await until(lambda: not listener.connections and not listener.tasks)
+
+
+async def secure_line(certificate: Path, port: int) -> Line:
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    return Line(*await asyncio.open_connection("127.0.0.1", port, ssl=trusting))
+
+
+# ---------------------------------------------------------------- TLS
+
+
+@on_both_loops
+async def test_over_tls_it_is_the_same_server(certificate: Path) -> None:
+    schemes = []
+
+    async def serve(request: HttpRequest) -> None:
+        schemes.append(request.scope["scheme"])
+        await echo(request)
+
+    async with secure(certificate, serve) as (_, port):
+        line = await secure_line(certificate, port)
+        await line.say(get("/1") + post(b"x" * 300_000, path="/2")[:-5], b"x" * 5)
+        assert await line.answer() == (200, "GET /1 ")
+        assert await line.answer() == (200, "POST /2 " + "x" * 300_000)
+        await line.say(get("/3", "Connection: close"))
+        await line.head()
+        assert await line.rest() == b"GET /3 "
+        line.writer.close()
+    assert schemes == ["https"] * 3
+
+
+@on_both_loops
+async def test_over_tls_who_is_turned_away_can_read_why(certificate: Path) -> None:
+    async def serve(request: HttpRequest) -> None:
+        await request.respond(413, JSON_TYPE, b"too much", ())
+
+    async with secure(certificate, serve) as (_, port):
+        line = await secure_line(certificate, port)
+        await line.say(get("/a", "Content-Length: 9000000", method="POST"), b"x" * 1000)
+        assert await line.answer() == (413, "too much")
+        line.writer.close()
+
+
+@on_both_loops
+async def test_who_does_not_speak_tls_disturbs_nobody(certificate: Path) -> None:
+    async with secure(certificate) as (_, port):
+        plain = Line(*await asyncio.open_connection("127.0.0.1", port))
+        await plain.say(get())
+        assert b"HTTP" not in await plain.rest()
+        line = await secure_line(certificate, port)
+        await line.say(get())
+        assert await line.answer() == (200, "GET /a ")
+        for each in (plain, line):
+            each.writer.close()
+
+
+@on_both_loops
+async def test_a_handshake_that_does_not_get_on_is_given_up(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_listener, "HEAD_WAIT", 0.2)
+    async with secure(certificate) as (_, port):
+        silent = Line(*await asyncio.open_connection("127.0.0.1", port))
+        assert await silent.rest() == b""
+        silent.writer.close()
+
+
+async def test_our_client_calls_our_server_over_tls(certificate: Path) -> None:
+    server = Server[Any]("secure")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = serve_http(server.http_app(), port=0, tls=server_tls(certificate), announce=url.set_result)
+    task = asyncio.create_task(serving)
+    assert (await url).startswith("https://127.0.0.1:")
+    for era in ("2025", "2026"):
+        async with Client(await url, tls=str(certificate), era=era) as client:
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+    task.cancel()
+    await asyncio.wait([task])
+
+
+# ---------------------------------------------------------------- sockets
+
+
+@on_both_loops
+async def test_a_request_from_a_unix_socket_has_no_address(tmp_path: Path) -> None:
+    scopes = []
+
+    async def serve(request: HttpRequest) -> None:
+        scopes.append(request.scope)
+        await echo(request)
+
+    path = str(tmp_path / "http.sock")
+    taken = socket.socket(socket.AF_UNIX)
+    taken.bind(path)
+    taken.listen()
+    listener = Listener(serve, HEAD_BYTES)
+    await listener.open([taken], None)
+    line = Line(*await asyncio.open_unix_connection(path))
+    await line.say(get())
+    assert await line.answer() == (200, "GET /a ")
+    assert (scopes[0]["client"], scopes[0]["server"]) == (None, (path, None))
+    line.writer.close()
+    listener.close()
+    await until(lambda: not listener.connections)
+
+
+@on_both_loops
+async def test_a_socket_that_is_no_longer_one_is_one_clear_line() -> None:
+    dead = socket.create_server(("127.0.0.1", 0))
+    dead.close()
+    listener = Listener(echo, HEAD_BYTES)
+    with pytest.raises((StartError, ValueError)):
+        await listener.open([dead], None)
+    listener.close()
+
+
+@on_both_loops
+async def test_it_may_be_closed_twice_and_while_requests_run() -> None:
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def serve(request: HttpRequest) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async with listening(serve) as house:
+        await house.ask(get())
+        await begun.wait()
+        house.listener.close()
+        house.listener.close()
+        await cancelled.wait()

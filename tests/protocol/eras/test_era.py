@@ -1,0 +1,116 @@
+"""Which era a message belongs to: the claim decides, then the header; never the method and never what came before."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hinge.errors import InvalidEnvelope
+from hinge.protocol.calls import UNKNOWN_ORIGIN, EraName
+from hinge.protocol.eras import detect as era
+from hinge.protocol.eras import stateless as era_2026
+from hinge.schema.base import NOTHING
+from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_11, V2026_07
+from tests.client.puppet import META
+from tests.fuzz.ends import offer_of
+
+BOTH: tuple[EraName, ...] = ("2025", "2026")
+CLAIM = f"{META}protocolVersion"
+
+
+def text(method: str | None = "tools/list", request_id: Any = 1, meta: Any = None, **members: Any) -> bytes:
+    message: dict[str, Any] = {"jsonrpc": "2.0", **members}
+    if method is not None:
+        message["method"] = method
+    if request_id is not None:
+        message["id"] = request_id
+    if meta is not None:
+        message["params"] = {"_meta": meta}
+    return json.dumps(message).encode()
+
+
+def route(data: bytes, header: str | None = None, eras: tuple[EraName, ...] = BOTH) -> str:
+    return era.route(era.read(data), header, eras)
+
+
+@pytest.mark.parametrize("header", [None, V2025_11, V2026_07, "2031-01-01", ""])
+@pytest.mark.parametrize("method", ["tools/list", "initialize", "ping", "server/discover"])
+@pytest.mark.parametrize("claimed", [V2026_07, "2031-01-01", "", 7, None, {}])
+def test_a_claim_decides_whatever_it_says(header: str | None, method: str, claimed: Any) -> None:
+    """VER-05, T-06, C-031: table 4.A, rows 1 and 4."""
+    assert route(text(method, meta={CLAIM: claimed}), header) == "2026"
+
+
+@pytest.mark.parametrize("method", ["initialize", "tools/list", "server/discover"])
+@pytest.mark.parametrize(
+    ("header", "found"), [(None, "2025"), (V2026_07, "2026"), ("2031-01-01", "2025"), ("", "2025")]
+)
+def test_without_a_claim_the_header_decides(method: str, header: str | None, found: str) -> None:
+    """VER-05, VER-18, T-06: table 4.A, rows 2, 3, 5 and 6."""
+    assert route(text(method), header) == found
+    assert route(text(method, meta={"progressToken": 1}), header) == found
+
+
+@pytest.mark.parametrize("header", HANDSHAKE_REVISIONS)
+def test_a_handshake_revision_in_the_header_means_a_handshake(header: str) -> None:
+    """C-032."""
+    assert route(text(), header) == "2025"
+
+
+def test_a_notification_goes_by_the_same_rules() -> None:
+    """Table 4.A, row 8."""
+    assert route(text("notifications/acme", None)) == "2025"
+    assert route(text("notifications/acme", None), V2026_07) == "2026"
+    assert route(text("notifications/acme", None, {CLAIM: V2026_07})) == "2026"
+
+
+def test_an_answer_belongs_to_the_handshake_era() -> None:
+    """BASE-14: table 4.A, row 7."""
+    for header in (None, V2025_11, V2026_07):
+        assert route(text(None, result={}), header) == "2025"
+
+
+def test_a_server_of_one_era_handles_everything_by_its_rules() -> None:
+    """VER-04, VER-17: table 4.A, row 10."""
+    for data in (text("initialize"), text(meta={CLAIM: V2026_07}), text("x", None), text(None, result={})):
+        for header in (None, V2025_11, V2026_07):
+            assert route(data, header, ("2025",)) == "2025"
+            assert route(data, header, ("2026",)) == "2026"
+
+
+def test_what_decides_is_read_field_by_field() -> None:
+    """C-108, A-100: one malformed field doesn't spoil the others."""
+    meta = {CLAIM: V2026_07, "progressToken": {"no": "token"}, f"{META}clientCapabilities": {"roots": {}}, "x": 1}
+    inbound = era.read(text(meta=meta))
+    assert inbound.claims
+    assert inbound.meta is not None
+    assert inbound.meta.progress_token is None
+    assert json.loads(bytes(inbound.meta.client_capabilities)) == {"roots": {}}
+
+
+@pytest.mark.parametrize("claim", ["7", "null", "{}", "1e999", "-" + "9" * 400, "[" * 600 + "]" * 600])
+@pytest.mark.parametrize("rest", ['"x":1', '"x":1e999', '"progressToken":{}', '"progressToken":1e999'])
+def test_a_claim_is_one_whatever_it_says(claim: str, rest: str) -> None:
+    """C-108: a client that names its revision by what is no string is told so, in the era that it meant."""
+    data = f'{{"jsonrpc":"2.0","id":1,"method":"x","params":{{"_meta":{{"{CLAIM}":{claim},{rest}}}}}}}'
+    inbound = era.read(data.encode())
+    assert inbound.claims
+    assert inbound.meta is not None
+    with pytest.raises(InvalidEnvelope):
+        era_2026.admit(inbound, UNKNOWN_ORIGIN, offer_of())
+
+
+@pytest.mark.parametrize("meta", [[], "x", 7, True])
+def test_a_malformed_meta_counts_as_absent(meta: Any) -> None:
+    """A-100, C-108."""
+    inbound = era.read(text(meta=meta))
+    assert not inbound.claims
+    assert inbound.meta is None or inbound.meta.protocol_version is NOTHING
+
+
+def test_only_the_known_stateless_revisions_are_stateless() -> None:
+    """C-031, C-032."""
+    assert era.is_stateless(V2026_07)
+    assert not any(era.is_stateless(one) for one in (*HANDSHAKE_REVISIONS, "2031-01-01", ""))

@@ -1,0 +1,198 @@
+"""The handshake era: what is agreed on, what may run before and after it, and how its errors are written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hinge import jsonrpc
+from hinge.errors import (
+    HeaderMismatch,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    MissingClientCapability,
+    ProtocolError,
+    ResourceNotFound,
+)
+from hinge.protocol.calls import UNKNOWN_ORIGIN, Call
+from hinge.protocol.eras import detect as era
+from hinge.protocol.eras import handshake as era_2025
+from hinge.protocol.eras.handshake import ASSUMED, LATEST, Handshake
+from hinge.protocol.states import HandshakeState
+from hinge.schema.base import Implementation
+from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, RootsCapability
+from hinge.schema.methods import METHODS
+from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_03, V2025_11, V2026_07
+from tests.fuzz.ends import ME, offer_of
+
+THEM = Implementation(name="them", version="2")
+THEIRS = ClientCapabilities(roots=RootsCapability())
+
+
+def params(revision: str = V2025_11) -> InitializeParams:
+    return InitializeParams(protocol_version=revision, capabilities=THEIRS, client_info=THEM)
+
+
+def admitted(handshake: Handshake, method: str, request_id: Any = 1) -> Call:
+    text = (
+        jsonrpc.encode_notification(method)
+        if request_id is None
+        else jsonrpc.encode_request(request_id, method, params() if method == "initialize" else {})
+    )
+    return era_2025.admit(era.read(text), UNKNOWN_ORIGIN, handshake)
+
+
+def shaken(revision: str = V2025_11) -> Handshake:
+    """Agreed on, and answered."""
+    handshake = Handshake()
+    admitted(handshake, "initialize")
+    era_2025.commit(handshake, era_2025.initialize(params(revision), handshake, offer_of()))
+    return handshake
+
+
+# ---------------------------------------------------------------- which revision
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
+def test_a_revision_that_we_speak_is_agreed_on(revision: str) -> None:
+    """LIFE-04, VER-02."""
+    result = era_2025.initialize(params(revision), Handshake(), offer_of())
+    assert result.protocol_version == revision
+
+
+@pytest.mark.parametrize("asked", [V2026_07, "2031-01-01", "1999-01-01", "", "latest", "2025-11-25 "])
+def test_any_other_is_answered_with_our_latest_and_never_with_a_stateless_one(asked: str) -> None:
+    """LIFE-04, T-09, A-150: no error, the client decides."""
+    result = era_2025.initialize(params(asked), Handshake(), offer_of())
+    assert result.protocol_version == LATEST == HANDSHAKE_REVISIONS[-1]
+
+
+def test_the_answer_says_who_we_are_and_what_we_offer() -> None:
+    """LIFE-03."""
+    offer = offer_of()
+    offer.instructions = "Be kind."
+    offer.extensions = lambda name: {"com.example/x": {"era": name}}
+    result = era_2025.initialize(params(), Handshake(), offer)
+    assert (result.server_info, result.instructions) == (ME, "Be kind.")
+    assert result.capabilities.extensions == {"com.example/x": {"era": "2025"}}
+
+
+def test_nothing_is_agreed_before_the_answer_is_out() -> None:
+    """A-119, A-120."""
+    handshake = Handshake()
+    assert admitted(handshake, "initialize").inline
+    result = era_2025.initialize(params("2024-11-05"), handshake, offer_of())
+    assert (handshake.revision, handshake.client_info, handshake.open) == (ASSUMED, None, False)
+    era_2025.commit(handshake, result)
+    assert (handshake.revision, handshake.client_info, handshake.capabilities) == ("2024-11-05", THEM, THEIRS)
+    assert handshake.open
+
+
+def test_what_the_answer_says_counts_whoever_wrote_it() -> None:
+    """A-120: a middleware may have chosen another revision; reply and state can't differ."""
+    for answer in ({"protocolVersion": V2025_03}, era_2025.initialize(params(V2025_03), Handshake(), offer_of())):
+        handshake = Handshake()
+        admitted(handshake, "initialize")
+        era_2025.commit(handshake, answer)
+        assert handshake.revision == V2025_03
+
+
+@pytest.mark.parametrize("answer", [None, {}, 7, {"protocolVersion": V2026_07}, {"protocolVersion": ["x"]}])
+def test_an_answer_without_a_handshake_revision_agrees_on_nothing(answer: Any) -> None:
+    """A-119."""
+    handshake = Handshake()
+    admitted(handshake, "initialize")
+    with pytest.raises(InvalidRequest):
+        era_2025.commit(handshake, answer)
+    assert not handshake.open
+
+
+# ---------------------------------------------------------------- what may run when
+
+
+@pytest.mark.parametrize("method", [*METHODS, "acme/do"])
+def test_only_the_handshake_and_ping_may_come_first(method: str) -> None:
+    """LIFE-09, PING-01, A-109."""
+    if method in ("initialize", "ping"):
+        era_2025.gate(method, Handshake())
+    else:
+        with pytest.raises(InvalidParams) as refused:
+            era_2025.gate(method, Handshake())
+        assert refused.value.code == -32602
+    era_2025.gate(method, shaken())
+
+
+def test_requests_may_run_before_the_client_has_said_that_it_is_ready() -> None:
+    """LIFE-08."""
+    handshake = shaken()
+    assert (handshake.open, handshake.state) == (True, HandshakeState.NEGOTIATED)
+    admitted(handshake, "notifications/initialized", None)
+    assert (handshake.open, handshake.state) == (True, HandshakeState.READY)
+
+
+def test_there_is_one_handshake_in_a_conversation() -> None:
+    """LIFE-01, B-001: neither during nor after it; what was agreed on stays."""
+    handshake = Handshake()
+    admitted(handshake, "initialize")
+    with pytest.raises(InvalidRequest):
+        admitted(handshake, "initialize", 2)
+    handshake = shaken(V2025_03)
+    with pytest.raises(InvalidRequest):
+        admitted(handshake, "initialize", 3)
+    assert (handshake.revision, handshake.open) == (V2025_03, True)
+
+
+def test_a_client_that_is_ready_too_early_or_twice_changes_nothing() -> None:
+    """A-133."""
+    handshake = Handshake()
+    admitted(handshake, "notifications/initialized", None)
+    assert handshake.state is HandshakeState.NEW
+    assert admitted(handshake, "notifications/initialized", 1).inline is False  # as a request it is no such thing
+    assert handshake.state is HandshakeState.NEW
+
+
+def test_a_call_is_of_the_revision_that_was_agreed_on() -> None:
+    """BASE-20, VER-18: the assumed one before that."""
+    assert admitted(Handshake(), "ping").revision == ASSUMED == V2025_03
+    for revision in HANDSHAKE_REVISIONS:
+        call = admitted(shaken(revision), "tools/list", "a")
+        assert (call.id, call.method, call.era, call.revision) == ("a", "tools/list", "2025", revision)
+
+
+@pytest.mark.parametrize("named", [*HANDSHAKE_REVISIONS, V2026_07, "2031-01-01", None])
+def test_a_request_that_stands_alone_is_of_the_revision_of_its_header(named: str | None) -> None:
+    """VER-18, VER-20."""
+    handshake = Handshake()
+    handshake.assume(named)
+    assert handshake.revision == (named if named in HANDSHAKE_REVISIONS else ASSUMED)
+    assert handshake.open
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ResourceNotFound("x:y"), -32002),
+        (MissingClientCapability({"roots": {}}), -32600),
+        (InvalidParams("no"), -32602),
+        (MethodNotFound("x"), -32601),
+        (HeaderMismatch("no"), -32020),
+        (ProtocolError("mine", code=7), 7),
+    ],
+)
+def test_errors_have_the_codes_of_the_era_and_ride_on_success(error: ProtocolError, code: int) -> None:
+    """RES-06, T-37, ERR-18, ERR-07: codes of the stateless era mean nothing to a handshake client."""
+    written, status = era_2025.error(error)
+    assert (written.error.code, status) == (code, 200)
+    assert (written.error.message, written.error.data) == (error.error.message, error.error.data)
+
+
+def test_a_resource_that_is_missing_is_named() -> None:
+    """RES-06."""
+    written, _ = era_2025.error(ResourceNotFound("x:y"))
+    assert json.loads(jsonrpc.encode_failure(1, written.error))["error"]["data"] == {"uri": "x:y"}

@@ -1,0 +1,278 @@
+"""The stateless era: what each request must say of itself, how results are dressed, and what is left of malformed words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from hinge import jsonrpc
+from hinge.errors import (
+    HeaderMismatch,
+    InvalidEnvelope,
+    InvalidParams,
+    MethodNotFound,
+    MissingClientCapability,
+    ProtocolError,
+    ResourceNotFound,
+    UnsupportedVersion,
+)
+from hinge.protocol.calls import Call, Origin
+from hinge.protocol.eras import detect as era
+from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.http.headers import Headers
+from hinge.schema.base import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    LOG_LEVEL,
+    PROTOCOL_VERSION,
+    SERVER_INFO,
+    EmptyResult,
+    Implementation,
+    RequestMeta,
+)
+from hinge.schema.input_required import InputRequiredResult
+from hinge.schema.lifecycle import ClientCapabilities, RootsCapability
+from hinge.schema.notifications import SEVERITY
+from hinge.schema.resources import ReadResourceResult
+from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_11, V2026_07
+from hinge.schema.tools import CallToolResult, ListToolsResult
+from tests.fuzz.ends import ME, offer_of
+
+UNKNOWN = "2031-01-01"
+FULL: dict[str, Any] = {PROTOCOL_VERSION: V2026_07, CLIENT_CAPABILITIES: {}}
+NO_TEXTS: list[Any] = [7, None, [V2026_07], {}, True]
+NO_OBJECTS: list[Any] = [7, None, [], "{}", True]
+OFFER = offer_of()
+
+
+def sent(meta: Any, method: str = "tools/list", **headers: str) -> Call:
+    """A request with this `_meta`, on HTTP if there are headers."""
+    inbound = era.read(jsonrpc.encode_request(1, method, {} if meta is None else {"_meta": meta}))
+    origin = Origin(Headers.of({name.replace("_", "-"): value for name, value in headers.items()}) if headers else None)
+    return era_2026.admit(inbound, origin, OFFER)
+
+
+def meta_of(**members: Any) -> RequestMeta | None:
+    text = jsonrpc.encode_request(1, "x", {"_meta": {**FULL, **members}})
+    return era.read(text).meta
+
+
+# ---------------------------------------------------------------- the envelope
+
+
+def test_a_complete_envelope_is_a_call() -> None:
+    """REQM-01, REQM-02, STATE-01: the client's name is not asked for."""
+    call = sent(FULL)
+    assert (call.id, call.method, call.era, call.revision, call.inline) == (1, "tools/list", "2026", V2026_07, False)
+
+
+@pytest.mark.parametrize(
+    ("meta", "about"),
+    [
+        (None, "protocolVersion"),
+        ({}, "protocolVersion"),
+        ({CLIENT_CAPABILITIES: {}}, "protocolVersion"),
+        ({PROTOCOL_VERSION: V2026_07}, "clientCapabilities"),
+        *(({**FULL, PROTOCOL_VERSION: wrong}, "protocolVersion") for wrong in NO_TEXTS),
+        *(({**FULL, CLIENT_CAPABILITIES: wrong}, "clientCapabilities") for wrong in NO_OBJECTS),
+        ("no object", "protocolVersion"),
+    ],
+)
+def test_what_is_missing_is_named_and_so_is_what_we_speak(meta: Any, about: str) -> None:
+    """REQM-04, VER-16, ERR-04."""
+    with pytest.raises(InvalidEnvelope, match=about) as refused:
+        sent(meta)
+    assert (refused.value.code, refused.value.http_status) == (-32602, 400)
+    assert refused.value.error.data == {"supported": list(OFFER.revisions)}
+
+
+HEADERS = {"mcp_protocol_version": V2026_07, "mcp_method": "tools/list"}
+
+
+@pytest.mark.parametrize(
+    ("meta", "headers", "error"),
+    [
+        ({}, {**HEADERS, "mcp_protocol_version": UNKNOWN}, InvalidEnvelope),
+        (FULL, {**HEADERS, "mcp_protocol_version": UNKNOWN}, HeaderMismatch),
+        (FULL, {**HEADERS, "mcp_protocol_version": V2025_11}, HeaderMismatch),
+        (FULL, {"mcp_method": "tools/list"}, HeaderMismatch),
+        (FULL, {"mcp_protocol_version": V2026_07}, HeaderMismatch),
+        (FULL, {**HEADERS, "mcp_method": "tools/call"}, HeaderMismatch),
+        (FULL, {**HEADERS, "mcp_method": "Tools/List"}, HeaderMismatch),
+        ({**FULL, PROTOCOL_VERSION: UNKNOWN}, HEADERS, HeaderMismatch),
+        ({**FULL, PROTOCOL_VERSION: UNKNOWN}, {**HEADERS, "mcp_protocol_version": UNKNOWN}, UnsupportedVersion),
+        ({**FULL, LOG_LEVEL: "loud", PROTOCOL_VERSION: UNKNOWN}, HEADERS, HeaderMismatch),
+        ({**FULL, LOG_LEVEL: "loud"}, HEADERS, InvalidParams),
+    ],
+)
+def test_the_first_of_several_faults_is_told(meta: Any, headers: dict[str, str], error: type[ProtocolError]) -> None:
+    """Table 4.B, steps 6 to 8; T-02, HDR-06, VER-01."""
+    with pytest.raises(error) as refused:
+        sent(meta, **headers)
+    assert type(refused.value) is error
+
+
+@pytest.mark.parametrize("revision", [*HANDSHAKE_REVISIONS, UNKNOWN, "", "2026-07-28 "])
+def test_any_other_revision_is_refused_with_the_list_of_ours(revision: str) -> None:
+    """VER-01, ERR-08, T-07: a handshake revision, too, though it is in the list."""
+    with pytest.raises(UnsupportedVersion) as refused:
+        sent({**FULL, PROTOCOL_VERSION: revision})
+    assert (refused.value.code, refused.value.http_status) == (-32022, 400)
+    assert refused.value.error.data == {"supported": list(OFFER.revisions), "requested": revision}
+
+
+def test_a_notification_needs_no_envelope() -> None:
+    """MHTTP-05, T-23: nobody could be told what is wrong with it, and no rule demands headers."""
+    for params in ({}, {"_meta": {PROTOCOL_VERSION: UNKNOWN}}):
+        inbound = era.read(jsonrpc.encode_notification("notifications/cancelled", params))
+        call = era_2026.admit(inbound, Origin(Headers.of({})), OFFER)
+        assert (call.id, call.era, call.revision) == (None, "2026", V2026_07)
+
+
+def test_an_answer_is_nothing_that_a_stateless_server_takes() -> None:
+    """BASE-14."""
+    with pytest.raises(InvalidEnvelope):
+        era_2026.admit(era.read(jsonrpc.encode_response(1, {})), Origin(), OFFER)
+
+
+# ---------------------------------------------------------------- who asks
+
+
+def test_the_client_is_who_it_says_on_this_request() -> None:
+    """REQM-05."""
+    found = era_2026.client_info(meta_of(**{CLIENT_INFO: {"name": "a", "version": "1", "title": "A"}}))
+    assert found == Implementation(name="a", version="1", title="A")
+    assert era_2026.client_info(meta_of()) is None
+    assert era_2026.client_info(None) is None
+
+
+@pytest.mark.parametrize("info", [7, "a", {}, {"name": "a"}, {"name": 1, "version": "1"}, None])
+def test_a_malformed_name_counts_as_none_and_the_request_is_served(info: Any) -> None:
+    """REQM-05, REQM-08, C-108: it is for display alone."""
+    assert era_2026.client_info(meta_of(**{CLIENT_INFO: info})) is None
+    assert sent({**FULL, CLIENT_INFO: info}).method == "tools/list"
+
+
+def test_capabilities_are_those_of_this_request() -> None:
+    """REQM-03, REQM-06, STATE-01."""
+    found = era_2026.client_capabilities(meta_of(**{CLIENT_CAPABILITIES: {"roots": {}}}))
+    assert found == ClientCapabilities(roots=RootsCapability())
+    assert era_2026.client_capabilities(meta_of()) == era_2026.client_capabilities(None) == ClientCapabilities()
+
+
+def test_one_malformed_capability_does_not_take_the_others_along() -> None:
+    """C-108."""
+    declared = {"roots": {}, "sampling": 7, "elicitation": [], "experimental": {"x": {}}}
+    found = era_2026.client_capabilities(meta_of(**{CLIENT_CAPABILITIES: declared}))
+    assert (found.roots, found.sampling, found.elicitation) == (RootsCapability(), None, None)
+    assert found.experimental == {"x": {}}
+
+
+@pytest.mark.parametrize("level", SEVERITY)
+def test_a_level_is_wanted_by_this_request_alone(level: str) -> None:
+    """LOG-05, LOG-06."""
+    assert era_2026.log_level(meta_of(**{LOG_LEVEL: level})) == level
+    assert era_2026.log_level(meta_of()) is None
+
+
+@pytest.mark.parametrize("level", ["loud", "", 7, None, "Info", ["info"]])
+def test_an_unknown_level_is_refused_with_those_that_there_are(level: Any) -> None:
+    """LOG-07."""
+    with pytest.raises(InvalidParams, match="debug, info"):
+        sent({**FULL, LOG_LEVEL: level})
+    assert era_2026.log_level(meta_of(**{LOG_LEVEL: level})) is None
+
+
+def test_a_client_says_all_that_is_needed_on_each_request() -> None:
+    """REQM-01, REQM-02, REQM-03, ROOT-01: in the words of the revision."""
+    capabilities = ClientCapabilities(roots=RootsCapability(list_changed=True))
+    meta = era_2026.request_meta(V2026_07, ME, capabilities, "info")
+    assert json.loads(msgspec.json.encode(meta)) == {
+        PROTOCOL_VERSION: V2026_07,
+        CLIENT_CAPABILITIES: {"roots": {}},
+        CLIENT_INFO: {"name": ME.name, "version": ME.version},
+        LOG_LEVEL: "info",
+    }
+    assert LOG_LEVEL not in era_2026.request_meta(V2026_07, ME, capabilities)
+    assert sent(msgspec.to_builtins(msgspec.json.decode(msgspec.json.encode(meta)))).revision == V2026_07
+
+
+# ---------------------------------------------------------------- results
+
+
+def dressed(result: Any) -> Any:
+    return json.loads(msgspec.json.encode(era_2026.dress(result, OFFER)))
+
+
+SIGNED = {SERVER_INFO: {"name": ME.name, "version": ME.version}}
+
+
+@pytest.mark.parametrize(
+    ("result", "written"),
+    [
+        (EmptyResult(), {"resultType": "complete"}),
+        (CallToolResult(content=[]), {"resultType": "complete", "content": []}),
+        (ListToolsResult(tools=[]), {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}),
+        (
+            ReadResourceResult(contents=[], ttl_ms=5, cache_scope="public"),
+            {"resultType": "complete", "contents": [], "ttlMs": 5, "cacheScope": "public"},
+        ),
+        (InputRequiredResult(request_state="s"), {"resultType": "input_required", "requestState": "s"}),
+        ({"own": 1}, {"resultType": "complete", "own": 1}),
+        ({"resultType": "com.example/job"}, {"resultType": "com.example/job"}),
+    ],
+)
+def test_a_result_says_what_it_is_who_wrote_it_and_how_long_it_may_be_kept(result: Any, written: Any) -> None:
+    """BASE-15, REQM-07, CACHE-01, T-31: interim results and what isn't cacheable carry no hints."""
+    assert dressed(result) == {**written, "_meta": SIGNED}
+
+
+def test_what_a_result_says_already_stays() -> None:
+    """META-04: an identity of its own, and keys that we don't know."""
+    own = {SERVER_INFO: {"name": "other", "version": "0"}, "com.example/x": 1}
+    assert dressed(CallToolResult(content=[], meta=own))["_meta"] == own
+    assert dressed({"_meta": {"com.example/x": 1}})["_meta"] == {**SIGNED, "com.example/x": 1}
+
+
+def test_the_handlers_own_object_is_not_changed() -> None:
+    """It may be a constant that goes to clients of both eras."""
+    result = ListToolsResult(tools=[])
+    era_2026.dress(result, OFFER)
+    assert (result.result_type, result.ttl_ms, result.cache_scope, result.meta) == (UNSET, UNSET, UNSET, None)
+
+
+def test_discovery_lists_every_revision_and_what_the_era_offers() -> None:
+    """DISC-02, DISC-03, T-07, EXT-01."""
+    offer = offer_of()
+    offer.instructions = "Be kind."
+    offer.extensions = lambda name: {"com.example/x": {"era": name}}
+    found = era_2026.discover(offer)
+    assert found.supported_versions == [V2026_07, *HANDSHAKE_REVISIONS[::-1]]
+    assert (found.capabilities.extensions, found.instructions) == ({"com.example/x": {"era": "2026"}}, "Be kind.")
+    assert era_2026.discover(offer_of(("2026",))).supported_versions == [V2026_07]
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "status"),
+    [
+        (ResourceNotFound("x:y"), -32602, 200),
+        (InvalidParams("no"), -32602, 200),
+        (InvalidEnvelope("no"), -32602, 400),
+        (MethodNotFound("x"), -32601, 404),
+        (HeaderMismatch("no"), -32020, 400),
+        (MissingClientCapability({"roots": {}}), -32021, 400),
+        (UnsupportedVersion(UNKNOWN, [V2026_07]), -32022, 400),
+        (ProtocolError("mine", code=7), 7, 200),
+    ],
+)
+def test_errors_have_the_codes_and_statuses_of_the_era(error: ProtocolError, code: int, status: int) -> None:
+    """RES-05, T-37, ERR-06, ERR-07, ERR-08, MHTTP-14, MHTTP-15, T-01: the released codes, not those of the drafts."""
+    written, found = era_2026.error(error)
+    assert (written.error.code, found) == (code, status)

@@ -1,0 +1,301 @@
+"""The headers of a request, the mirrored ones, and statuses."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hinge.errors import (
+    HeaderMismatch,
+    InvalidRequest,
+    NotSent,
+)
+from hinge.protocol.http.headers import (
+    MODERN_METHODS,
+    SESSION_METHODS,
+    Headers,
+    Refusal,
+    check_envelope_headers,
+    check_method,
+    check_name_header,
+    is_session_id,
+    last_event_id,
+    protocol_version,
+    read_headers,
+    request_headers,
+    session_id,
+)
+from hinge.protocol.http.values import REPEATED
+
+VERSION = "v-modern"
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_headers_are_a_mapping_of_text_with_names_in_any_case() -> None:
+    """HDR-05, HDR-08."""
+    headers = read_headers([(b"host", b"a"), (b"x-name", b" \tcaf\xe9 ")])
+    assert headers["X-Name"] == "café"
+    assert headers.get("HOST") == "a"
+    assert headers.get("nothing") is None
+    assert "x-name" in headers
+    assert "\ud800" not in headers
+    assert dict(headers) == {"host": "a", "x-name": "café"}
+    assert len(headers) == 2
+
+
+def test_the_repr_of_headers_keeps_their_values_to_itself() -> None:
+    """Headers land in logs and tracebacks; tokens must not."""
+    assert (
+        repr(read_headers([(b"authorization", b"Bearer secret"), (b"host", b"a")])) == "<Headers authorization, host>"
+    )
+
+
+def test_what_may_come_twice_is_joined_as_http_has_it() -> None:
+    headers = read_headers(
+        [(b"accept", b"application/json"), (b"cookie", b"a=1"), (b"accept", b"text/event-stream"), (b"cookie", b"b=2")]
+    )
+    assert headers.raw == {b"accept": b"application/json, text/event-stream", b"cookie": b"a=1; b=2"}
+    assert headers.repeated == ()
+
+
+@pytest.mark.parametrize("name", [b"host", b"origin", b"content-type", b"content-length", b"authorization"])
+def test_what_must_be_single_is_named_when_it_comes_twice(name: bytes) -> None:
+    """RFC 9112 §3.2: also when both say the same."""
+    assert read_headers([(name, b"a"), (b"x", b"y"), (name, b"a")]).repeated == (name,)
+
+
+@pytest.mark.parametrize(
+    "name", [b"mcp-method", b"mcp-name", b"mcp-param-x", b"mcp-protocol-version", b"mcp-session-id", b"last-event-id"]
+)
+def test_a_header_of_mcp_that_comes_twice_reads_as_nothing_valid(name: bytes) -> None:
+    """HDR-06: it is for the check that needs it to refuse (a modern request may repeat what it must not have, T-25)."""
+    headers = read_headers([(name, b"a"), (name, b"a")])
+    assert headers.raw == {name: REPEATED}
+    assert headers.repeated == ()
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"host", b"mcp-name", b"accept", b"cookie", b"x"]), st.binary(max_size=8))))
+def test_any_headers_can_be_read(raw: list[tuple[bytes, bytes]]) -> None:
+    headers = read_headers(raw)
+    assert set(headers.raw) == {name for name, _ in raw}
+    assert all(isinstance(headers[name], str) for name in headers)
+
+
+# --- methods and ids --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "HEAD", "OPTIONS", "TRACE", "post", ""])
+def test_another_method_is_405_and_names_those_that_work(method: str) -> None:
+    """C-140, LHTTP-13, MHTTP-16, ERR-16."""
+    assert check_method("POST", MODERN_METHODS) is None
+    assert check_method(method, MODERN_METHODS) == Refusal(405, "This endpoint takes POST", ((b"allow", b"POST"),))
+    refusal = check_method(method, SESSION_METHODS)
+    assert (refusal is None) == (method in SESSION_METHODS)
+    if refusal:
+        assert refusal.headers == ((b"allow", b"GET, POST, DELETE"),)
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [([], None), ([b" v1\t"], "v1"), ([b""], ""), ([b"\xff"], "ÿ"), ([b"v1", b"v1"], "\n")],
+)
+def test_the_version_header_is_read_as_it_stands(raw: list[bytes], expected: str | None) -> None:
+    """LHTTP-28, table 4.A: whether it is a revision is for the eras to say; one sent twice is none."""
+    assert protocol_version(read_headers([(b"mcp-protocol-version", value) for value in raw])) == expected
+
+
+@pytest.mark.parametrize("text", ["a", "!", "~", "0b1c-8d", "x" * 4000, 'a"b\\c'])
+def test_a_session_id_is_any_visible_ascii(text: str) -> None:
+    """LHTTP-21: 0x21 to 0x7E."""
+    assert is_session_id(text)
+    assert session_id(Headers.of({"Mcp-Session-Id": f" {text} "})) == text
+
+
+@pytest.mark.parametrize("text", ["a b", "a\tb", "a\x7f", "é", "a\0", "\x1f", "a\nb"])
+def test_a_session_id_of_other_characters_is_malformed(text: str) -> None:
+    """LHTTP-21."""
+    assert not is_session_id(text)
+    with pytest.raises(InvalidRequest, match="visible ASCII") as caught:
+        session_id(Headers.of({"Mcp-Session-Id": text}))
+    assert caught.value.http_status == 400
+
+
+def test_an_empty_session_id_is_none_and_two_are_malformed() -> None:
+    assert not is_session_id("")
+    assert session_id(Headers.of({})) is None
+    assert session_id(Headers.of({"Mcp-Session-Id": " "})) is None
+    with pytest.raises(InvalidRequest, match="sent once"):
+        session_id(read_headers([(b"mcp-session-id", b"a"), (b"mcp-session-id", b"a")]))
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"), [(b"", None), (b" ", None), (b"7", "7"), (b" a b ", "a b"), ("é".encode(), "é")]
+)
+def test_the_last_event_id_is_text_or_none(raw: bytes, expected: str | None) -> None:
+    """LHTTP-18."""
+    assert last_event_id(Headers({b"last-event-id": raw})) == expected
+    assert last_event_id(Headers({})) is None
+
+
+@pytest.mark.parametrize("raw", [b"a\0", b"\xff", b"a\nb", b"\x7f", REPEATED])
+def test_a_last_event_id_that_no_event_can_have_is_malformed(raw: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="Last-Event-ID"):
+        last_event_id(Headers({b"last-event-id": raw}))
+
+
+# --- mirrored headers: client -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "expected"),
+    [
+        ("tools/list", None, {}),
+        ("tools/call", "get_weather", {"Mcp-Name": "get_weather"}),
+        ("resources/read", "file:///a%20b?c=d", {"Mcp-Name": "file:///a%20b?c=d"}),
+        ("resources/read", "file:///é", {"Mcp-Name": "=?base64?ZmlsZTovLy/DqQ==?="}),
+        ("tools/call", "", {"Mcp-Name": ""}),
+        ("acme/search", None, {}),
+    ],
+)
+def test_a_client_mirrors_version_method_and_name(method: str, name: str | None, expected: dict[str, str]) -> None:
+    """HDR-01…HDR-04, HDR-18."""
+    headers = request_headers(method, name, VERSION)
+    assert headers == {"MCP-Protocol-Version": VERSION, "Mcp-Method": method} | expected
+
+
+def test_the_headers_of_two_requests_are_two_dicts() -> None:
+    first = request_headers("tools/list", None, VERSION)
+    first["X"] = "mine"
+    assert "X" not in request_headers("tools/list", None, VERSION)
+
+
+@pytest.mark.parametrize("method", ["", "tools/cäll", "a\r\nX: 1", " a", "=?base64?YQ==?=", "\ud800"], ids=ascii)
+def test_a_method_that_no_header_can_carry_never_leaves(method: str) -> None:
+    """HDR-02: Mcp-Method has no encoded form."""
+    with pytest.raises(NotSent):
+        request_headers(method, None, VERSION)
+
+
+# --- mirrored headers: server -----------------------------------------------------------------------------------------
+
+
+def envelope(version: str | None = VERSION, method: str | None = "tools/call") -> Headers:
+    named = {"MCP-Protocol-Version": version, "MCP-METHOD": method}
+    return Headers.of({name: value for name, value in named.items() if value is not None})
+
+
+@pytest.mark.parametrize("headers", [envelope(), envelope(f" {VERSION}\t", "\ttools/call  ")])
+def test_an_envelope_that_equals_the_body_passes(headers: Headers) -> None:
+    """HDR-01, HDR-02, HDR-05, HDR-08."""
+    check_envelope_headers(headers, VERSION, "tools/call")
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        (envelope(version=None), "MCP-Protocol-Version is missing; the body says 'v-modern'"),
+        (envelope(method=None), "Mcp-Method is missing; the body says 'tools/call'"),
+        (envelope(version=""), "MCP-Protocol-Version says '', the body 'v-modern'"),
+        (envelope(version="v-other"), "MCP-Protocol-Version says 'v-other', the body 'v-modern'"),
+        (envelope(version="V-MODERN"), "MCP-Protocol-Version says 'V-MODERN'"),
+        (envelope(method="TOOLS/CALL"), "Mcp-Method says 'TOOLS/CALL', the body 'tools/call'"),
+        (envelope(method="prompts/get"), "Mcp-Method says 'prompts/get'"),
+        (envelope(method="=?base64?dG9vbHMvY2FsbA==?="), "Mcp-Method says"),
+        (envelope(method="tools/call\xe9"), "Mcp-Method holds characters"),
+        (envelope(version="v\x01"), "MCP-Protocol-Version holds characters"),
+        (envelope(None, None), "MCP-Protocol-Version is missing"),
+    ],
+)
+def test_an_envelope_that_disagrees_with_the_body_is_a_mismatch(headers: Headers, reason: str) -> None:
+    """HDR-06, table 4.B step 7."""
+    with pytest.raises(HeaderMismatch, match=f"Header mismatch: {reason}") as caught:
+        check_envelope_headers(headers, VERSION, "tools/call")
+    assert (caught.value.error.code, caught.value.http_status) == (-32020, 400)
+
+
+@pytest.mark.parametrize("text", ["caf\xe9", "a\x01", "a\x7f"])
+def test_illegal_characters_are_refused_even_when_the_body_has_them_too(text: str) -> None:
+    """HDR-06."""
+    for version, method in ((VERSION, text), (text, "tools/call")):
+        with pytest.raises(HeaderMismatch, match="characters"):
+            check_envelope_headers(envelope(version, method), version, method)
+    with pytest.raises(HeaderMismatch, match="characters"):
+        check_name_header(Headers.of({"Mcp-Name": text}), text)
+
+
+def test_a_mirrored_header_that_came_twice_is_a_mismatch() -> None:
+    """HDR-06: even if both copies, or both together, equal the body."""
+    for twice, body in (("tools/call", "tools/call"), ("a", "a, a"), ("a", "\n")):
+        raw = twice.encode()
+        headers = read_headers([(b"mcp-protocol-version", b"v-modern"), (b"mcp-method", raw), (b"mcp-method", raw)])
+        with pytest.raises(HeaderMismatch, match="Mcp-Method was sent more than once"):
+            check_envelope_headers(headers, VERSION, body)
+        with pytest.raises(HeaderMismatch, match="Mcp-Name was sent more than once"):
+            check_name_header(read_headers([(b"mcp-name", raw), (b"mcp-name", raw)]), body)
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ("foo", "foo"),
+        (" foo ", "foo"),
+        ("a b", "a b"),
+        ("a\tb", "a\tb"),
+        ("=?base64?Zm9v?=", "foo"),
+        ("=?base64?IGZvbyA=?=", " foo "),
+        ("=?base64?5pel5pys6Kqe?=", "日本語"),
+        ("=?base64?PT9iYXNlNjQ/Zm9vPz0=?=", "=?base64?foo?="),
+        ("=?BASE64?Zm9v?=", "=?BASE64?Zm9v?="),
+        ("=?x", "=?x"),
+        ("file:///a%20b?c=d", "file:///a%20b?c=d"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_a_name_is_compared_with_what_the_header_means(header: str | None, name: str) -> None:
+    """HDR-03, HDR-04, HDR-07, HDR-08, HDR-19."""
+    check_name_header(Headers.of({} if header is None else {"Mcp-Name": header}), name)
+
+
+@pytest.mark.parametrize(
+    ("header", "name", "reason"),
+    [
+        (None, "foo", "Mcp-Name is missing; the body says 'foo'"),
+        ("", "foo", "Mcp-Name says '', the body 'foo'"),
+        ("bar", "foo", "Mcp-Name says 'bar', the body 'foo'"),
+        ("Foo", "foo", "Mcp-Name says 'Foo'"),
+        ("foo ", "foo ", "Mcp-Name says 'foo', the body 'foo '"),
+        ("=?base64?Zm9v?=", "=?base64?Zm9v?=", "Mcp-Name says 'foo'"),
+        ("=?base64?YmFy?=", "foo", "Mcp-Name says 'bar'"),
+        ("=?base64?Zm9?=", "foo", "isn't Base64"),
+        ("caf\xe9", "foo", "characters"),
+        ("x" * 5000, "y" * 5000, "Mcp-Name says 'xxx"),
+    ],
+)
+def test_a_name_that_disagrees_with_the_body_is_a_mismatch(header: str | None, name: str, reason: str) -> None:
+    """HDR-06, table 4.B step 10. A caller's long text is echoed only in part."""
+    with pytest.raises(HeaderMismatch, match=reason) as caught:
+        check_name_header(Headers.of({} if header is None else {"Mcp-Name": header}), name)
+    assert len(str(caught.value)) < 600
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_name_that_a_client_sends_is_accepted(name: str) -> None:
+    """HDR-18 and HDR-07 are one encoding."""
+    headers = Headers.of(request_headers("tools/call", name, VERSION))
+    check_envelope_headers(headers, VERSION, "tools/call")
+    check_name_header(headers, name)
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40), st.text(max_size=10), st.text(max_size=10))
+def test_any_headers_pass_or_are_a_mismatch(first: bytes, second: bytes, version: str, method: str) -> None:
+    headers = Headers({b"mcp-protocol-version": first, b"mcp-method": second, b"mcp-name": first})
+    with suppress(HeaderMismatch):
+        check_name_header(headers, version)
+    with suppress(HeaderMismatch):
+        check_envelope_headers(headers, version, method)
+        assert (headers["mcp-protocol-version"], headers["mcp-method"]) == (version, method)

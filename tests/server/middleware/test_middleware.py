@@ -1,0 +1,340 @@
+"""Middleware: around every request and notification, before anything is checked; it may look, change, answer or refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from hinge import Context, InvalidParams, ProtocolError, Server
+from hinge.errors import ErrorObject
+from hinge.schema.tools import CallToolResult
+from hinge.server.middleware.chain import CallNext
+from tests.wire import routes
+from tests.wire.scenario import NEWEST
+from tests.wire.talk import Talk
+
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
+HELLO = {"protocolVersion": NEWEST["2025"], "capabilities": {}, "clientInfo": {"name": "m", "version": "1"}}
+
+
+class Point(msgspec.Struct):
+    x: int
+
+
+def a_server(*middleware: Any) -> Server[Any]:
+    server: Server[Any] = Server("watched", version="1", middleware=middleware)
+
+    @server.tool
+    async def add(a: int, b: int) -> str:
+        return str(a + b)
+
+    @server.request("acme/typed", params=Point)
+    async def typed(ctx: Context[Any], params: Point) -> Any:
+        return {"x": params.x}
+
+    @server.request("acme/error")
+    async def error(ctx: Context[Any], params: Any) -> Any:
+        return ErrorObject(1234, "returned, not raised", {"a": 1})
+
+    @server.notification("notifications/acme", params=Point)
+    async def noted(ctx: Context[Any], params: Point) -> str:
+        if params.x < 0:
+            raise RuntimeError("boom")
+        return "nobody reads this"
+
+    return server
+
+
+@asynccontextmanager
+async def talking(server: Server[Any], era: str, *, shaken: bool = True) -> AsyncIterator[Talk]:
+    async with routes.memory(server) as route:
+        talk = Talk(route, era)
+        if shaken:
+            await talk.open()
+        for _ in range(5):
+            await asyncio.sleep(0)  # the end of the handshake is seen, too
+        yield talk
+
+
+class Watch:
+    """A middleware that keeps what it saw: the method, the id, what came of it."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, Any, Any]] = []
+
+    async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
+        try:
+            result = await call_next(ctx)
+        except Exception as exc:
+            self.seen.append((ctx.method, ctx.request_id, exc))
+            raise
+        self.seen.append((ctx.method, ctx.request_id, result))
+        return result
+
+    def methods(self) -> list[str]:
+        return [method for method, _, _ in self.seen]
+
+    def outcome(self, method: str) -> Any:
+        return next(outcome for seen, _, outcome in self.seen if seen == method)
+
+
+@both_eras
+async def test_the_first_of_the_list_is_outermost_and_added_ones_are_inside(era: str) -> None:
+    """A-020, A-036."""
+    order: list[str] = []
+
+    def named(name: str) -> Any:
+        async def middleware(ctx: Context[Any], call_next: CallNext) -> Any:
+            order.append(f"{name} in")
+            result = await call_next(ctx)
+            order.append(f"{name} out")
+            return result
+
+        return middleware
+
+    server = a_server(named("first"), named("second"))
+    server.add_middleware(named("third"))
+    async with talking(server, era) as talk:
+        order.clear()
+        await talk.call("add", a=1, b=2)
+        assert order == ["first in", "second in", "third in", "third out", "second out", "first out"]
+        order.clear()
+        await talk.say({"method": "notifications/acme", "params": {"x": 1}})
+        await talk.call("add", a=1, b=2)
+        assert order[:6] == ["first in", "second in", "third in", "third out", "second out", "first out"]
+
+
+async def test_it_sees_the_whole_handshake() -> None:
+    """A-022, A-023, A-024, A-029."""
+    watch = Watch()
+    async with talking(a_server(watch), "2025") as talk:
+        await talk.call("add", a=1, b=2)
+    assert watch.methods() == ["initialize", "notifications/initialized", "tools/call"]
+    assert [request_id for _, request_id, _ in watch.seen] == [0, None, 1]
+
+
+@both_eras
+async def test_it_sees_what_is_refused_as_a_raised_error(era: str) -> None:
+    """A-021, A-023, A-026, A-108, A-113."""
+    watch = Watch()
+    async with talking(a_server(watch), era) as talk:
+        for method, params in (("acme/missing", {}), ("acme/typed", {"x": "one"}), ("acme/error", {})):
+            assert "error" in await talk.ask(method, **params)
+    assert watch.outcome("acme/missing").error.code == -32601
+    assert isinstance(watch.outcome("acme/typed"), InvalidParams)
+    assert isinstance(watch.outcome("acme/error"), ProtocolError)
+    assert watch.outcome("acme/error").error == ErrorObject(1234, "returned, not raised", {"a": 1})
+
+
+async def test_it_sees_what_comes_too_early() -> None:
+    """A-023, A-109, A-110."""
+    watch = Watch()
+    async with talking(a_server(watch), "2025", shaken=False) as talk:
+        assert (await talk.ask("tools/list"))["error"]["code"] == -32602
+    assert isinstance(watch.outcome("tools/list"), InvalidParams)
+
+
+@both_eras
+async def test_it_gets_the_raw_values_before_anything_is_checked(era: str) -> None:
+    """A-021, A-027, A-100, A-101."""
+    seen: dict[str, Any] = {}
+
+    async def look(ctx: Context[Any], call_next: CallNext) -> Any:
+        seen[ctx.method] = ctx.params, ctx.meta, ctx.protocol_version, ctx.request_id
+        return await call_next(ctx)
+
+    async with talking(a_server(look), era) as talk:
+        await talk.ask("acme/typed", x="one", _meta={"acme/key": 7})
+        params, meta, version, request_id = seen["acme/typed"]
+        assert isinstance(params, msgspec.Raw)
+        assert msgspec.json.decode(params)["x"] == "one"
+        assert meta["acme/key"] == 7
+        assert version == NEWEST[era]
+        assert request_id == 1
+
+
+@both_eras
+async def test_it_rewrites_method_and_params(era: str) -> None:
+    """A-028, A-037: look-up and handler read the context that they are given."""
+
+    async def rewrite(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.method == "acme/plus":
+            changed = {"name": "add", "arguments": {"a": 20, "b": 3}}
+            return await call_next(ctx.replace(method="tools/call", params=changed))
+        if ctx.method == "notifications/other":
+            return await call_next(ctx.replace(method="notifications/acme", params={"x": 5}))
+        return await call_next(ctx)
+
+    watch = Watch()
+    server = a_server(rewrite)
+    server.add_middleware(watch)
+    async with talking(server, era) as talk:
+        answer = await talk.ask("acme/plus")
+        assert answer["result"]["content"] == [{"type": "text", "text": "23"}]
+        await talk.say({"method": "notifications/other"})
+        await talk.ask("acme/missing")
+    assert {"tools/call", "notifications/acme"} <= set(watch.methods())
+    assert "acme/plus" not in watch.methods()
+
+
+@pytest.mark.foreign_words("a middleware that answers by itself owns the shape")
+@both_eras
+async def test_it_answers_by_itself(era: str) -> None:
+    """A-038, A-116: what it returns is its own business, also for a method that nobody serves."""
+
+    async def short(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.method == "tools/call":
+            return {"content": [{"type": "text", "text": "cached"}], "isError": False}
+        if ctx.method == "acme/missing":
+            return CallToolResult(content=[])
+        return await call_next(ctx)
+
+    async with talking(a_server(short), era) as talk:
+        assert await talk.call("add", a=1, b=2) == "cached"
+        assert (await talk.ask("acme/missing"))["result"]["content"] == []
+
+
+@both_eras
+async def test_a_result_type_that_it_answers_with_is_dressed_for_the_caller(era: str) -> None:
+    """BASE-15, A-038: what it says is its own business, what each result of the era carries is ours."""
+
+    async def short(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.method == "tools/call":
+            return CallToolResult(content=[], structured_content=[1])
+        return await call_next(ctx)
+
+    async with talking(a_server(short), era) as talk:
+        result = (await talk.ask("tools/call", name="add", arguments={}))["result"]
+    assert result.get("resultType") == {"2025": None, "2026": "complete"}[era]
+    assert ("structuredContent" in result) is (era == "2026")
+
+
+@both_eras
+@pytest.mark.parametrize("wrong", [None, 7, "text", [1], True])
+async def test_what_is_no_object_never_leaves(era: str, wrong: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A-117: whoever forgets `return` finds it in the log; a result is an object in every revision."""
+
+    async def forgetful(ctx: Context[Any], call_next: CallNext) -> Any:
+        result = await call_next(ctx)
+        return wrong if ctx.method in ("tools/list", "tools/call", "acme/typed") else result
+
+    async with talking(a_server(forgetful), era) as talk:
+        error = (await talk.ask("tools/list"))["error"]
+        assert (await talk.ask("tools/call", name="add", arguments={"a": 1, "b": 2}))["error"] == error
+        assert (await talk.ask("acme/typed", x=1))["error"] == error
+    assert error == {"code": -32603, "message": "Handler returned an invalid result"}
+    said = "nothing" if wrong is None else type(wrong).__name__
+    assert f"tools/list: a middleware answered with {said}: return what call_next gave" in caplog.text
+
+
+@both_eras
+async def test_it_refuses_and_turns_errors_into_others(era: str) -> None:
+    """A-026, A-091, A-093."""
+
+    async def guard(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.method == "acme/typed":
+            raise ProtocolError("not you", code=403)
+        if ctx.method == "acme/error":
+            raise ValueError("the password is 1234")
+        try:
+            return await call_next(ctx)
+        except ProtocolError as exc:
+            raise ProtocolError(f"told: {exc}", code=42) from exc
+
+    async with talking(a_server(guard), era) as talk:
+        assert (await talk.ask("acme/typed", x=1))["error"] == {"code": 403, "message": "not you"}
+        assert (await talk.ask("acme/error"))["error"] == {"code": -32603, "message": "Internal server error"}
+        assert (await talk.ask("acme/missing"))["error"] == {"code": 42, "message": "told: Method not found"}
+
+
+@both_eras
+async def test_a_notification_comes_to_nothing_whatever_the_middleware_returns(era: str) -> None:
+    """A-022, A-029, A-030, A-031, A-131, A-132, A-135, A-136, A-138."""
+    outcomes: dict[str, Any] = {}
+
+    async def chatty(ctx: Context[Any], call_next: CallNext) -> Any:
+        found = await call_next(ctx)
+        if ctx.request_id is None:
+            outcomes[f"{ctx.method} {len(outcomes)}"] = found
+            return {"this": "is read by nobody"}
+        return found
+
+    async with talking(a_server(chatty), era) as talk:
+        outcomes.clear()
+        for message in (
+            {"method": "notifications/acme", "params": {"x": 1}},
+            {"method": "notifications/acme", "params": {"x": "one"}},
+            {"method": "notifications/unknown"},
+            {"method": "notifications/cancelled", "params": {"requestId": 99}},
+            {"method": "notifications/subscriptions/acknowledged", "params": {}},
+        ):
+            await talk.say(message)
+        await talk.ask("acme/missing")
+        assert talk.heard() == []
+    assert len(outcomes) == 5
+    assert set(outcomes.values()) == {None}
+
+
+@both_eras
+async def test_what_fails_in_a_notification_is_seen_logged_and_no_more(
+    era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A-137, A-138."""
+    watch = Watch()
+    async with talking(a_server(watch), era) as talk:
+        await talk.say({"method": "notifications/acme", "params": {"x": -1}})
+        assert await talk.call("add", a=1, b=2) == "3"
+        assert talk.heard() == []
+    assert isinstance(watch.outcome("notifications/acme"), RuntimeError)
+    assert "notifications/acme failed: boom" in caplog.text
+
+
+@both_eras
+async def test_a_cancellation_is_applied_first_and_then_seen(era: str) -> None:
+    """A-025."""
+    seen: list[bool] = []
+    request_id = 1
+    begun = asyncio.Event()
+
+    async def look(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.method == "notifications/cancelled":
+            seen.append(request_id in ctx.session.connection.incoming)
+        return await call_next(ctx)
+
+    server = a_server(look)
+
+    @server.request("acme/wait")
+    async def wait(ctx: Context[Any], params: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with talking(server, era) as talk:
+        assert await talk.begin("acme/wait") == request_id
+        await begun.wait()
+        await talk.route.cancel(request_id, era)
+        await talk.ask("acme/missing")
+        assert talk.heard() == []
+    assert seen == [False]
+
+
+async def test_a_dropped_notification_leaves_a_word_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A-131, A-132, A-134, A-135, A-136."""
+    caplog.set_level(logging.DEBUG, "hinge")
+    async with talking(a_server(), "2025", shaken=False) as talk:
+        await talk.say({"method": "notifications/acme", "params": {"x": 1}})
+        await talk.open()
+        await talk.say({"method": "notifications/subscriptions/acknowledged", "params": {}})
+        await talk.say({"method": "notifications/nobody"})
+        await talk.say({"method": "notifications/acme", "params": {"x": "one"}})
+        await talk.ask("acme/missing")
+    said = [(record.levelname, record.getMessage().partition(":")[0]) for record in caplog.records]
+    assert ("DEBUG", "notifications/acme is dropped") in said
+    assert ("DEBUG", "notifications/subscriptions/acknowledged is dropped") in said
+    assert ("DEBUG", "notifications/nobody is dropped") in said
+    assert ("WARNING", "notifications/acme is dropped") in said

@@ -1,0 +1,348 @@
+"""Who comes in and to where: paths, mounts, Host and Origin, content types, sizes, health, hooks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hinge.errors import DefinitionError
+from hinge.http1.asgi import Message, Scope
+from hinge.protocol.http.headers import Headers, Refusal
+from hinge.protocol.limits import Limits
+from hinge.transports.http.server.app import HttpApp
+from tests.transports.http_rig import (
+    ABSENT,
+    BOTH_TYPES,
+    JSON_HEADERS,
+    Log,
+    Site,
+    handshake_call,
+    make_server,
+    modern_call,
+    serving,
+    text_of,
+)
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with serving(make_server(Log())) as site:
+        yield site
+
+
+async def through(app: Any, scope: Scope, body: bytes = b"") -> tuple[int, bytes]:
+    """One request straight into an ASGI app: status and body."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
+
+
+def post_scope(path: str, root_path: str = "", **changes: str) -> tuple[Scope, bytes]:
+    """A call of `add`."""
+    headers, body = modern_call("add", a=1, b=2)
+    pairs = [
+        (name.lower().encode(), value.encode()) for name, value in {"Host": "localhost", **headers, **changes}.items()
+    ]
+    scope = {"type": "http", "method": "POST", "path": path, "root_path": root_path, "headers": pairs}
+    return scope, json.dumps(body).encode()
+
+
+# ---------------------------------------------------------------- paths
+
+
+@pytest.mark.parametrize(
+    ("path", "root_path", "status"),
+    [
+        ("/mcp", "", 200),
+        ("/", "", 404),
+        ("/mcp/", "", 404),
+        ("/other", "", 404),
+        ("/mcp/", "/mcp", 200),
+        ("/api/tools", "/api/tools", 200),
+        ("/api/tools/", "/api/tools", 200),
+        ("/", "/api/tools", 200),
+        ("", "/api/tools", 200),
+        ("/api/tools/more", "/api/tools", 404),
+        ("/api/mcp", "/api", 200),
+    ],
+)
+async def test_a_mounted_app_answers_at_its_mount_point_and_a_lone_one_at_its_path(
+    path: str, root_path: str, status: int
+) -> None:
+    """LHTTP-01, MHTTP-01. Frameworks differ in whether they leave the mount point in `path`."""
+    app = make_server(Log()).http_app()
+    assert (await through(app, *post_scope(path, root_path)))[0] == status
+
+
+async def test_an_unknown_path_says_where_the_endpoint_is(site: Site) -> None:
+    reply = await site.ask(JSON_HEADERS, {}, path="/sse")
+    assert reply.status == 404
+    assert "/mcp" in reply.json()["error"]["message"]
+
+
+async def test_a_mounted_app_needs_no_lifespan_of_its_parent() -> None:
+    """The hooks run with the first request, once."""
+    started: list[str] = []
+
+    async def on_start() -> None:
+        await asyncio.sleep(0.01)
+        started.append("started")
+
+    server = make_server(Log())
+    app = HttpApp(server.serve, on_start=on_start)
+    answers = await asyncio.gather(*(through(app, *post_scope("/mcp")) for _ in range(3)))
+    assert ([status for status, _ in answers], started) == ([200, 200, 200], ["started"])
+
+
+async def test_a_start_that_fails_is_an_error_for_the_caller_and_is_tried_again() -> None:
+    tries: list[int] = []
+
+    async def on_start() -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise OSError("no database")
+
+    app = HttpApp(make_server(Log()).serve, on_start=on_start)
+    status, body = await through(app, *post_scope("/mcp"))
+    assert status == 500
+    assert b"database" not in body
+    assert (await through(app, *post_scope("/mcp")))[0] == 200
+
+
+async def test_the_lifespan_of_a_server_runs_the_hooks_in_order() -> None:
+    events: list[str] = []
+
+    def hook(name: str) -> Any:
+        async def run() -> None:
+            events.append(name)
+
+        return run
+
+    hooks = {name: hook(name) for name in ("on_start", "on_drain", "on_stop")}
+    app = HttpApp(make_server(Log()).serve, **hooks)
+    messages = iter(["lifespan.startup", "lifespan.shutdown"])
+
+    async def receive() -> Message:
+        return {"type": next(messages)}
+
+    async def send(message: Message) -> None:
+        events.append(message["type"])
+
+    await app({"type": "lifespan"}, receive, send)
+    assert events == ["on_start", "lifespan.startup.complete", "on_drain", "on_stop", "lifespan.shutdown.complete"]
+
+
+async def test_an_unknown_option_is_named_when_the_app_is_made() -> None:
+    with pytest.raises(DefinitionError, match="no option colour"):
+        HttpApp(make_server(Log()).serve, colour="red")
+
+
+# ---------------------------------------------------------------- the door
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Host": "evil.example", "Origin": "http://evil.example"}, 403),
+        ({"Host": "localhost"}, 200),
+        ({"Origin": "http://localhost:3000"}, 200),
+    ],
+)
+async def test_foreign_hosts_and_origins_are_refused_by_default(
+    site: Site, headers: dict[str, str], status: int
+) -> None:
+    """LHTTP-29, MHTTP-18, T-26."""
+    good, body = modern_call("add", a=1, b=2)
+    assert (await site.ask({**good, **headers}, body)).status == status
+    if status != 200:
+        for method in ("GET", "DELETE"):
+            assert (await site.ask({"Accept": BOTH_TYPES, **headers}, b"", method)).status == status
+
+
+async def test_names_and_pages_can_be_allowed() -> None:
+    async with serving(make_server(Log()), allowed_hosts=["a.example"], allowed_origins=["https://b.example"]) as site:
+        headers, body = modern_call("add", a=1, b=2)
+        assert (await site.ask({**headers, "Host": "a.example", "Origin": "https://b.example"}, body)).status == 200
+
+
+async def test_a_refusal_says_why_in_a_json_rpc_error_without_id_and_once_in_the_log(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T-04; the operator reads which option to set."""
+    good, body = modern_call("add", a=1, b=2)
+    error = (await site.ask({**good, "Host": "evil.example"}, body)).json()
+    assert "id" not in error
+    assert "allowed_hosts" in error["error"]["message"]
+    await site.ask({**good, "Host": "evil.example"}, body)
+    assert [record.getMessage().count("allowed_hosts") for record in caplog.records] == [1]
+
+
+@pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("identity, br", 415), ("Identity", 200)])
+async def test_a_body_in_a_coding_is_refused_with_those_that_are_taken(site: Site, coding: str, status: int) -> None:
+    headers, body = modern_call("add", a=1, b=2)
+    reply = await site.ask({**headers, "Content-Encoding": coding}, body)
+    assert (reply.status, reply.headers.get("accept-encoding")) == (status, "identity" if status == 415 else None)
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/jsonp", "text/plain; a=application/json"])
+@pytest.mark.parametrize("body", [b"", b"{}"])
+async def test_only_json_is_taken_even_when_there_is_no_body(site: Site, kind: str | None, body: bytes) -> None:
+    """C-141, SEC-04 of the reliability list."""
+    headers = {"Accept": BOTH_TYPES} | ({"Content-Type": kind} if kind else {})
+    assert (await site.ask(headers, body)).status == 415
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "request_id"),
+    [
+        (b"", -32700, None),
+        (b"{", -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', -32700, None),
+        (b"[]", -32600, None),
+        (b"1", -32600, None),
+        (b'{"id":"a","method":"ping"}', -32600, "a"),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, None),
+    ],
+)
+async def test_what_is_no_message_is_a_400_that_keeps_the_id_where_it_can(
+    site: Site, body: bytes, code: int, request_id: Any
+) -> None:
+    """ERR-01, ERR-02, T-04, T-18."""
+    headers, _ = modern_call("add")
+    reply = await site.ask(headers, body)
+    assert (reply.status, reply.json()["error"]["code"], reply.json().get("id")) == (400, code, request_id)
+
+
+async def test_a_body_is_bounded_whether_its_length_is_told_or_not() -> None:
+    """C-142."""
+    async with serving(make_server(Log(), limits=Limits(body=1000))) as site:
+        headers, body = modern_call("add", a=1, b=2)
+        assert (await site.ask({**headers, "Content-Length": "99999999999"}, body)).status == 413
+        assert (await site.ask(headers, b" " * 1001)).status == 413
+        wire = await site.call({**headers, "Transfer-Encoding": "chunked", "Content-Length": ABSENT}, b"")
+        for _ in range(11):
+            wire.writer.write(b"64\r\n" + b" " * 100 + b"\r\n")
+        assert (await wire.reply()).status == 413
+
+
+async def test_a_body_that_comes_in_pieces_is_one_body(site: Site) -> None:
+    _, body = post_scope("/mcp")
+    headers, _ = modern_call("add", a=1, b=2)
+    wire = await site.open()
+    await wire.send("POST", {**headers, "Content-Length": str(len(body))}, b"")
+    for at in range(0, len(body), 20):
+        wire.writer.write(body[at : at + 20])
+        await asyncio.sleep(0.002)
+    assert text_of((await wire.reply()).json()) == "3"
+
+
+async def test_a_body_that_never_ends_is_given_up() -> None:
+    """Half-sent requests must not be kept for ever."""
+    async with serving(make_server(Log()), body_wait=0.2) as site:
+        headers, _ = modern_call("add")
+        wire = await site.open()
+        await wire.send("POST", {**headers, "Content-Length": "100"}, b"{")
+        reply = await wire.reply()
+        assert (reply.status, reply.headers["connection"]) == (408, "close")
+
+
+async def test_headers_are_bounded_in_number_and_size(site: Site) -> None:
+    """HDR-25, SEC-35: 431."""
+    headers, body = modern_call("add", a=1, b=2)
+    assert (await site.ask({**headers, **{f"X-{n}": "x" for n in range(120)}}, body)).status == 431
+    assert (await site.ask({**headers, "X-Big": "x" * 70_000}, body)).status == 431
+
+
+async def test_requests_in_flight_are_bounded_over_all_connections() -> None:
+    log = Log()
+    async with serving(make_server(log), requests=2) as site:
+        wires = [await site.tool("wait", name=name) for name in "ab"]
+        await log.until("b begins")
+        reply = await (await site.tool("add", a=1, b=2)).reply()
+        assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+        log.gate.set()
+        assert [(await wire.reply()).status for wire in wires] == [200, 200]
+        assert (await (await site.tool("add", a=1, b=2)).reply()).status == 200
+
+
+# ---------------------------------------------------------------- who is it
+
+
+async def test_an_authentication_may_refuse_and_comes_after_the_host_check() -> None:
+    """C-148, C-149, table 4.B rows 1 and 2."""
+
+    async def authenticate(scope: Scope, headers: Headers) -> str | Refusal | None:
+        if headers.get("authorization") != "Bearer good":
+            return Refusal(401, "Who are you?", ((b"www-authenticate", b"Bearer"),))
+        return "ada"
+
+    async with serving(make_server(Log()), authenticate=authenticate) as site:
+        headers, body = modern_call("add", a=1, b=2)
+        reply = await site.ask(headers, body)
+        assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
+        assert (await site.ask({**headers, "Host": "evil.example"}, body)).status == 403
+        assert (await site.ask({**headers, "Authorization": "Bearer good"}, body)).status == 200
+
+
+# ---------------------------------------------------------------- health
+
+
+async def test_a_server_of_its_own_tells_that_it_lives_and_whether_it_takes_work(site: Site) -> None:
+    assert (await site.ask({"Host": "pod.example"}, b"", "GET", "/livez")).status == 200
+    assert (await site.ask({"Host": "pod.example"}, b"", "GET", "/readyz")).status == 200
+    assert site.app is not None
+    await site.app.stop()
+    assert (await site.ask({}, b"", "GET", "/livez")).status == 200
+    assert (await site.ask({}, b"", "GET", "/readyz")).status == 503
+    reply = await site.ask(JSON_HEADERS, handshake_call("add", "x", a=1, b=2))
+    assert (reply.status, reply.json()["id"]) == (503, "x")
+
+
+async def test_a_mounted_app_has_no_health_pages() -> None:
+    app = make_server(Log()).http_app()
+    scope = {"type": "http", "method": "GET", "path": "/livez", "root_path": "", "headers": [(b"host", b"localhost")]}
+    assert (await through(app, scope))[0] == 404
+
+
+async def test_a_half_sent_request_does_not_hold_the_stop(site: Site) -> None:
+    headers, _ = modern_call("add")
+    wire = await site.open()
+    await wire.send("POST", {**headers, "Content-Length": "100"}, b"{")
+    await asyncio.sleep(0.05)
+    assert site.app is not None
+    async with asyncio.timeout(1):
+        await site.app.stop()
+    assert (await wire.reply()).status == 503
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_a_connection_cut_anywhere_in_a_request_hurts_nobody(site: Site, reset: bool) -> None:
+    """SEC-11 of the reliability list: the server goes on, and nothing is left running."""
+    scope, body = post_scope("/mcp")
+    head = b"".join(b"%b: %b\r\n" % pair for pair in scope["headers"])
+    request = b"POST /mcp HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+    for length in range(0, len(request) + 1, 5):
+        wire = await site.open()
+        wire.writer.write(request[:length])
+        if reset:
+            await wire.writer.drain()
+            wire.abort()
+        else:
+            wire.close()
+    assert text_of((await (await site.tool("add", a=1, b=2)).reply()).json()) == "3"
+    assert site.app is not None
+    async with asyncio.timeout(1):
+        await site.app.stop()

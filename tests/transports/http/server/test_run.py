@@ -1,0 +1,303 @@
+"""Serving as a process: sockets, signals, an end that comes in time; also under a server that somebody else started."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge.errors import StartError
+from hinge.http1.server import listener as http_listener
+from hinge.protocol.limits import Limits
+from hinge.transports.http.server.run import serve_http
+from tests.transports.http_rig import (
+    Log,
+    Site,
+    Wire,
+    handshake_call,
+    make_server,
+    modern_call,
+    process,
+    serving,
+    text_of,
+)
+
+Reach = Callable[[asyncio.subprocess.Process], Awaitable[Site]]
+
+PROGRAM = """
+import asyncio, sys
+from hinge.protocol.limits import Limits
+from hinge.transports.http.server.app import HttpApp
+from tests.transports.http_rig import Log, make_server
+
+log = Log()
+server = make_server(log, limits=Limits(drain=DRAIN))
+
+async def release():
+    log.gate.set()
+
+app = HttpApp(server.serve, limits=server.limits, on_drain=release if RELEASE else None)
+if __name__ == "__main__":
+    from hinge.transports.http.server.run import serve_http
+    asyncio.run(serve_http(app, port=0))
+"""
+
+
+def program(drain: float = 5.0, release: bool = False) -> str:
+    """A server that is given so many seconds to drain; `release` opens the gate when the stop begins."""
+    return PROGRAM.replace("DRAIN", str(drain)).replace("RELEASE", str(release))
+
+
+async def port_of(running: asyncio.subprocess.Process) -> int:
+    """The port from the line that tells that the server is ready."""
+    assert running.stderr is not None
+    async with asyncio.timeout(20):
+        while line := (await running.stderr.readline()).decode():
+            if "http://127.0.0.1:" in line:
+                return int(line.split("http://127.0.0.1:")[1].split("/")[0].split()[0])
+    raise AssertionError("the server ended before it was ready")
+
+
+@pytest.fixture
+async def reach() -> AsyncIterator[Reach]:
+    """Call a process that serves; what was opened is closed at the end."""
+    sites: list[Site] = []
+
+    async def make(running: asyncio.subprocess.Process) -> Site:
+        sites.append(Site(await port_of(running)))
+        return sites[-1]
+
+    yield make
+    for site in sites:
+        site.close()
+
+
+async def end_of(running: asyncio.subprocess.Process, limit: float) -> int:
+    """The exit code of a process that must end in time."""
+    async with asyncio.timeout(limit):
+        return await running.wait()
+
+
+# ---------------------------------------------------------------- starting
+
+
+async def test_a_port_in_use_is_one_clear_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StartError, match=f"port {port}: the port is in use"):
+            await serve_http(make_server(Log()).http_app(), port=port)
+
+
+async def test_a_host_that_does_not_exist_is_one_clear_line() -> None:
+    with pytest.raises(StartError, match="has no address"):
+        await serve_http(make_server(Log()).http_app(), host="no.such.host.invalid", port=0)
+
+
+async def test_a_start_hook_that_fails_is_the_servers_failure() -> None:
+    async def on_start() -> None:
+        raise OSError("no database")
+
+    from hinge.transports.http.server.app import HttpApp
+
+    with pytest.raises(OSError, match="no database"):
+        await serve_http(HttpApp(make_server(Log()).serve, on_start=on_start), port=0)
+
+
+async def test_a_unix_socket_is_served_and_removed_at_the_end(tmp_path: Path) -> None:
+    path = str(tmp_path / "mcp.sock")
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    app = make_server(Log()).http_app()
+    task = asyncio.create_task(serve_http(app, uds=path, announce=ready.set_result))
+    assert path in await ready
+    with pytest.raises(StartError, match="another server does"):
+        await serve_http(make_server(Log()).http_app(), uds=path)
+    wire = Wire(*await asyncio.open_unix_connection(path))
+    headers, body = modern_call("add", a=1, b=2)
+    await wire.send("POST", headers, json.dumps(body).encode())
+    assert text_of((await wire.reply()).json()) == "3"
+    wire.close()
+    task.cancel()
+    await asyncio.wait([task])
+    assert not os.path.exists(path)  # noqa: ASYNC240 - a test may
+
+
+async def test_a_unix_socket_left_behind_by_a_dead_server_is_replaced(tmp_path: Path) -> None:
+    path = str(tmp_path / "mcp.sock")
+    left = socket.socket(socket.AF_UNIX)
+    left.bind(path)
+    left.close()
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve_http(make_server(Log()).http_app(), uds=path, announce=ready.set_result))
+    await ready
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_the_address_is_told_on_stderr_and_stdout_stays_clean(tmp_path: Path) -> None:
+    async with process(tmp_path, program()) as running:
+        await port_of(running)
+        running.send_signal(signal.SIGTERM)
+        out, _ = await running.communicate()
+        assert (running.returncode, out) == (0, b"")
+
+
+async def test_a_connection_that_never_sends_a_head_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half-sent requests must not be kept for ever."""
+    monkeypatch.setattr(http_listener, "TICK", 0.02)
+    async with serving(make_server(Log())) as site:
+        silent, half = await site.open(), await site.open()
+        half.writer.write(b"POST /mcp HT")
+        served = await site.tool("add", a=1, b=2)
+        assert (await served.reply()).status == 200
+        for wire in (silent, half):
+            async with asyncio.timeout(5):
+                assert await wire.reader.read() == b""
+        headers, body = modern_call("add", a=1, b=2)
+        await served.send("POST", headers, json.dumps(body).encode())
+        assert (await served.reply()).status == 200
+
+
+# ---------------------------------------------------------------- stopping
+
+STOPS = [signal.SIGTERM, signal.SIGINT]
+
+
+@pytest.mark.parametrize("number", STOPS)
+async def test_an_idle_server_ends_at_once_with_status_zero(
+    tmp_path: Path, reach: Reach, number: signal.Signals
+) -> None:
+    async with process(tmp_path, program()) as running:
+        site = await reach(running)
+        assert (await (await site.tool("add", a=1, b=2)).reply()).status == 200
+        running.send_signal(number)
+        assert await end_of(running, 2) == 0
+
+
+async def test_calls_may_finish_while_the_server_stops(tmp_path: Path, reach: Reach) -> None:
+    """JSON and streams of both eras get their answers; the standing stream ends in good order."""
+    async with process(tmp_path, program(release=True)) as running:
+        site = await reach(running)
+        session = await site.session()
+        standing = await site.listen(session)
+        await standing.head()
+        quick, stream = await site.tool("wait"), await site.tool("stream", count=1)
+        legacy = await site.call(session, handshake_call("wait"))
+        await stream.head()
+        await asyncio.sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        assert text_of((await quick.reply()).json()) == "wait"
+        assert text_of((await legacy.reply()).json()) == "wait"
+        assert [(await stream.message()).get("method"), text_of(await stream.message())][1] == "stream"
+        assert await standing.event() is not None
+        assert await standing.event() is None
+        assert await end_of(running, 2) == 0
+
+
+async def test_calls_that_do_not_finish_are_ended_with_words_within_the_drain_time(
+    tmp_path: Path, reach: Reach
+) -> None:
+    async with process(tmp_path, program(drain=0.5)) as running:
+        site = await reach(running)
+        session = await site.session()
+        wires = [await site.tool("wait"), await site.call(session, handshake_call("wait"))]
+        stream = await site.tool("stream", count=1)
+        await stream.head()
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+        running.send_signal(signal.SIGTERM)
+        for wire in wires:
+            reply = await wire.reply()
+            assert (reply.status, reply.json()["id"]) == (503, 1)
+            assert "stopping" in reply.json()["error"]["message"]
+        await stream.message()
+        assert "stopping" in (await stream.message())["error"]["message"]
+        assert await end_of(running, 3) == 0
+        assert time.monotonic() - began > 0.4
+
+
+async def test_a_reader_that_does_not_read_does_not_hold_the_end(tmp_path: Path, reach: Reach) -> None:
+    async with process(tmp_path, program(drain=0.3)) as running:
+        site = await reach(running)
+        await site.tool("flood", count=10_000)
+        session = await site.session()
+        await site.call(session, handshake_call("flood", count=10_000))
+        await asyncio.sleep(0.3)
+        running.send_signal(signal.SIGTERM)
+        assert await end_of(running, 3) == 0
+
+
+async def test_a_second_signal_ends_the_process_at_once(tmp_path: Path, reach: Reach) -> None:
+    async with process(tmp_path, program(drain=30)) as running:
+        site = await reach(running)
+        await site.tool("wait")
+        await asyncio.sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.3)
+        running.send_signal(signal.SIGTERM)
+        assert await end_of(running, 1) == -signal.SIGTERM
+
+
+async def test_while_a_server_drains_new_work_is_turned_away_and_old_work_goes_on() -> None:
+    log = Log()
+    async with serving(make_server(log, limits=Limits(drain=5))) as site:
+        session = await site.session()
+        waiting = await site.call(session, handshake_call("ask"))
+        await waiting.head()
+        question = await waiting.message()
+        assert site.app is not None
+        stopping = asyncio.create_task(site.app.stop())
+        await asyncio.sleep(0.05)
+        assert (await site.ask(session, handshake_call("add", a=1, b=2))).status == 503
+        assert (await (await site.listen(session)).reply()).status == 503
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///x"}]}}
+        assert (await site.ask(session, answer)).status == 202
+        assert text_of(await waiting.message()) == "file:///x"
+        await stopping
+
+
+# ---------------------------------------------------------------- under a server that somebody else started
+
+
+async def plain(tmp_path: Path, text: str, *options: str) -> Any:
+    return process(tmp_path, text, "-m", "uvicorn", "program:app", "--port", "0", *options)
+
+
+@pytest.mark.parametrize("options", [(), ("--loop", "asyncio", "--http", "h11"), ("--lifespan", "off")])
+async def test_plain_uvicorn_ends_although_streams_are_open(
+    tmp_path: Path, reach: Reach, options: tuple[str, ...]
+) -> None:
+    """The app hears of the signal by itself: uvicorn alone would wait for ever."""
+    async with await plain(tmp_path, program(drain=0.5), *options) as running:
+        site = await reach(running)
+        session = await site.session()
+        standing = await site.listen(session)
+        await standing.head()
+        stream = await site.tool("stream", count=1)
+        await stream.head()
+        running.send_signal(signal.SIGTERM)
+        assert await end_of(running, 5) in (0, -signal.SIGTERM)
+        await standing.event()
+        assert await standing.event() is None
+
+
+async def test_mounted_in_another_app_it_still_hears_the_signal(tmp_path: Path, reach: Reach) -> None:
+    text = program(drain=0.3) + (
+        "\ninner = app\n"
+        "async def app(scope, receive, send):\n"
+        "    if scope['type'] == 'http':\n"
+        "        await inner({**scope, 'root_path': '/mcp'}, receive, send)\n"
+    )
+    async with await plain(tmp_path, text) as running:
+        site = await reach(running)
+        stream = await site.tool("stream", count=1)
+        await stream.head()
+        running.send_signal(signal.SIGTERM)
+        assert await end_of(running, 5) in (0, -signal.SIGTERM)

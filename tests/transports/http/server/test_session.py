@@ -1,0 +1,369 @@
+"""Handshake sessions over HTTP: their life, their owner, and which stream a message leaves on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hinge.http1.asgi import Scope
+from hinge.protocol.http.headers import Headers
+from hinge.protocol.limits import Limits
+from hinge.schema.revisions import FIRST, V2025_03, V2025_06, V2025_11
+from hinge.transports.http.server import session_store as http_session_table
+from tests.transports.http_rig import (
+    JSON_HEADERS,
+    Log,
+    Site,
+    handshake_call,
+    initialize,
+    make_server,
+    modern_call,
+    serving,
+    text_of,
+)
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+async def site(log: Log) -> AsyncIterator[Site]:
+    async with serving(make_server(log)) as site:
+        yield site
+
+
+PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
+
+
+# ---------------------------------------------------------------- life
+
+
+async def test_a_handshake_makes_a_session_with_an_unguessable_visible_id(site: Site) -> None:
+    """LHTTP-20, LHTTP-21, B-030, SEC-01."""
+    first, second = [(await site.ask(JSON_HEADERS, initialize())).headers["mcp-session-id"] for _ in range(2)]
+    assert first != second
+    assert len(first) >= 43
+    assert all(0x21 <= ord(character) <= 0x7E for character in first)
+
+
+async def test_a_handshake_that_fails_makes_no_session(site: Site) -> None:
+    """B-030: nothing is kept of a refused one."""
+    bad = initialize()
+    bad["params"] = {"protocolVersion": 7}
+    reply = await site.ask(JSON_HEADERS, bad)
+    assert "error" in reply.json()
+    assert "mcp-session-id" not in reply.headers
+
+
+@pytest.mark.parametrize("revision", [FIRST, V2025_03, V2025_06, V2025_11])
+async def test_a_session_lives_from_handshake_to_delete(site: Site, revision: str) -> None:
+    """LHTTP-22, LHTTP-24, LHTTP-26, B-031, B-032."""
+    session = await site.session(revision)
+    reply = await site.ask(session, handshake_call("add", a=1, b=2))
+    assert (reply.status, text_of(reply.json())) == (200, "3")
+    assert (await site.ask(session, b"", "DELETE")).status == 204
+    reply = await site.ask(session, PING)
+    assert (reply.status, reply.json()["id"]) == (404, 9)
+    assert "Session not found" in reply.json()["error"]["message"]
+    assert (await site.ask(session, b"", "DELETE")).status == 404
+    assert (await (await site.listen(session)).reply()).status == 404
+
+
+async def test_a_request_without_a_session_is_400_and_with_a_wrong_one_404(site: Site) -> None:
+    """LHTTP-23, T-25, table 4.A row 5."""
+    assert (await site.ask(JSON_HEADERS, PING)).status == 400
+    assert (await site.ask({**JSON_HEADERS, "Mcp-Session-Id": "unknown"}, PING)).status == 404
+    assert (await site.ask({**JSON_HEADERS, "Mcp-Session-Id": "in valid"}, PING)).status == 400
+    assert (await site.ask(JSON_HEADERS, b"", "GET")).status == 400
+    assert (await site.ask(JSON_HEADERS, b"", "DELETE")).status == 400
+
+
+async def test_the_version_header_is_checked_but_need_not_come(site: Site) -> None:
+    """LHTTP-28, T-24, table 4.A row 6."""
+    session = await site.session()
+    bare = {name: value for name, value in session.items() if name != "MCP-Protocol-Version"}
+    assert (await site.ask(bare, PING)).status == 200
+    for headers in (session, JSON_HEADERS):
+        reply = await site.ask({**headers, "MCP-Protocol-Version": "2031-01-01"}, initialize())
+        assert (reply.status, reply.json()["error"]["code"]) == (400, -32022)
+        assert reply.json()["error"]["data"]["supported"][0] == "2026-07-28"
+    assert (await site.ask({**session, "MCP-Protocol-Version": "x"}, b"", "DELETE")).status == 400
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
+async def test_what_the_stateless_revision_has_not_is_told_as_such(site: Site, method: str) -> None:
+    """Not as a revision that isn't offered: it is."""
+    headers = {**await site.session(), "MCP-Protocol-Version": "2026-07-28"}
+    reply = await site.ask(headers, {"jsonrpc": "2.0", "id": 1, "result": {}}, method)
+    error = reply.json()["error"]
+    assert (reply.status, error["code"], "2026-07-28" in error["message"]) == (400, -32600, True)
+
+
+async def test_a_second_handshake_in_a_session_changes_nothing(site: Site) -> None:
+    session = await site.session()
+    reply = await site.ask(session, initialize())
+    assert reply.json()["error"]["code"] == -32600
+    assert (await site.ask(session, PING)).status == 200
+
+
+async def test_a_session_of_another_principal_is_not_there() -> None:
+    """B-031, SEC-01, SEC-23: nobody learns that the id exists."""
+
+    async def authenticate(scope: Scope, headers: Headers) -> str:
+        return headers.get("authorization", "nobody")
+
+    async with serving(make_server(Log()), authenticate=authenticate) as site:
+        session = await site.session(Authorization="ada")
+        thief = {**session, "Authorization": "eve"}
+        assert (await site.ask(session, PING)).status == 200
+        stolen = await site.ask(thief, PING)
+        made_up = await site.ask({**thief, "Mcp-Session-Id": "unknown"}, PING)
+        assert (stolen.status, stolen.body) == (404, made_up.body)
+        assert (await (await site.listen(thief)).reply()).status == 404
+        assert (await site.ask(thief, b"", "DELETE")).status == 404
+        assert (await site.ask(session, PING)).status == 200
+
+
+async def test_a_session_without_stream_or_call_ends_after_the_idle_limit(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(session_idle=0.3))) as site:
+        idle, listening, calling = [await site.session() for _ in range(3)]
+        stream = await site.listen(listening)
+        await stream.head()
+        call = await site.call(calling, handshake_call("wait"))
+        await log.until("wait begins")
+        await asyncio.sleep(0.7)
+        assert (await site.ask(idle, PING)).status == 404
+        assert (await site.ask(listening, PING)).status == 200
+        log.gate.set()
+        assert text_of((await call.reply()).json()) == "wait"
+
+
+async def test_sessions_are_bounded_and_a_refused_one_is_told_when_to_come_back(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(sessions=2))) as site:
+        first, _ = await site.session(), await site.session()
+        reply = await site.ask(JSON_HEADERS, initialize())
+        assert (reply.status, reply.headers["retry-after"], reply.json()["id"]) == (503, "1", 0)
+        await site.ask(first, b"", "DELETE")
+        assert (await site.ask(JSON_HEADERS, initialize())).status == 200
+
+
+# ---------------------------------------------------------------- which stream
+
+
+async def test_notifications_about_a_call_leave_on_its_own_stream_after_an_opening_event(site: Site, log: Log) -> None:
+    """LHTTP-06, LHTTP-07, LHTTP-08, T-15."""
+    log.gate.set()
+    session = await site.session()
+    wire = await site.call(session, handshake_call("stream", count=2))
+    assert (await wire.head()).streams
+    opening = await wire.event()
+    assert opening is not None
+    assert (opening.data, opening.retry) == (b"", 1000)
+    assert opening.id
+    messages = [await wire.message() for _ in range(3)]
+    assert [m.get("id") for m in messages] == [None, None, 1]
+    assert await wire.event() is None
+
+
+@pytest.mark.parametrize("revision", [V2025_03, V2025_06])
+async def test_older_revisions_get_ids_but_no_opening_event(site: Site, log: Log, revision: str) -> None:
+    """LHTTP-08 holds for one revision only."""
+    log.gate.set()
+    wire = await site.call(await site.session(revision), handshake_call("stream", count=1))
+    await wire.head()
+    first = await wire.event()
+    assert first is not None
+    assert first.data
+    assert first.id
+
+
+async def test_a_call_without_notifications_is_one_json_object(site: Site) -> None:
+    """LHTTP-05."""
+    reply = await site.ask(await site.session(), handshake_call("add", a=1, b=2))
+    assert reply.headers["content-type"] == "application/json"
+
+
+async def test_a_clients_one_type_is_respected(site: Site, log: Log) -> None:
+    """LHTTP-05: who takes JSON alone gets no stream; who takes streams alone gets nothing else."""
+    log.gate.set()
+    session = await site.session()
+    reply = await site.ask({**session, "Accept": "application/json"}, handshake_call("stream", count=3))
+    assert (reply.headers["content-type"], text_of(reply.json())) == ("application/json", "stream")
+    wire = await site.call({**session, "Accept": "text/event-stream"}, handshake_call("add", a=1, b=2))
+    assert (await wire.head()).streams
+    assert text_of(await wire.message()) == "3"
+    reply = await site.ask({**JSON_HEADERS, "Accept": "text/event-stream"}, initialize())
+    assert reply.streams
+    assert "mcp-session-id" in reply.headers
+    assert (await site.ask({**session, "Accept": "image/png"}, PING)).status == 406
+
+
+async def test_the_same_id_twice_in_flight_is_served_twice_each_on_its_own_stream(site: Site, log: Log) -> None:
+    """B-018; also 1 next to "1"."""
+    session = await site.session()
+    names = ["a", "b", "c"]
+    calls = [
+        handshake_call("stream", call_id, name=name, count=1) for name, call_id in zip(names, (1, 1, "1"), strict=True)
+    ]
+    wires = [await site.call(session, call) for call in calls]
+    for name in names:
+        await log.until(f"{name} has told")
+    log.gate.set()
+    for name, wire, call in zip(names, wires, calls, strict=True):
+        await wire.head()
+        progress, result = await wire.message(), await wire.message()
+        assert progress["params"]["message"] == f"{name} 0"
+        assert (text_of(result), result["id"]) == (name, call["id"])
+        assert await wire.event() is None
+
+
+async def test_what_belongs_to_no_call_leaves_on_the_get_stream_alone(site: Site, log: Log) -> None:
+    """LHTTP-14, LHTTP-15, LHTTP-16, B-018."""
+    session, other = await site.session(), await site.session()
+    streams = [await site.listen(one) for one in (session, other)]
+    for stream in streams:
+        assert (await stream.head()).streams
+    waiting = await site.call(session, handshake_call("stream", count=1))
+    await log.until("stream has told")
+    assert (await site.ask(session, handshake_call("more", 2))).status == 200
+    for stream in streams:
+        assert (await stream.message())["method"] == "notifications/tools/list_changed"
+    log.gate.set()
+    await waiting.head()
+    assert [(await waiting.message()).get("method") for _ in range(2)] == ["notifications/progress", None]
+    assert await waiting.event() is None
+
+
+async def test_what_came_before_the_first_get_waits_for_it(site: Site) -> None:
+    session = await site.session()
+    await site.ask(session, handshake_call("more"))
+    stream = await site.listen(session)
+    await stream.head()
+    assert (await stream.message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_only_one_get_stream_is_open_at_a_time(site: Site) -> None:
+    session = await site.session()
+    stream = await site.listen(session)
+    await stream.head()
+    assert (await (await site.listen(session)).reply()).status == 409
+    stream.close()
+    await asyncio.sleep(0.05)
+    assert (await (await site.listen(session)).head()).status == 200
+
+
+async def test_a_get_must_take_events(site: Site) -> None:
+    """LHTTP-12."""
+    session = await site.session()
+    assert (await site.ask({**session, "Accept": "application/json"}, b"", "GET")).status == 406
+
+
+async def test_a_question_to_the_client_goes_out_on_the_calls_stream_and_its_answer_comes_by_post(site: Site) -> None:
+    """LHTTP-04, LHTTP-30, T-10."""
+    session = await site.session()
+    wire = await site.call(session, handshake_call("ask"))
+    await wire.head()
+    question = await wire.message()
+    assert question["method"] == "roots/list"
+    answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///home"}]}}
+    reply = await site.ask(session, answer)
+    assert (reply.status, reply.body) == (202, b"")
+    assert text_of(await wire.message()) == "file:///home"
+
+
+async def test_an_explicit_cancellation_stops_the_call_and_ends_its_stream(site: Site, log: Log) -> None:
+    """LHTTP-11, T-16: no answer after it."""
+    session = await site.session()
+    wire = await site.call(session, handshake_call("wait"))
+    await log.until("wait begins")
+    cancel: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    assert (await site.ask(session, cancel)).status == 202
+    await log.until("wait is cancelled")
+    reply = await wire.reply()
+    assert (reply.status, reply.streams, b"result" in reply.body) == (200, True, False)
+
+
+async def test_an_unread_stream_delays_no_other_call_of_its_session(log: Log) -> None:
+    """One slow reader must not be everybody's."""
+    async with serving(make_server(log, limits=Limits(stream_bytes=100_000, stream_wait=0.3))) as site:
+        session = await site.session()
+        await site.call(session, handshake_call("flood", count=500))
+        await asyncio.sleep(0.1)
+        assert "flood ends" not in log.events
+        for _ in range(5):
+            async with asyncio.timeout(1):
+                assert (await site.ask(session, PING)).status == 200
+        await log.until("flood ends")
+
+
+async def test_both_eras_share_one_endpoint(site: Site) -> None:
+    """C-151, T-06: no era is inferred from what came before on a connection."""
+    session = await site.session()
+    headers, body = modern_call("add", a=1, b=2)
+    assert (await site.ask({**headers, "Mcp-Session-Id": session["Mcp-Session-Id"]}, body)).json()["result"][
+        "resultType"
+    ]
+    assert (await site.ask(session, handshake_call("add", a=1, b=2))).status == 200
+
+
+async def test_a_batch_is_answered_as_one_where_the_revision_has_batches(site: Site) -> None:
+    """BASE-11, LHTTP-04, T-20."""
+    session = await site.session(V2025_03)
+    del session["MCP-Protocol-Version"]
+    reply = await site.ask(
+        session, [handshake_call("add", n, a=n, b=1) for n in (1, 2)] + [{"jsonrpc": "2.0", "id": 3}]
+    )
+    assert sorted(text_of(one) for one in reply.json() if "result" in one) == ["2", "3"]
+    assert len(reply.json()) == 3
+    reply = await site.ask(session, [{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}])
+    assert (reply.status, reply.body) == (202, b"")
+    newer = await site.session(V2025_11)
+    assert (await site.ask(newer, [PING])).json()["error"]["code"] == -32600
+
+
+async def test_without_sessions_each_handshake_post_stands_alone(log: Log) -> None:
+    """B-033."""
+    async with serving(make_server(log), sessions=False) as site:
+        reply = await site.ask(JSON_HEADERS, initialize())
+        assert reply.status == 200
+        assert "mcp-session-id" not in reply.headers
+        reply = await site.ask({**JSON_HEADERS, "MCP-Protocol-Version": V2025_11}, handshake_call("add", a=1, b=2))
+        assert text_of(reply.json()) == "3"
+        assert (await site.ask(JSON_HEADERS, b"", "GET")).status == 405
+        wire = await site.call(JSON_HEADERS, handshake_call("wait"))
+        await log.until("wait begins")
+        wire.close()
+        await asyncio.sleep(0.1)
+        log.gate.set()
+        await log.until("wait ends")  # LHTTP-11
+
+
+async def test_the_end_of_a_session_stops_its_calls_and_ends_its_streams(site: Site, log: Log) -> None:
+    """LHTTP-26."""
+    session = await site.session()
+    standing = await site.listen(session)
+    await standing.head()
+    await standing.event()
+    call = await site.call(session, handshake_call("wait"))
+    await log.until("wait begins")
+    assert (await site.ask(session, b"", "DELETE")).status == 204
+    await log.until("wait is cancelled")
+    assert await standing.event() is None
+    assert b"result" not in (await call.reply()).body
+
+
+async def test_sessions_that_were_never_used_make_room_when_places_are_short(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_session_table, "NEVER_USED", 0.0)
+    async with serving(make_server(log, limits=Limits(sessions=2))) as site:
+        used = await site.session()
+        unused = (await site.ask(JSON_HEADERS, initialize())).headers["mcp-session-id"]
+        assert (await site.ask(JSON_HEADERS, initialize())).status == 200
+        assert (await site.ask(used, PING)).status == 200
+        assert (await site.ask({**used, "Mcp-Session-Id": unused}, PING)).status == 404

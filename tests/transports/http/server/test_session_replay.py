@@ -1,0 +1,119 @@
+"""The replay log of one session: bounded, per stream, strict about ids."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hinge.errors import InvalidRequest
+from hinge.protocol.http.sse import Decoder, Event
+from hinge.transports.http.server.replay import ReplayLog
+
+
+def event(data: bytes) -> Event:
+    (found,) = Decoder().feed(data)
+    return found
+
+
+def texts(events: list[bytes]) -> list[bytes]:
+    return [event(data).data for data in events]
+
+
+def id_of(data: bytes) -> str:
+    found = event(data).id
+    assert found is not None
+    return found
+
+
+def test_only_the_events_after_an_id_of_the_same_stream_are_replayed() -> None:
+    """LHTTP-19."""
+    log = ReplayLog(100, 10_000)
+    first = id_of(log.append(1, b"a"))
+    log.append(2, b"other")
+    log.append(1, b"b")
+    assert log.find(first)[0] == 1
+    assert texts(log.after(*log.find(first))) == [b"b"]
+
+
+def test_ids_are_unique_over_all_streams_and_name_their_stream() -> None:
+    """LHTTP-17."""
+    log = ReplayLog(100, 10_000)
+    ids = [id_of(log.append(stream, b"x")) for stream in (0, 1, 0, 2)] + [id_of(log.mark(1, 10))]
+    assert len(set(ids)) == 5
+    assert [log.find(one)[0] for one in ids] == [0, 1, 0, 2, 1]
+
+
+def test_an_opening_event_has_an_id_a_retry_time_and_no_data() -> None:
+    """LHTTP-08."""
+    log = ReplayLog(100, 10_000)
+    opening = event(log.mark(3, 250))
+    assert (opening.data, opening.retry) == (b"", 250)
+    log.append(3, b"x")
+    assert texts(log.after(*log.find(str(opening.id)))) == [b"x"]
+
+
+@pytest.mark.parametrize("text", ["", "x", "a.b.c", "..", "0.0.0", "t.1.99999999999999999999", "t.-1.1", "t.1.1.1"])
+def test_an_id_that_was_never_given_is_refused(text: str) -> None:
+    """An unknown id must not look like "nothing missed"."""
+    log = ReplayLog(100, 10_000)
+    given_id = id_of(log.append(1, b"x"))
+    tag = given_id.split(".")[0]
+    for candidate in (text, text.replace("t.", f"{tag}.")):
+        with pytest.raises(InvalidRequest, match="no event of this session"):
+            log.find(candidate)
+
+
+def test_an_id_of_another_session_is_refused_though_it_looks_alike() -> None:
+    """SEC-24."""
+    ours, theirs = ReplayLog(100, 10_000), ReplayLog(100, 10_000)
+    ours.append(1, b"x")
+    with pytest.raises(InvalidRequest):
+        ours.find(id_of(theirs.append(1, b"x")))
+
+
+def test_events_that_were_dropped_are_missed_loudly() -> None:
+    log = ReplayLog(2, 10_000)
+    ids = [id_of(log.append(1, b"%d" % n)) for n in range(4)]
+    assert texts(log.after(*log.find(ids[1]))) == [b"2", b"3"]
+    with pytest.raises(InvalidRequest, match="no longer kept"):
+        log.after(*log.find(ids[0]))
+
+
+def test_a_chatty_stream_does_not_make_a_quiet_one_look_incomplete() -> None:
+    log = ReplayLog(3, 10_000)
+    quiet = id_of(log.append(1, b"quiet"))
+    for _ in range(10):
+        log.append(2, b"chatty")
+    log.append(1, b"late")
+    assert texts(log.after(*log.find(quiet))) == [b"late"]
+
+
+def test_a_stream_that_ended_is_forgotten_with_its_last_event() -> None:
+    log = ReplayLog(1, 10_000)
+    first = id_of(log.append(1, b"result"))
+    log.end(1)
+    assert log.find(first)[0] == 1
+    log.append(2, b"pushes it out")
+    with pytest.raises(InvalidRequest, match="call again"):
+        log.find(first)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=30).map(lambda data: data.hex().encode())), max_size=60),
+    st.integers(1, 20),
+    st.integers(1, 600),
+)
+def test_whatever_is_replayed_is_the_exact_tail_of_its_stream(
+    sent: list[tuple[int, bytes]], events: int, size: int
+) -> None:
+    """After any id, either everything that followed on that stream comes back, in order, or an error."""
+    log = ReplayLog(events, size)
+    given_ids = [(stream, data, id_of(log.append(stream, data))) for stream, data in sent]
+    for index, (stream, _, event_id) in enumerate(given_ids):
+        expected = [data for number, data, _ in given_ids[index + 1 :] if number == stream]
+        try:
+            replayed = texts(log.after(*log.find(event_id)))
+        except InvalidRequest:
+            continue
+        assert replayed == expected

@@ -1,0 +1,249 @@
+"""POSTs of the stateless era: JSON or a stream, disconnect is cancellation, nothing is resumable."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hinge.http1.asgi import Message
+from hinge.protocol.limits import Limits
+from tests.transports.http_rig import (
+    JSON_HEADERS,
+    Log,
+    Site,
+    initialize,
+    make_server,
+    modern,
+    modern_call,
+    serving,
+    text_of,
+)
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+async def site(log: Log) -> AsyncIterator[Site]:
+    async with serving(make_server(log)) as site:
+        yield site
+
+
+async def test_a_call_is_answered_with_one_json_object(site: Site) -> None:
+    """MHTTP-06."""
+    reply = await (await site.tool("add", 7, a=1, b=2)).reply()
+    assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
+    assert (reply.json()["id"], text_of(reply.json())) == (7, "3")
+
+
+async def test_the_first_notification_turns_the_answer_into_a_stream_that_ends_with_the_result(
+    site: Site, log: Log
+) -> None:
+    """MHTTP-06, MHTTP-07, MHTTP-08, MHTTP-09."""
+    log.gate.set()
+    wire = await site.tool("stream", "a", count=2)
+    reply = await wire.head()
+    assert (reply.status, reply.streams) == (200, True)
+    assert (reply.headers["x-accel-buffering"], reply.headers["cache-control"]) == ("no", "no-store")
+    messages = [await wire.message() for _ in range(3)]
+    assert [m.get("method") for m in messages] == ["notifications/progress", "notifications/progress", None]
+    assert (messages[2]["id"], text_of(messages[2])) == ("a", "stream")
+    assert await wire.event() is None
+
+
+async def test_events_arrive_while_the_handler_still_runs(site: Site, log: Log) -> None:
+    wire = await site.tool("stream", count=1)
+    await wire.head()
+    assert (await wire.message())["params"]["message"] == "stream 0"
+    assert "stream ends" not in log.events
+
+
+async def test_modern_streams_carry_no_ids_and_no_retry(site: Site, log: Log) -> None:
+    """MHTTP-11, T-14."""
+    log.gate.set()
+    wire = await site.tool("stream", count=1)
+    await wire.head()
+    first, last = await wire.event(), await wire.event()
+    assert first is not None
+    assert last is not None
+    assert (first.id, first.retry, last.id, last.retry) == (None, None, None, None)
+
+
+@pytest.mark.parametrize("tool", ["wait", "stream"])
+async def test_a_client_that_leaves_cancels_its_call_whatever_the_shape_of_the_answer(
+    site: Site, log: Log, tool: str
+) -> None:
+    """MHTTP-13, T-13: within 100 ms, JSON and stream alike."""
+    wire = await (site.tool("wait") if tool == "wait" else site.tool("flood", count=10**6))
+    if tool == "wait":
+        await log.until("wait begins")
+    else:
+        await wire.head()
+    wire.close()
+    await log.until("wait is cancelled" if tool == "wait" else "flood is cancelled", 1.0)
+
+
+async def test_a_reset_cancels_as_a_close_does(site: Site, log: Log) -> None:
+    """MHTTP-13."""
+    wire = await site.tool("wait")
+    await log.until("wait begins")
+    wire.abort()
+    await log.until("wait is cancelled", 1.0)
+
+
+async def test_a_client_that_leaves_cancels_nobody_elses_call(site: Site, log: Log) -> None:
+    first, second = await site.tool("wait", name="first"), await site.tool("wait", name="second")
+    await log.until("first begins")
+    await log.until("second begins")
+    first.close()
+    await log.until("first is cancelled")
+    log.gate.set()
+    assert text_of((await second.reply()).json()) == "second"
+
+
+async def test_equal_ids_on_two_posts_are_two_calls(site: Site, log: Log) -> None:
+    wires = [await site.tool("wait", 1, name=name) for name in ("a", "b")]
+    await log.until("b begins")
+    log.gate.set()
+    assert [text_of((await wire.reply()).json()) for wire in wires] == ["a", "b"]
+
+
+async def test_a_quick_call_costs_no_task_and_no_more_than_two_messages() -> None:
+    """The handler runs in the request's own task; nothing waits for a disconnect yet."""
+    tasks: list[int] = []
+    server = make_server(Log())
+
+    @server.tool
+    async def count() -> None:
+        tasks.append(len(asyncio.all_tasks()))
+
+    headers, body = modern_call("count")
+    pairs = [(name.lower().encode(), value.encode()) for name, value in {"Host": "localhost", **headers}.items()]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "root_path": "", "headers": pairs}
+    sent: list[str] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+
+    before = len(asyncio.all_tasks())
+    await server.http_app()(scope, receive, send)
+    assert (tasks, sent) == ([before], ["http.response.start", "http.response.body"])
+
+
+async def test_one_connection_carries_calls_one_after_the_other(site: Site) -> None:
+    wire = await site.open()
+    headers, body = modern_call("add", a=1, b=2)
+    for _ in range(3):
+        await wire.send("POST", headers, json.dumps(body).encode())
+        assert text_of((await wire.reply()).json()) == "3"
+
+
+async def test_a_notification_is_accepted_without_a_body(site: Site) -> None:
+    """MHTTP-04, C-146, T-16, T-23: no Mcp-Method is demanded."""
+    headers, body = modern("notifications/cancelled", {"requestId": 1})
+    del body["id"], headers["Mcp-Method"]
+    reply = await site.ask(headers, body)
+    assert (reply.status, reply.body) == (202, b"")
+
+
+@pytest.mark.parametrize(
+    ("method", "change", "status", "code"),
+    [
+        ("nothing/here", {}, 404, -32601),
+        ("initialize", {}, 404, -32601),
+        ("tools/list", {"Mcp-Method": "tools/call"}, 400, -32020),
+        ("tools/list", {"MCP-Protocol-Version": "2031-01-01"}, 400, -32020),
+    ],
+)
+async def test_errors_of_the_envelope_have_their_status_and_the_requests_id(
+    site: Site, method: str, change: dict[str, str], status: int, code: int
+) -> None:
+    """MHTTP-14, MHTTP-15, ERR-17, C-145, C-147, table 4.A row 1."""
+    headers, body = modern(method, {}, "id")
+    reply = await site.ask({**headers, **change}, body)
+    assert (reply.status, reply.json()["error"]["code"], reply.json()["id"]) == (status, code, "id")
+
+
+async def test_a_modern_header_without_a_claim_is_missing_meta(site: Site) -> None:
+    """Table 4.A row 3, T-02."""
+    headers, _ = modern("tools/list")
+    reply = await site.ask(headers, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    assert (reply.status, reply.json()["error"]["code"]) == (400, -32602)
+
+
+async def test_session_and_event_headers_are_ignored_and_never_minted(site: Site) -> None:
+    """MHTTP-17, T-25."""
+    headers, body = modern_call("add", a=1, b=2)
+    reply = await site.ask({**headers, "Mcp-Session-Id": "no such", "Last-Event-ID": "x.1.1"}, body)
+    assert reply.status == 200
+    assert "mcp-session-id" not in reply.headers
+
+
+@pytest.mark.parametrize(("accept", "status"), [("application/json", 406), ("text/event-stream", 406), ("*/*", 200)])
+async def test_a_modern_client_must_take_both_types(site: Site, accept: str, status: int) -> None:
+    """MHTTP-03, C-144."""
+    headers, body = modern_call("add", a=1, b=2)
+    reply = await site.ask({**headers, "Accept": accept}, body)
+    assert (reply.status, reply.json()["id"]) == (status, 1)
+
+
+async def test_a_slow_json_answer_becomes_a_stream_with_the_first_keep_alive(log: Log) -> None:
+    """MHTTP-10, T-03."""
+    async with serving(make_server(log, limits=Limits(keep_alive=0.1))) as site:
+        wire = await site.tool("wait")
+        reply = await wire.head()
+        assert reply.streams
+        assert await wire.chunk() == b": keep-alive\n\n"
+        log.gate.set()
+        assert text_of(await wire.message()) == "wait"
+        assert await wire.event() is None
+
+
+async def test_a_quiet_stream_is_kept_open_by_comments(log: Log) -> None:
+    """MHTTP-10."""
+    async with serving(make_server(log, limits=Limits(keep_alive=0.1))) as site:
+        wire = await site.tool("stream", count=1)
+        await wire.head()
+        await wire.event()
+        assert await wire.chunk() == b": keep-alive\n\n"
+        assert await wire.chunk() == b": keep-alive\n\n"
+        log.gate.set()
+        assert text_of(await wire.message()) == "stream"
+
+
+async def test_a_reader_that_does_not_read_loses_its_stream_and_delays_nobody(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(stream_wait=0.3))) as site:
+        await site.tool("flood", count=1000)
+        await asyncio.sleep(0.1)
+        for _ in range(5):
+            async with asyncio.timeout(1):
+                assert (await (await site.tool("add", a=1, b=2)).reply()).status == 200
+        await log.until("flood is cancelled")
+
+
+async def test_a_server_of_the_stateless_era_alone_takes_no_get_and_no_delete(log: Log) -> None:
+    """MHTTP-16, C-140."""
+    async with serving(make_server(log, eras="2026")) as site:
+        for method in ("GET", "DELETE", "PUT"):
+            reply = await site.ask({"Accept": "text/event-stream"}, b"", method)
+            assert (reply.status, reply.headers["allow"]) == (405, "POST")
+
+
+async def test_a_server_of_the_stateless_era_alone_refuses_the_handshake_in_words_that_help(log: Log) -> None:
+    """Table 4.A row 10, and row 7 for responses."""
+    async with serving(make_server(log, eras="2026")) as site:
+        reply = await site.ask(JSON_HEADERS, initialize())
+        assert (reply.status, reply.json()["id"]) == (400, 0)
+        assert reply.json()["error"]["data"]["supported"] == ["2026-07-28"]
+        reply = await site.ask(JSON_HEADERS, {"jsonrpc": "2.0", "id": 1, "result": {}})
+        assert reply.status == 400
+        reply = await site.ask(JSON_HEADERS, [initialize()])
+        assert (reply.status, reply.json()["error"]["code"]) == (400, -32600)
