@@ -8,12 +8,13 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape conformance interop bench bench-quick coverage-ids format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance interop bench bench-quick coverage-ids format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
 	@echo "make test          run the tests, one process per processor"
-	@echo "make check         formatting, lint, types, layers, budgets, public names"
+	@echo "make check         formatting, lint, types, layers, structure, public names"
+	@echo "make shape         measures of the structure of the code, with their limits"
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm)"
 	@echo "make bench         Hinge beside its peers; bench-quick takes less than 90 s"
@@ -42,7 +43,10 @@ check-pyright: .venv/.check
 	$(PY) -m pyright
 
 check-shape: .venv/.check
-	$(PY) -m pytest -q tests/test_layering.py tests/test_budgets.py tests/test_exports.py tests/test_dependencies.py
+	$(PY) -m pytest -q tests/test_layering.py tests/test_shape.py tests/test_unfinished.py tests/test_exports.py tests/test_public_api.py tests/test_dependencies.py
+
+shape: .venv/.check
+	$(PY) -m tools.shape
 
 conformance: .venv/.demo
 	$(PY) -m tests.conformance.run

@@ -1,4 +1,4 @@
-"""What docs/ARCHITECTURE.md says about the code is so: the way of one call, the layers, the budgets."""
+"""What docs/ARCHITECTURE.md says about the code is so: the way of one call, the layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 
 from hinge import Client, Server
 from hinge.transports.stream.sockets import SocketServer
-from tests import test_budgets
 from tests.docs.serving import over_http
 from tests.source import ROOT
 from tests.test_layering import LAYERS
@@ -93,9 +92,3 @@ def test_the_layers_are_the_documented_ones() -> None:
     line = next(line for line in section.splitlines() if line.startswith("errors →"))
     found = [tuple(re.split(r" │ |, ", part)) for part in line.split(" → ")]
     assert [set(layer) - {"__main__"} for layer in LAYERS] == [set(layer) for layer in found]
-
-
-def test_the_budgets_are_the_documented_ones() -> None:
-    text = " ".join(ARCHITECTURE.split())
-    assert f"a file has at most {test_budgets.FILE_LINES} lines, a function {test_budgets.BODY_LINES}" in text
-    assert f"{test_budgets.PARAMETERS} parameters, {test_budgets.NESTING} levels" in text

@@ -1,0 +1,151 @@
+"""The structure of the code stays within its limits; how each number is counted stands in `tools/shape.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.source import Module, read_package
+from tools import shape
+from tools.shape import MEASURES
+
+#: Where a limit is not reached yet: the present number. Whoever lowers a number lowers it here too; none is ever raised.
+CEILINGS = {
+    "folders": 2,
+    "eras": 83,
+    "cycles": 4,
+    "attributes": 3,
+    "names": 32,
+    "ids": 573,
+    "docstrings": 208,
+    "lines": 29_668,
+}
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_no_measure_is_above_its_ceiling(name: str) -> None:
+    measure = MEASURES[name]
+    ceiling = max(CEILINGS.get(name, measure.limit), measure.limit)
+    places = list(measure.find(read_package()))
+    assert len(places) <= ceiling, f"{len(places)} {measure.title}, at most {ceiling}; see `python -m tools.shape -v`"
+
+
+def package(directory: Path, files: Mapping[str, str]) -> list[Module]:
+    """A package `hinge` written for one test."""
+    for name, text in files.items():
+        path = directory / "hinge" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return read_package(directory / "hinge")
+
+
+def test_a_folder_with_too_many_files_is_found(tmp_path: Path) -> None:
+    files = {f"server/m{number}.py": "" for number in range(shape.FOLDER_LIMIT + 1)}
+    files |= {f"client/m{number}.py": "" for number in range(shape.FOLDER_LIMIT)}
+    (found,) = shape.large_folders(package(tmp_path, files))
+    assert "server: 21 files" in found
+
+
+@pytest.mark.parametrize(
+    ("code", "count"),
+    [
+        ("call.era == '2026'", 1),
+        ("era is other.era", 1),
+        ("revision in STATELESS_REVISIONS", 1),
+        ("'2025' in names or era in ('2025', '2026')", 2),
+        ("isinstance(call.era, Stateless)", 1),
+        ("match era:\n  case '2025': ...\n  case '2026': ...", 2),
+        ("call.era is None", 0),
+        ("era == 'auto'", 0),
+        ("isinstance(eras, str)", 0),
+        ("call.era.admit(call)", 0),
+        ("if call.era.has_sessions: ...", 1),
+        ("x = 1 if not (a and era.has_sessions) else 2", 1),
+        ("while era.asks(): ...", 1),
+        ("if call.era.may_log(level): ...", 0),
+        ("describe(era.has_sessions)", 0),
+    ],
+)
+def test_decisions_by_era_are_counted(tmp_path: Path, code: str, count: int) -> None:
+    base = (
+        "class Era:\n  has_sessions: bool\n"
+        "  def asks(self) -> bool: return self == '2025'\n"
+        "  def may_log(self, level) -> bool: ..."
+    )
+    modules = package(tmp_path, {"protocol/eras/base.py": base, "server/tools.py": code})
+    assert len(list(shape.era_decisions(modules))) == count
+
+
+def test_a_cycle_counts_even_if_only_type_checkers_close_it(tmp_path: Path) -> None:
+    files = {
+        "a.py": "import hinge.b",
+        "b.py": "def late():\n    import hinge.c",
+        "c.py": "if TYPE_CHECKING:\n    import hinge.a",
+        "d.py": "import hinge.a",
+    }
+    (found,) = shape.import_cycles(package(tmp_path, files))
+    assert found == "3 modules import each other: hinge.a, hinge.b, hinge.c"
+
+
+@pytest.mark.parametrize(
+    ("code", "unset"),
+    [
+        ("class A:\n  def f(self): return self.x", "x"),
+        ("class A:\n  x: int\n  def f(self): return self.x", "x"),
+        ("class A:\n  x: int = 1\n  def f(self): return self.x", None),
+        ("class A(msgspec.Struct):\n  x: int\n  def f(self): return self.x", None),
+        ("@dataclass\nclass A:\n  x: int\n  def f(self): return self.x", None),
+        ("class A:\n  def __init__(self): self.x = 1\nclass B(A):\n  def f(self): return self.x + self.f()", None),
+        ("class A:\n  def __getattr__(self, name): ...\n  def f(self): return self.x", None),
+        ("class A(dict):\n  def f(self): return self.items() or self.x", "x"),
+        ("class A:\n  def f(self):\n    class B:\n      def g(self): return self.x", "x"),
+        ("class A:\n  __slots__ = ('x',)\n  def f(self): return self.x", None),
+        ("class A(elsewhere.B):\n  def f(self): return self.x", None),
+    ],
+)
+def test_attributes_that_nobody_sets_are_found(tmp_path: Path, code: str, unset: str | None) -> None:
+    found = list(shape.foreign_reads(package(tmp_path, {"a.py": f"import msgspec\n{code}"})))
+    assert [place.rpartition(" ")[2] for place in found] == ([unset] if unset else [])
+
+
+def test_two_classes_of_one_name_are_found(tmp_path: Path) -> None:
+    (found,) = shape.duplicate_classes(
+        package(tmp_path, {"a.py": "class A: ...\nclass B: ...", "b.py": "class A: ..."})
+    )
+    assert found.startswith("A: ")
+
+
+@pytest.mark.parametrize("text", ["A-103", "(SEC-04)", "T-36.", "see MRTR-12, D-003"])
+def test_an_id_is_found(tmp_path: Path, text: str) -> None:
+    assert list(shape.requirement_ids(package(tmp_path, {"a.py": f"# {text}"})))
+
+
+@pytest.mark.parametrize("text", ["UTF-8", "UTF-16", "RFC-9110", "SHA-256", "ISO-8601", "2025-11-25", "x-A-10", "B-1"])
+def test_what_only_looks_like_an_id_is_left_alone(tmp_path: Path, text: str) -> None:
+    assert not list(shape.requirement_ids(package(tmp_path, {"a.py": f"# {text}"})))
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "raises", "lacking"),
+    [
+        ("", [], False, ["no docstring"]),
+        ("Do it.", [], False, []),
+        ("Do it.", ["a"], False, ["no Args:"]),
+        ("Do it.", [], True, ["no Raises:"]),
+        ("Do it.\n\nArgs:\n    a: What.\n        More.\n    b (int): That.", ["a", "b"], False, []),
+        ("Do it.\n\nArgs:\n    a, b: What.\n\n    c: That.", ["a", "b", "c"], False, []),
+        ("Do it.\n\nArgs:\n    a: What.\n\nReturns:\n    b: no parameter.", ["a", "b"], False, ["Args: without b"]),
+        ("Do it.\n\nArgs:\n    port: What.", ["**options"], False, []),
+        ("Do it.\n\nRaises:\n    ValueError: If not.", [], True, []),
+    ],
+)
+def test_what_a_docstring_lacks_is_told(text: str, parameters: list[str], raises: bool, lacking: list[str]) -> None:
+    assert list(shape.lacking_sections(text, parameters, raises=raises)) == lacking
+
+
+def test_lines_without_code_are_not_counted(tmp_path: Path) -> None:
+    code = '"""One.\n\nTwo."""\n\nx = 1  # why\n# more\ny = """a\nb"""\ndef f():\n    """Do."""\n    return (\n        x\n    )\n'
+    (module,) = package(tmp_path, {"a.py": code})
+    assert shape.code_lines(module) == 7
