@@ -44,6 +44,7 @@ HOPS = (
     ("server/dispatch.py", "Server.handle"),
     ("server/features/tools.py", "Tools.call"),
     ("transports/", "transport"),
+    ("http1/", "transport"),
 )
 SEVEN = ["transport", "Session.receive", "Connection.receive", "Session.answer", "Server.handle", "Tools.call", "add"]
 

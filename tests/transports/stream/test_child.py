@@ -22,7 +22,7 @@ from hinge.transports.stream.subprocess import INHERITED, ChildChannel, Shown, S
 from tests.transports.echo import AskConversation
 from tests.transports.loops import FACTORIES, on_both_loops, until
 
-SERVER = [sys.executable, str(Path(__file__).with_name("echo_server.py")), "asyncio"]
+SERVER = [sys.executable, str(Path(__file__).parents[1] / "echo_server.py"), "asyncio"]
 
 
 def script(code: str) -> list[str]:

@@ -23,7 +23,7 @@ from tests.transports.echo import EchoConversation, request
 
 # Prints before serving stay in Python's own buffer only where it has one.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-SERVER = [sys.executable, str(Path(__file__).with_name("echo_server.py"))]
+SERVER = [sys.executable, str(Path(__file__).parents[1] / "echo_server.py")]
 
 pytestmark = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 
