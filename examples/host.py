@@ -81,7 +81,7 @@ class Host:
         self.model = model
         self.terminal = terminal
         self.tools: dict[str, Tool] = {}
-        answers = {**terminal.answers, "on_sample": terminal.approving(model.answer)}
+        answers = {**terminal.callbacks, "on_sample": terminal.sample_with(model.answer)}
         self.servers = Hosts.from_config(config, on_change=self.changed, on_log=self.log, **answers)
 
     async def run(self) -> None:
@@ -90,7 +90,7 @@ class Host:
             self.tools = {tool.name: tool for tool in await self.servers.list_tools()}
             self.show_servers()
             self.terminal.show("Say /help for help.")
-            while (line := await self.terminal.line("you> ")) not in (None, "/quit"):
+            while (line := await self.terminal.read_line("you> ")) not in (None, "/quit"):
                 if line.strip():
                     await self.terminal.interruptible(self.turn(line))
 
@@ -114,11 +114,11 @@ class Host:
             self.terminal.show("! Which tool? /tools shows them.")
             return
         tool = choice.tool
-        arguments = await self.terminal.arguments(tool, choice.arguments)
+        arguments = await self.terminal.complete_arguments(tool, choice.arguments)
         if arguments is None:
             return
         harmless = tool.annotations is not None and tool.annotations.read_only_hint
-        if not harmless and not await self.terminal.agree(f"Call {tool.name} with {json.dumps(arguments)}?"):
+        if not harmless and not await self.terminal.confirm(f"Call {tool.name} with {json.dumps(arguments)}?"):
             return
         result = await self.servers.call_tool(tool.name, arguments, on_progress=self.progress, raise_on_error=False)
         self.terminal.show(f"{self.servers.origin(tool.name).server}: {in_words(result)}")
@@ -150,7 +150,7 @@ class Host:
         found = next((prompt for prompt in await self.servers.list_prompts() if prompt.name == name), None)
         arguments = arguments_of(words)
         if found is not None:
-            arguments = await self.terminal.arguments(found, arguments) or {}
+            arguments = await self.terminal.complete_arguments(found, arguments) or {}
         texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in arguments.items()}
         self.terminal.show(in_words(await self.servers.get_prompt(name, texts)))
 

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import fcntl
 import os
+import re
 import select
 import signal
 import struct
@@ -21,6 +23,13 @@ from typing import Self, TextIO
 #: Seconds: what isn't on the screen by then won't come.
 LIMIT = 30.0
 
+#: What prompt_toolkit and rich write to edit a line and to draw a bar, and nothing that a test server sends.
+_DRAWING = re.compile(
+    r"\x1b\[(\?(1|7|12|25|2004)[hl]|0m|0;[12]m|[JK]|2K|1A|[0-9]*[CD])"
+    r"|\r+(?!\n)|\x08"
+    r"|\x1b(\[[0-9;?]*)?\Z"  # the beginning of one: the rest comes with the next bytes
+)
+
 
 class Typist:
     """Use it with `async with`. `keyboard` and `screen` are the terminal's end for whoever asks."""
@@ -30,9 +39,10 @@ class Typist:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.keyboard: TextIO = open(slave, encoding="utf-8", closefd=True)  # noqa: SIM115 (closed with the typist)
         self.screen: TextIO = open(os.dup(slave), "w", encoding="utf-8")  # noqa: SIM115 (closed with the typist)
-        #: All that was ever shown, and how much of it was looked at.
-        self.seen = ""
+        #: All that was ever written, and how much of what was shown was looked at.
+        self.raw = ""
         self._read = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._more = asyncio.Event()
         self.gone = False
 
@@ -45,6 +55,11 @@ class Typist:
         for end in (self.keyboard, self.screen):
             with suppress(OSError):  # a screen that is gone while something was still to be shown
                 end.close()
+
+    @property
+    def seen(self) -> str:
+        """All that was ever shown: without what only draws."""
+        return _DRAWING.sub("", self.raw).replace("\r\n", "\n")
 
     def hang_up(self) -> None:
         """The terminal's window is closed."""
@@ -61,7 +76,7 @@ class Typist:
         if not data:
             self.gone = True
             asyncio.get_running_loop().remove_reader(self._master)
-        self.seen += data.decode(errors="replace").replace("\r\n", "\n")
+        self.raw += self._decoder.decode(data)
         self._more.set()
 
     @contextmanager
@@ -85,7 +100,11 @@ class Typist:
 
     def type(self, text: str) -> None:
         """Press keys."""
-        os.write(self._master, text.encode())
+        self.press(text.encode())
+
+    def press(self, keys: bytes) -> None:
+        """Press keys whose bytes are no text."""
+        os.write(self._master, keys)
 
     async def sees(self, text: str) -> str:
         """Wait until a text stands on the screen, behind what was seen before; gives all that came with it."""

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -26,16 +26,8 @@ def console_of(typist: Typist, monkeypatch: pytest.MonkeyPatch, term: str = "xte
     monkeypatch.setattr(sys, "stdin", typist.keyboard)
     monkeypatch.setattr(sys, "stderr", typist.screen)
     monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("NO_COLOR", "1")
     return Console(argparse.Namespace(no_input=False))
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """The console is no handler of the next test's warnings."""
-    logger = logging.getLogger("hinge")
-    before = list(logger.handlers)
-    yield
-    logger.handlers = before
 
 
 def far(progress: float) -> ProgressParams:
@@ -43,28 +35,29 @@ def far(progress: float) -> ProgressParams:
 
 
 async def test_progress_is_one_line_that_makes_room_for_others(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
-    console = console_of(typist, monkeypatch)
-    console.progress(far(1))
-    console.progress(far(9))
-    console.log(LogParams(level="info", data={"a": 1}))
-    logging.getLogger("hinge").warning("careful")
-    await typist.sees("\r\x1b[K[#####               ] 1/4 on it\r\x1b[K[####################] 9/4 on it")
-    await typist.sees('\r\x1b[Kinfo: {"a":1}\nhinge: careful\n')
+    with console_of(typist, monkeypatch) as console:
+        console.progress(far(1))
+        console.progress(far(9))
+        console.log(LogParams(level="info", data={"a": 1}))
+        logging.getLogger("hinge").warning("careful")
+    await typist.sees(f"{'━' * 20} 9/4 on it")
+    await typist.sees('\ninfo: {"a":1}\nhinge: careful\n')
+    assert "1/4 on it" in typist.seen
+    assert "\x1b[2K" in typist.raw[: typist.raw.index("info:")], "the bar is not removed"
 
 
 async def test_progress_leaves_a_prompt_whole(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
     console = console_of(typist, monkeypatch)
-    line = asyncio.create_task(console.terminal.line("you> "))
-    await typist.sees("you> ")
+    line = asyncio.create_task(console.terminal.read_line("you> "))
+    await typist.sees("you>")
     console.progress(far(1))
     console.clear()
-    await typist.sees("\n1/4 on it\nyou> ")
+    await typist.sees("1/4 on it\nyou>")
     typist.type("done\n")
     assert await line == "done"
-    assert "\x1b" not in typist.seen
 
 
 async def test_a_dumb_terminal_gets_lines(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
     console_of(typist, monkeypatch, "dumb").progress(far(1))
     await typist.sees("1/4 on it\n")
-    assert "\x1b" not in typist.seen
+    assert "\x1b" not in typist.raw

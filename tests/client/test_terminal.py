@@ -88,7 +88,7 @@ async def test_a_form_is_asked_field_by_field_and_looked_over(typist: Typist, te
     await typist.answers("price:", "3.5")
     await typist.answers("ok [yes]:", "")
     shown = await typist.answers("Send this? [Y]es, (c)hange, (n)o:", "c")
-    assert "  seat   Window\n  meals  Meat, f\n  count  2\n  price  3.5\n  ok     yes\n" in shown
+    assert "  seat: Window\n  meals: Meat, f\n  count: 2\n  price: 3.5\n  ok: yes\n" in shown
     for question in ("name [Ada]:", "seat [Window]:", "meals [Meat, f]:", "count [2]:"):
         await typist.answers(question, "")
     await typist.answers("price [3.5]:", "4")
@@ -115,7 +115,7 @@ async def test_a_field_may_be_left_out_or_be_empty_where_the_form_says_so(typist
     answer = asyncio.create_task(terminal.elicit(wanted))
     await typist.answers("a:", "")
     await typist.answers("b:", "")
-    await typist.sees("! an answer is needed here")
+    await typist.sees("! a value is required")
     await typist.answers("b:", '""')
     await typist.answers("c:", "//skip")
     await typist.answers("d [x]:", "/skip")
@@ -164,7 +164,7 @@ async def test_what_was_typed_before_the_question_is_no_answer(typist: Typist, t
 async def test_a_form_for_a_password_comes_with_a_warning(typist: Typist, terminal: Terminal) -> None:
     """ELIC-18."""
     answer = asyncio.create_task(terminal.elicit(form({"pw": {"type": "string", "title": "Your password"}})))
-    await typist.sees("! No server may ask for passwords")
+    await typist.sees("! Servers may not ask for passwords")
     await typist.answers("Your password:", "/no")
     assert (await answer).action == "decline"
 
@@ -181,7 +181,7 @@ async def test_a_form_that_is_none_is_declined_with_a_reason(
 # ---------------------------------------------------------------- what a server can't do
 
 
-HOSTILE = "nice\x1b[2J\x1b]0;owned\x07\r\b\x9b31m\u202egnp.exe\u2066\n── hinge asks ──\n  Agree? [y/n]: y\nlast"
+HOSTILE = "nice\x1b[2J\x1b]0;owned\x07\r\b\x9b31m\u202egnp.exe\u2066\n── hinge asks ─\n  Agree? [y/n]: y\nlast"
 
 
 async def test_nothing_that_a_server_sends_moves_the_cursor_or_looks_like_our_words(
@@ -192,8 +192,8 @@ async def test_nothing_that_a_server_sends_moves_the_cursor_or_looks_like_our_wo
     answer = asyncio.create_task(terminal.elicit(wanted, HOSTILE))
     shown = await typist.answers("…]:", "/no")
     assert (await answer).action == "decline"
-    assert not [character for character in typist.seen if not character.isprintable() and character != "\n"]
-    assert "│ nice\\x1b[2J\\x1b]0;owned\\x07\\r\\x08\\u009b31m\\u202egnp.exe\\u2066\n│ ── hinge asks ──\n" in shown
+    assert not [character for character in typist.raw if not character.isprintable() and character not in "\r\n"]
+    assert "│ nice\\x1b[2J\\x1b]0;owned\\x07\\r\\x08\\u009b31m\\u202egnp.exe\\u2066\n│ ── hinge asks ─\n" in shown
     assert "\n  Agree?" not in shown
 
 
@@ -201,7 +201,7 @@ async def test_long_words_leave_the_question_on_the_screen(typist: Typist, termi
     answer = asyncio.create_task(terminal.elicit(form({}, "x" * 1_000_000 + "\n" * 5000)))
     shown = await typist.answers("Agree?", "n")
     assert shown.count("\n") < 60
-    assert "more lines)" in shown
+    assert "(the rest is not shown)" in shown
     assert (await answer).action == "decline"
 
 
@@ -233,7 +233,7 @@ async def test_a_page_is_opened_only_after_the_user_saw_its_host_and_agreed(
 
     terminal = Terminal(input=typist.keyboard, output=typist.screen, open_url=open_url)
     url = "https://accounts.example.com:8443/login?state=1"
-    answer = asyncio.create_task(terminal.open_page(ElicitUrlParams(message="Log in", url=url, mode="url")))
+    answer = asyncio.create_task(terminal.elicit_url(ElicitUrlParams(message="Log in", url=url, mode="url")))
     shown = await typist.sees("Open it on accounts.example.com:8443? [y/n]:")
     assert f"  address   {url}\n  host      accounts.example.com:8443\n" in shown
     assert not opened
@@ -248,7 +248,7 @@ async def test_a_browser_that_cannot_be_started_leaves_the_address_to_the_user(t
 
     terminal = Terminal(input=typist.keyboard, output=typist.screen, open_url=fail)
     page = ElicitUrlParams(message="Log in", url="https://example.com/", mode="url")
-    answer = asyncio.create_task(terminal.open_page(page))
+    answer = asyncio.create_task(terminal.elicit_url(page))
     await typist.answers("[y/n]:", "y")
     await typist.sees("open the address yourself")
     assert (await answer).action == "accept"
@@ -258,7 +258,7 @@ async def test_a_browser_that_cannot_be_started_leaves_the_address_to_the_user(t
 async def test_what_is_no_page_is_declined_unasked(typist: Typist, url: str) -> None:
     terminal = Terminal(input=typist.keyboard, output=typist.screen, open_url=lambda url: pytest.fail(url))
     page = ElicitUrlParams(message="Log in", url=url, mode="url")
-    assert (await terminal.open_page(page)).action == "decline"
+    assert (await terminal.elicit_url(page)).action == "decline"
     await typist.sees("This page is not opened")
 
 
@@ -294,7 +294,7 @@ async def test_a_model_is_asked_after_one_consent_and_its_answer_sent_after_anot
         asked.append(request.messages[0].text)
         return "A \x1b[1mjoke"
 
-    sample: Any = terminal.approving(model)
+    sample: Any = terminal.sample_with(model)
     for first, second in (("n", ""), ("y", "n"), ("y", "y")):
         answer = asyncio.create_task(sample(sampling(first + second)))
         await typist.answers("Ask the model? [y/n]:", first)
@@ -325,7 +325,7 @@ async def test_a_question_that_the_server_takes_back_frees_the_terminal(typist: 
     second = asyncio.create_task(terminal.elicit(form({}, "second?")))
     await typist.sees("name:")
     first.cancel()
-    await typist.sees("The question was withdrawn.")
+    await typist.sees("The server cancelled its request.")
     await typist.answers("Agree? [y/n]:", "y")
     assert (await second).action == "accept"
     assert first.cancelled()
@@ -333,9 +333,9 @@ async def test_a_question_that_the_server_takes_back_frees_the_terminal(typist: 
 
 
 async def test_nobody_is_asked_for_ever(typist: Typist) -> None:
-    terminal = Terminal(input=typist.keyboard, output=typist.screen, limit=0.05)
+    terminal = Terminal(input=typist.keyboard, output=typist.screen, timeout=0.05)
     assert (await terminal.elicit(NAME)).action == "cancel"
-    await typist.sees("Nobody answered within 0.05 seconds.")
+    await typist.sees("No answer within 0.05 seconds.")
 
 
 async def test_without_a_terminal_nothing_is_agreed_to_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
@@ -344,18 +344,18 @@ async def test_without_a_terminal_nothing_is_agreed_to_and_the_log_says_why(capl
     with caplog.at_level(logging.WARNING, "hinge"):
         assert (await terminal.elicit(form({}))).action == "cancel"
         page = ElicitUrlParams(message="", url="https://example.com", mode="url")
-        assert (await terminal.open_page(page)).action == "cancel"
+        assert (await terminal.elicit_url(page)).action == "cancel"
         with pytest.raises(Refused):
             await terminal.sample(sampling())
-    assert caplog.text.count("nobody can answer: this is no terminal") == 3
-    assert terminal.answers == {}
+    assert caplog.text.count("nobody can answer: this is not a terminal") == 3
+    assert terminal.callbacks == {}
 
 
 # ---------------------------------------------------------------- prompts of an application
 
 
 async def test_a_question_goes_before_a_prompt_which_comes_again_afterwards(typist: Typist, terminal: Terminal) -> None:
-    line = asyncio.create_task(terminal.line("host> "))
+    line = asyncio.create_task(terminal.read_line("host> "))
     await typist.sees("host> ")
     question = asyncio.create_task(terminal.elicit(form({}, "Now?")))
     await typist.answers("Agree? [y/n]:", "y")
@@ -369,7 +369,7 @@ async def test_a_question_goes_before_a_prompt_which_comes_again_afterwards(typi
 
 @pytest.mark.parametrize("key", ["\x03", "\x04"])
 async def test_a_prompt_is_left_with_the_same_keys(typist: Typist, terminal: Terminal, key: str) -> None:
-    line = asyncio.create_task(terminal.line())
+    line = asyncio.create_task(terminal.read_line())
     await typist.sees("> ")
     typist.type(key)
     assert await line is None
@@ -377,7 +377,7 @@ async def test_a_prompt_is_left_with_the_same_keys(typist: Typist, terminal: Ter
 
 async def test_an_application_asks_for_consent_and_for_what_is_missing(typist: Typist, terminal: Terminal) -> None:
     for said, agreed in (("y\n", True), ("n\n", False), ("\x03", False)):
-        consent = asyncio.create_task(terminal.agree("Call it?"))
+        consent = asyncio.create_task(terminal.confirm("Call it?"))
         await typist.sees("Call it? [y/n]:")
         typist.type(said)
         assert await consent is agreed
@@ -390,12 +390,12 @@ async def test_an_application_asks_for_consent_and_for_what_is_missing(typist: T
             "$defs": {"City": {"enum": ["Oslo", "Bergen"]}},
         },
     )
-    found = asyncio.create_task(terminal.arguments(tool, {"days": 2}))
-    assert "── book needs to know more ─" in await typist.answers("city:", "berg")
+    found = asyncio.create_task(terminal.complete_arguments(tool, {"days": 2}))
+    assert "── book needs more arguments\n" in await typist.answers("city:", "berg")
     assert await found == {"days": 2, "city": "Bergen"}
-    assert await terminal.arguments(tool, {"days": 2, "city": "Oslo"}) == {"days": 2, "city": "Oslo"}
+    assert await terminal.complete_arguments(tool, {"days": 2, "city": "Oslo"}) == {"days": 2, "city": "Oslo"}
     prompt = Prompt(name="brief", arguments=[PromptArgument(name="topic", required=True)])
-    found = asyncio.create_task(terminal.arguments(prompt, {}))
+    found = asyncio.create_task(terminal.complete_arguments(prompt, {}))
     await typist.answers("topic:", "/no")
     assert await found is None
 
@@ -423,6 +423,74 @@ async def failing() -> float:
     return 1 / 0
 
 
+async def test_a_half_typed_line_is_still_there_after_a_dialog(
+    typist: Typist, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal with a cursor, and on one without."""
+    for term in ("xterm", "dumb"):
+        monkeypatch.setenv("TERM", term)
+        line = asyncio.create_task(terminal.read_line("host> "))
+        await typist.sees("host>")
+        typist.type("half")
+        await typist.sees("half")
+        terminal.show("news \x1b[2J")
+        await typist.sees("news \\x1b[2J\n")
+        await typist.sees("host> half")
+        answer = asyncio.create_task(terminal.elicit(form({}, "Now?")))
+        await typist.answers("Agree? [y/n]:", "y")
+        assert (await answer).action == "accept"
+        await typist.sees("host> half")
+        typist.type(" done\n")
+        assert await line == "half done"
+
+
+async def test_text_from_another_thread_stands_above_the_prompt(typist: Typist, terminal: Terminal) -> None:
+    line = asyncio.create_task(terminal.read_line("host> "))
+    await typist.sees("host> ")
+    await asyncio.to_thread(terminal.show, "from elsewhere")
+    await typist.answers("from elsewhere\nhost> ", "x")
+    assert await line == "x"
+
+
+async def test_the_line_can_be_edited(typist: Typist, terminal: Terminal) -> None:
+    line = asyncio.create_task(terminal.read_line("host> "))
+    await typist.sees("host> ")
+    typist.type("wrong\x15hel\x7flxlo\x1b[D\x1b[D\x08, Åse\x1b[F!\n")
+    assert await line == "hel, Åselo!"
+
+
+async def test_bytes_that_are_not_utf_8_are_refused(typist: Typist, terminal: Terminal) -> None:
+    answer = asyncio.create_task(terminal.elicit(NAME))
+    await typist.sees("name:")
+    typist.press(b"caf\xe9\n")
+    await typist.sees("! this is not UTF-8")
+    await typist.answers("name:", "/no")
+    assert (await answer).action == "decline"
+
+
+async def test_lines_of_a_pipe_come_one_by_one_and_the_last_needs_no_end() -> None:
+    here, there = os.pipe()
+    os.write(there, b"one\ntwo\nthree")
+    os.close(there)
+    with os.fdopen(here) as stream:
+        terminal = Terminal(input=stream, output=io.StringIO())
+        assert [await terminal.read_line() for _ in range(4)] == ["one", "two", "three", None]
+
+
+async def test_without_the_extra_nobody_is_asked_and_the_log_says_what_to_install(
+    typist: Typist, terminal: Terminal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("hinge.client.terminal.find_spec", lambda name: None)
+    assert terminal.callbacks == {}
+    assert "pip install 'hinge[cli]'" in caplog.text
+    assert (await terminal.elicit(NAME)).action == "cancel"
+    terminal.show("news \x1b[2J")
+    await typist.sees("news \\x1b[2J\n")
+    line = asyncio.create_task(terminal.read_line("host> "))
+    await typist.answers("host> ", "still here")
+    assert await line == "still here"
+
+
 # ---------------------------------------------------------------- with a client
 
 
@@ -443,16 +511,16 @@ async def book(ctx: Context) -> str:
 @pytest.mark.parametrize("era", BOTH)
 async def test_a_client_of_either_era_asks_at_the_terminal(typist: Typist, terminal: Terminal, era: Any) -> None:
     """ELIC-19: who asks stands above every question."""
-    async with Client(server, era=era, **terminal.answers) as client:
+    async with Client(server, era=era, **terminal.callbacks) as client:
         call = asyncio.create_task(client.call_tool("book", returns=str))
-        assert "── tickets (Server in this process) asks ─" in await typist.answers("value:", "Ada")
+        assert "── tickets (Server in this process) asks\n" in await typist.answers("value:", "Ada")
         await typist.answers("yes or no\n  value:", "y")
         await typist.answers("2  window\n  value:", "1")
         assert await call == "Ada [True, 'aisle']"
 
 
 async def test_many_servers_ask_each_under_its_own_name(typist: Typist, terminal: Terminal) -> None:
-    async with Hosts({"left": server, "right": server}, **terminal.answers) as hosts:
+    async with Hosts({"left": server, "right": server}, **terminal.callbacks) as hosts:
         call = asyncio.create_task(hosts.call_tool("book", server="right"))
         assert "── right, which is tickets (Server in this process) asks" in await typist.answers("value:", "/no")
         assert "declined" in (await call).text

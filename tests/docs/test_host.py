@@ -51,12 +51,12 @@ async def test_a_host_lives_through_all_that_its_servers_do() -> None:
         typist.type("\x04")
     assert process.returncode == 0
     assert "Traceback" not in typist.seen
-    assert "\x1b" not in typist.seen
+    assert "\x1b" not in typist.seen, "only prompts may control the terminal"
 
 
 async def begins(typist: Typist) -> None:
     """One server that can't start and one that isn't there yet disturb nobody."""
-    shown = await typist.sees("you> ")
+    shown = await typist.sees("you>")
     assert "  city         ready\n  library      ready\n" in shown
     assert "  cafe         failed: No connection" in shown
     assert "  broken       failed: Can't start there-is-no-such-program" in shown
@@ -72,36 +72,36 @@ async def begins(typist: Typist) -> None:
 
 async def asks(typist: Typist) -> None:
     """Consent, forms, the model, Ctrl-C: each where it belongs."""
-    await typist.asks("borrow", "── borrow needs to know more ─")
+    await typist.asks("borrow", "── borrow needs more arguments\n")
     await typist.answers("title:", "Dune")
     await typist.answers('Call borrow with {"title": "Dune"}? [y/n]:', "y")
-    await typist.sees("── library (hinge run examples/host_servers.py:library) asks ─")
+    await typist.sees("── library (hinge run examples/host_servers.py:library) asks\n")
     await typist.answers("weeks [two]:", "four")
     await typist.answers("reminder [yes]:", "n")
     await typist.answers("Send this?", "y")
-    await typist.sees("library: 'Dune' is yours for four weeks.\nyou> ")
+    await typist.sees("library: 'Dune' is yours for four weeks.\nyou>")
     typist.type("borrow title=Dune\n")
     await typist.answers("[y/n]:", "y")
     await typist.sees("weeks [two]:")
     typist.type("\x03")
-    await typist.sees("library: 'Dune' stays here: cancel\nyou> ")
+    await typist.sees("library: 'Dune' stays here: cancel\nyou>")
     for asked, sent, shown in (("n", "", "No idea"), ("y", "n", "No idea"), ("y", "y", "Try “The Hound”")):
         typist.type("recommend reader=Ada\n")
         await typist.answers("Ask the model? [y/n]:", asked)
         if sent:
             await typist.answers("Send it? [y/n]:", sent)
         await typist.sees(f"library: {shown}")
-        await typist.sees("you> ")
+        await typist.sees("you>")
     typist.type("wait name=me\n")
     await typist.answers("[y/n]:", "y")
     await typist.sees("… waiting")
     typist.type("\x03")
-    await typist.sees("you> ")
+    await typist.sees("you>")
 
 
 async def changes(typist: Typist) -> None:
     """A server that comes late, names that two of them have, a tool that appears."""
-    await typist.sees("* cafe changed the tools: +library_search +cafe_search +open_kitchen -search\nyou> ")
+    await typist.sees("* cafe changed the tools: +library_search +cafe_search +open_kitchen -search\nyou>")
     await typist.asks("cafe_search word=tea", 'cafe: ["tea soup","tea pie"]')
     await typist.asks("library_search word=tea", 'library: ["A short history of tea"')
     typist.type("open_kitchen\n")
@@ -109,4 +109,4 @@ async def changes(typist: Typist) -> None:
     await typist.sees("* cafe changed the tools: +order\n")
     typist.type("order dish=pie plates=2\n")
     await typist.answers('Call order with {"dish": "pie", "plates": 2}? [y/n]:', "y")
-    await typist.sees("cafe: 2 × pie, coming up.\nyou> ")
+    await typist.sees("cafe: 2 × pie, coming up.\nyou>")

@@ -22,9 +22,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code: int = options.command(options)
     except HingeError as exc:
-        from hinge.client.screen import plain_text
+        from hinge.client.display import escape_text
 
-        print(f"hinge: {plain_text(str(exc))}", file=sys.stderr)
+        print(f"hinge: {escape_text(str(exc))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

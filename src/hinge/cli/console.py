@@ -1,6 +1,6 @@
-"""What the client commands write, and where: results to standard output, all else to standard error, both harmless.
+"""What the client commands write: results to standard output, everything else to standard error.
 
-On a terminal a server's words can't move the cursor; into a file or pipe a result goes as it is.
+On a terminal the text of a server is escaped; into a file or pipe a result goes unchanged.
 """
 
 from __future__ import annotations
@@ -11,76 +11,87 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from hinge.client.content import Result, in_words, save_contents
-from hinge.client.screen import is_terminal, plain, plain_text, width_of, write
+from hinge.client.display import escape_line, escape_text, is_terminal, rich_console, terminal_width, write
 from hinge.client.terminal import Terminal
 from hinge.errors import InvalidResponse, StartError
 from hinge.schema.notifications import LogParams, ProgressParams
 
-#: Columns of a bar of progress.
-_BAR = 20
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 class Console(logging.Handler):
-    """The screen of one command; the warnings of the library go there as well."""
+    """The output of one command, warnings of the library included. Use it with `with`."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(logging.WARNING)
         self.terminal = Terminal()
-        #: Whether somebody may be asked.
-        self.asks = self.terminal.usable and not options.no_input
-        self._live = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
-        self._bar_shown = False
+        self._no_input: bool = options.no_input
+        self._draws_bar = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb" and bool(find_spec("rich"))
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> Self:
         logging.getLogger("hinge").addHandler(self)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.clear()
+        logging.getLogger("hinge").removeHandler(self)
+
+    @property
+    def asks(self) -> bool:
+        """Whether to ask the user."""
+        return self.terminal.interactive and not self._no_input
 
     def client_options(self) -> dict[str, Any]:
-        """What `client_for` needs for a client that writes here and asks here."""
-        found: dict[str, Any] = {"on_log": self.log, **(self.terminal.answers if self.asks else {})}
+        """The options of `client_for` for a client that writes and asks here."""
+        options: dict[str, Any] = {"on_log": self.log, **({} if self._no_input else self.terminal.callbacks)}
         if is_terminal(sys.stderr):
-            found["show"] = self.note  # what a child process writes can't disturb a question
-        return found
+            options["show"] = self.note  # a child's standard error must not disturb a prompt
+        return options
 
     def note(self, text: str) -> None:
-        """A line on standard error."""
+        """Write lines to standard error."""
         self.clear()
         self.terminal.show(text)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A warning of the library."""
+        """Write a warning of the library."""
         self.note(f"hinge: {record.getMessage()}")
 
     def log(self, params: LogParams) -> None:
-        """A log message of the server."""
-        said = params.data if isinstance(params.data, str) else msgspec.json.encode(params.data).decode()
-        self.note(f"{params.level}: {said}")
+        """Write a log message of the server."""
+        text = params.data if isinstance(params.data, str) else msgspec.json.encode(params.data).decode()
+        self.note(f"{params.level}: {text}")
 
     def progress(self, params: ProgressParams) -> None:
-        """How far a call is: a line that is written anew on a terminal, a line each otherwise."""
+        """Show the progress of a call: a bar on a terminal, otherwise a line for each notification."""
         total = f"/{params.total:g}" if params.total is not None else ""
-        text = plain(f"{params.progress:g}{total} {params.message or ''}".rstrip())
-        if not self._live or self.terminal.prompting:
-            self.terminal.show(text)
+        text = f"{params.progress:g}{total} {params.message or ''}".rstrip()
+        if not self._draws_bar or self.terminal.prompting:
+            self.note(text)
             return
-        if params.total:
-            done = min(max(round(_BAR * params.progress / params.total), 0), _BAR)
-            text = f"[{'#' * done}{' ' * (_BAR - done)}] {text}"
-        write(sys.stderr, f"\r\x1b[K{text[: width_of(sys.stderr) - 1]}")
-        self._bar_shown = True
+        self._bar = self._bar or _progress_bar()
+        for task in self._bar.task_ids or [self._bar.add_task("")]:
+            self._bar.update(task, completed=params.progress, total=params.total, description=escape_line(text))
+        self._bar.refresh()
 
     def clear(self) -> None:
-        """Take the line of progress away."""
-        if self._bar_shown and not self.terminal.prompting:
-            write(sys.stderr, "\r\x1b[K")
-        self._bar_shown = False
+        """Remove the progress bar."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
 
     # ---------------------------------------------------------------- results
 
     def result(self, result: Result, options: argparse.Namespace) -> None:
-        """Print a result, and save what is asked to be saved. Raises StartError."""
+        """Print a result, and save its contents if `--save` is given. Raises StartError if that fails."""
         self.clear()
         if options.save is not None:
             try:
@@ -92,14 +103,14 @@ class Console(logging.Handler):
         self.print(as_json(result) if options.json else in_words(result))
 
     def print(self, text: str) -> None:
-        """Print a server's words to standard output."""
-        write(sys.stdout, (plain_text(text) if is_terminal(sys.stdout) else text) + "\n")
+        """Print the text of a server to standard output."""
+        write(sys.stdout, (escape_text(text) if is_terminal(sys.stdout) else text) + "\n")
 
     def page(self, text: str) -> None:
-        """Print what is plain already to standard output; on a terminal that is too small for it, through PAGER or `less`."""
-        lines = text.count("\n") + 1
+        """Print escaped text to standard output; if it is higher than the terminal, through PAGER or `less`."""
+        height = text.count("\n") + 1
         words = os.environ.get("PAGER", "less").split()
-        if is_terminal(sys.stdout) and is_terminal(sys.stdin) and lines >= shutil.get_terminal_size().lines:
+        if is_terminal(sys.stdout) and is_terminal(sys.stdin) and height >= shutil.get_terminal_size().lines:
             pager = shutil.which(words[0]) if words else None
             if pager is not None:
                 environment = {"LESS": "FRX", **os.environ}
@@ -108,6 +119,24 @@ class Console(logging.Handler):
         write(sys.stdout, text + "\n")
 
 
+def _progress_bar() -> Progress:
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = rich_console(sys.stderr, terminal_width(sys.stderr))
+    bar = Progress(
+        BarColumn(20),
+        TextColumn("{task.description}", markup=False),
+        console=console,
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    bar.start()
+    console.show_cursor()  # a process that is killed leaves it as it is
+    return bar
+
+
 def as_json(value: Any) -> str:
-    """Anything of the protocol as JSON that people can read."""
+    """Return any value of the protocol as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(value)).decode()

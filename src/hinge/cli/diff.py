@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hinge.cli.lock import contract_for
-from hinge.client.screen import Style, write
+from hinge.client.display import is_styled, write
 from hinge.lock.comparing import SEVERITIES, Difference, Severity, differences, gravest
 from hinge.lock.contract import SECTIONS, Contract, Section
 from hinge.lock.file import is_lock, read_lock
@@ -46,7 +46,7 @@ def _other(options: argparse.Namespace, old: Contract) -> Contract:
 
 
 def _print(found: Sequence[Difference]) -> None:
-    colours = Style(sys.stdout).on
+    colours = is_styled(sys.stdout)
     for one in found:
         severity = one.severity.ljust(_WIDTH)
         head = f"\x1b[{_COLOURS[one.severity]}m{severity}\x1b[0m" if colours else severity

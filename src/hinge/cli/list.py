@@ -1,4 +1,4 @@
-"""`hinge list`: who a server is, and which tools, prompts and resources it has."""
+"""`hinge list`: the name of a server and its tools, prompts and resources."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ import msgspec
 from hinge.cli.connect import client_for
 from hinge.cli.console import Console, as_json
 from hinge.client.client import Client
-from hinge.client.screen import Style, is_terminal, plain, plain_lines, width_of, wrapped
+from hinge.client.display import Layout, escape_line, escape_text
 from hinge.schema.prompts import Prompt
 from hinge.schema.tools import Tool
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print them, one to a paragraph."""
+    """Print a paragraph for each of them."""
     options.no_input = True
     return asyncio.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
-    console = Console(options)
-    async with client_for(options, **console.client_options()) as client:
-        found = await _offered(client)
-        title = _title(client)
-    if options.json:
-        console.print(as_json(found))
-        return 0
-    width = width_of(sys.stdout) if is_terminal(sys.stdout) else 100_000
-    console.page("\n".join([*wrapped(title, width), *_lines(found, Style(sys.stdout), width)]))
+    with Console(options) as console:
+        async with client_for(options, **console.client_options()) as client:
+            lists = await _fetch_lists(client)
+            title = _title(client)
+        if options.json:
+            console.print(as_json(lists))
+        else:
+            layout = Layout(sys.stdout)
+            console.page("\n".join([*layout.lines(title), *_lines(lists, layout)]))
     return 0
 
 
-async def _offered(client: Client) -> dict[str, list[Any]]:
-    """All lists that the server has, by their names in the protocol."""
+async def _fetch_lists(client: Client) -> dict[str, list[Any]]:
+    """Return all lists that the server has, by their names in the protocol."""
     offers, found = client.server_capabilities, dict[str, list[Any]]()
     if offers.tools is not None:
         found["tools"] = await client.list_tools()
@@ -50,37 +50,33 @@ async def _offered(client: Client) -> dict[str, list[Any]]:
     return found
 
 
-def _lines(found: dict[str, list[Any]], style: Style, width: int) -> Iterator[str]:
-    for tool in found.get("tools", ()):
-        yield from _entry(signature(tool), tool.description, style, width)
-        yield from _arguments(tool.input_schema, style, width)
-    for prompt in found.get("prompts", ()):
-        yield from _entry(_prompt(prompt), prompt.description, style, width)
-    for resource in found.get("resources", ()):
-        yield from _entry(f"resource {resource.uri}", resource.description, style, width)
-    for template in found.get("resourceTemplates", ()):
-        yield from _entry(f"resource {template.uri_template}", template.description, style, width)
+def _lines(lists: dict[str, list[Any]], layout: Layout) -> Iterator[str]:
+    for tool in lists.get("tools", ()):
+        yield from _entry(signature(tool), tool.description, layout)
+        yield from _arguments(tool.input_schema, layout)
+    for prompt in lists.get("prompts", ()):
+        yield from _entry(_prompt(prompt), prompt.description, layout)
+    for resource in lists.get("resources", ()):
+        yield from _entry(f"resource {resource.uri}", resource.description, layout)
+    for template in lists.get("resourceTemplates", ()):
+        yield from _entry(f"resource {template.uri_template}", template.description, layout)
 
 
-def _entry(head: str, text: str | None, style: Style, width: int) -> Iterator[str]:
-    """One thing: its name, and what the server says of it, below."""
+def _entry(head: str, description: str | None, layout: Layout) -> Iterator[str]:
     yield ""
-    first, *more = wrapped(plain(head), width)
-    yield style.bold(first)
-    yield from (style.bold(f"        {line}") for part in more for line in wrapped(part, width - 8))
-    for line in plain_lines(text or "") if text else ():
-        indent = "    " + " " * (len(line) - len(line.lstrip()))
-        yield from (f"{indent}{part}".rstrip() for part in wrapped(line.strip(), width - len(indent)))
+    yield from layout.lines(escape_line(head), style="bold")
+    for line in escape_text(description).split("\n") if description else ():
+        text = line.lstrip()
+        yield from layout.lines(text, " " * (4 + len(line) - len(text)))
 
 
-def _arguments(schema: dict[str, Any], style: Style, width: int) -> Iterator[str]:
-    """What is said of the arguments."""
+def _arguments(schema: dict[str, Any], layout: Layout) -> Iterator[str]:
+    """Yield the descriptions of the arguments."""
     properties = schema.get("properties")
-    for name, found in properties.items() if isinstance(properties, dict) else ():
-        text = found.get("description") if isinstance(found, dict) else None
+    for name, argument in properties.items() if isinstance(properties, dict) else ():
+        text = argument.get("description") if isinstance(argument, dict) else None
         if isinstance(text, str) and text:
-            lines = wrapped(plain(" ".join(f"{name}: {text}".split())), width - 12)
-            yield from (style.dim(f"{' ' * (8 if number == 0 else 12)}{line}") for number, line in enumerate(lines))
+            yield from layout.lines(escape_line(" ".join(f"{name}: {text}".split())), " " * 8, style="dim")
 
 
 def _prompt(prompt: Prompt) -> str:
@@ -90,12 +86,12 @@ def _prompt(prompt: Prompt) -> str:
 
 def _title(client: Client) -> str:
     info = client.server_info
-    name = f"{info.name} {info.version}" if info is not None else "a server without a name"
-    return plain(f"{name}, protocol {client.protocol_version}")
+    name = f"{info.name} {info.version}" if info is not None else "unnamed server"
+    return escape_line(f"{name}, protocol {client.protocol_version}")
 
 
 def signature(tool: Tool) -> str:
-    """A tool as one line of Python-like text: `name(city: string, days: integer = 3)`."""
+    """Return a tool as one line in the style of Python: `name(city: string, days: integer = 3)`."""
     required = tool.input_schema.get("required") or ()
     properties = tool.input_schema.get("properties")
     parts = []
@@ -110,7 +106,7 @@ def signature(tool: Tool) -> str:
 
 
 def _kind(schema: Any, root: dict[str, Any]) -> str:
-    """A type in a word or two; of an object also which members it has."""
+    """Name a type; of an object also its members."""
     if not isinstance(schema, dict):
         return "any"
     if isinstance(schema.get("$ref"), str):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hinge.cli.connect import client_for
 from hinge.client.contract import contract_of
-from hinge.client.screen import plain, write
+from hinge.client.display import escape_line, write
 from hinge.errors import StartError
 from hinge.lock.contract import SECTIONS, SINGULAR, Contract, Section
 from hinge.lock.file import is_lock, written
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         " ".join(str(contract.server.get(word, "")) for word in ("name", "version")).strip()
         or "a server without a name"
     )
-    write(sys.stdout, f"{options.output}: {plain(name)}, {', '.join(counts)}\n")
+    write(sys.stdout, f"{options.output}: {escape_line(name)}, {', '.join(counts)}\n")
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hinge.cli.connect import client_for
 from hinge.cli.console import Console
-from hinge.client.screen import is_terminal
+from hinge.client.display import is_terminal
 
 
 def run(options: argparse.Namespace) -> int:
@@ -18,17 +18,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    console = Console(options)
-    async with client_for(options, **console.client_options()) as client:
-        limits: dict[str, Any] = {} if options.timeout is None else {"idle": options.timeout, "total": options.timeout}
-        result = await client.read_resource(options.name, **limits)
-    binary = any(item.blob is not None for item in result.contents)
-    if binary and not options.json and options.save is None and not is_terminal(sys.stdout):
-        for item in result.contents:
-            sys.stdout.buffer.write(item.decoded)
-        sys.stdout.flush()
+    with Console(options) as console:
+        async with client_for(options, **console.client_options()) as client:
+            limits: dict[str, Any] = (
+                {} if options.timeout is None else {"idle": options.timeout, "total": options.timeout}
+            )
+            result = await client.read_resource(options.name, **limits)
+        binary = any(item.blob is not None for item in result.contents)
+        if binary and not options.json and options.save is None and not is_terminal(sys.stdout):
+            for item in result.contents:
+                sys.stdout.buffer.write(item.decoded)
+            sys.stdout.flush()
+            return 0
+        console.result(result, options)
+        if binary and not options.json and options.save is None:
+            console.note("Save it with --save DIRECTORY, or send it to a file.")
         return 0
-    console.result(result, options)
-    if binary and not options.json and options.save is None:
-        console.note("Save it with --save DIRECTORY, or send it to a file.")
-    return 0

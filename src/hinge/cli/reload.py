@@ -1,44 +1,71 @@
-"""`--reload`: a parent that starts the server again whenever a Python file changes that it may be made of."""
+"""`hinge run --reload`: start the server again whenever a Python file changes. watchfiles (the extra `cli`) watches."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 
-_SKIPPED = frozenset({".venv", "venv", "node_modules", "__pycache__", ".git", ".cache"})
+from hinge.errors import StartError
+
+_IGNORED = frozenset({".venv", "venv", "node_modules", "__pycache__", ".git", ".cache"})
 
 
-def reload(words: Sequence[str], place: Path) -> int:
-    """Run `hinge WORDS…` as a child, again after each change below `place` or the working directory, until Ctrl-C or SIGTERM."""
-    roots = [place, Path.cwd()]
-    seen = _changed_at(roots)
-    child = _start(words)
-    signal.signal(signal.SIGTERM, _stop)
+def reload(words: Sequence[str], folder: Path) -> int:
+    """Run `hinge WORDS…` as a child process until Ctrl-C or SIGTERM; start it again after a change.
+
+    Args:
+        words: the command line without `hinge`.
+        folder: the folder to watch; the working directory is watched as well.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        StartError: watchfiles is not installed, or the folders can't be watched.
+    """
     try:
-        while True:
-            time.sleep(0.5)
-            now = _changed_at(roots)
-            if now != seen:
-                seen = now
-                print("hinge: a file changed, starting again", file=sys.stderr)
-                _end(child)
-                child = _start(words)
-            elif child.poll() is not None:
-                seen = _wait_for_change(roots, seen)
-                child = _start(words)
+        from watchfiles import watch
+    except ImportError:
+        raise StartError("--reload needs the extra cli: pip install 'hinge[cli]'") from None
+    roots = {folder, Path.cwd()}
+    signal.signal(signal.SIGTERM, _interrupt)
+    child = _start(words)
+    ended = False
+    try:
+        for changes in watch(
+            *roots,
+            watch_filter=lambda change, path: _is_source(Path(path), roots),
+            yield_on_timeout=True,
+            rust_timeout=500,
+            raise_interrupt=True,
+        ):
+            if changes:
+                if not ended:
+                    print("hinge: a file changed, starting again", file=sys.stderr)
+                _stop(child)
+                child, ended = _start(words), False
+            elif not ended and child.poll() is not None:
+                print("hinge: the server ended; it starts again when a file changes", file=sys.stderr)
+                ended = True
     except KeyboardInterrupt:
         return 0
+    except OSError as exc:
+        raise StartError(f"--reload can't watch the files: {exc}") from exc
     finally:
-        _end(child)
+        _stop(child)
+    return 0
 
 
-def _stop(number: int, frame: object) -> None:
+def _is_source(path: Path, roots: set[Path]) -> bool:
+    """Return whether a Python file is below a root, and not in a folder that tools fill."""
+    below = (path.relative_to(root) for root in roots if path.is_relative_to(root))
+    return path.suffix == ".py" and any(_IGNORED.isdisjoint(part.parts) for part in below)
+
+
+def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -46,7 +73,7 @@ def _start(words: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "hinge", *words])
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _stop(child: subprocess.Popen[bytes]) -> None:
     if child.poll() is None:
         child.terminate()
         try:
@@ -54,25 +81,3 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-
-
-def _wait_for_change(roots: Sequence[Path], seen: dict[str, float]) -> dict[str, float]:
-    print("hinge: the server ended; it starts again when a file changes", file=sys.stderr)
-    while (now := _changed_at(roots)) == seen:
-        time.sleep(0.5)
-    return now
-
-
-def _changed_at(roots: Sequence[Path]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    apart = [root for root in roots if not any(root.is_relative_to(one) and root != one for one in roots)]
-    for folder, below, files in chain.from_iterable(os.walk(root) for root in dict.fromkeys(apart)):
-        below[:] = [name for name in below if name not in _SKIPPED]
-        for name in files:
-            if name.endswith(".py"):
-                path = os.path.join(folder, name)
-                try:
-                    found[path] = os.stat(path).st_mtime
-                except OSError:
-                    continue
-    return found

@@ -1,6 +1,6 @@
-"""Whoever sits at the terminal answers what servers ask: forms, pages to open, requests to a model.
+"""Answer servers from a terminal: a person fills in forms, opens pages and answers or approves sampling requests.
 
-Knows turns, limits and what an answer means in the protocol; what is shown and typed stands in `dialog`.
+Lines are read with prompt_toolkit and laid out with rich (the extra `cli`); both are loaded when something is asked.
 """
 
 from __future__ import annotations
@@ -10,42 +10,81 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from functools import partial
-from typing import Any, TextIO, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+from msgspec import UNSET
 
 from hinge.client.callbacks import OnSample, Refused, Sampled, asking_server
 from hinge.client.content import in_words
-from hinge.client.dialog import Declined, Dialog
-from hinge.client.keyboard import Interrupted, Keyboard, Left
-from hinge.client.links import page_of
-from hinge.client.screen import is_terminal, plain, plain_text, write
+from hinge.client.display import Layout, check_page_url, escape_line, escape_text, is_terminal, write
+from hinge.client.forms import FormField, form_fields, parse_yes_no
+from hinge.errors import shorten
 from hinge.schema.content import TextContent
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from hinge.schema.prompts import Prompt
 from hinge.schema.sampling import CreateMessageParams, CreateMessageResult
 from hinge.schema.tools import Tool
 
+if TYPE_CHECKING:
+    from prompt_toolkit.application.application import Application
+    from prompt_toolkit.application.current import AppSession
+    from prompt_toolkit.history import History
+
 logger = logging.getLogger("hinge")
 
-ValueT = TypeVar("ValueT")
+T = TypeVar("T")
 
-#: Seconds that a browser may take to say whether it opens a page.
-BROWSER_SECONDS = 10.0
+#: Wrong answers to one prompt before the dialog is cancelled.
+MAX_ATTEMPTS = 5
+#: Lines and characters of a server's text that are shown.
+MAX_QUOTED_LINES = 40
+MAX_QUOTED_LENGTH = 20_000
+#: Choices of a field that are listed.
+MAX_SHOWN_CHOICES = 40
+#: Lines of an answer to a sampling request.
+MAX_ANSWER_LINES = 1000
+#: Seconds that a browser may take to report whether it opened a page.
+BROWSER_TIMEOUT = 10.0
+
+
+class _Cancelled(Exception):
+    """The user left the prompt (Ctrl-C, Ctrl-D), the time is up, or the terminal is gone."""
+
+
+class _Declined(Exception):
+    """The user said no."""
+
+
+class _Preempted(Exception):
+    """A dialog needs the terminal, on which `read_line` waits. Carries what was typed so far."""
 
 
 class Terminal:
-    """Asks whoever sits at the terminal: `Client(target, **terminal.answers)`, or each callback by itself.
+    """Callbacks that let the person at the terminal answer servers.
 
-    `on_elicit=terminal.elicit`, `on_elicit_url=terminal.open_page`, `on_sample=terminal.sample`; they serve Client and
-    Hosts alike, and say which server asks. Questions that come together are asked one after the other, each for at most
-    `limit` seconds (None: for ever). Ctrl-C or Ctrl-D cancels a question and nothing else. Nothing that a server sends can
-    move the cursor or look like our own words.
+    `Client(target, **terminal.callbacks)` sets all of them; they serve Client and Hosts alike and show which server asks.
+    Requests that arrive together are shown one after the other. Ctrl-C or Ctrl-D cancels a request and nothing else. Text
+    from a server is quoted behind a bar with its control characters escaped, and can't be mistaken for the program's own.
 
-    Where `input` (standard input) or `output` (standard error) is no terminal, nobody can be asked: forms and pages are
-    cancelled, requests to a model refused, with a line in the log. Use one event loop. `open_url` opens a page and says
-    whether it could; the user's browser does by default.
+    Needs the extra `cli` and a terminal on both streams. Without them nobody is asked: elicitations are cancelled and
+    sampling requests refused, with a warning in the log. Use one Terminal per program, in one event loop.
+
+    Args:
+        input: where to read; standard input by default.
+        output: where to write; standard error by default.
+        timeout: seconds after which a dialog is cancelled; None for no limit. Default: 600.
+        open_url: opens a page and returns whether that worked; the default browser by default.
+
+    Example:
+        ```python
+        terminal = Terminal()
+        async with Client("weather.py", **terminal.callbacks) as client:
+            ...
+        ```
     """
 
     def __init__(
@@ -53,150 +92,208 @@ class Terminal:
         *,
         input: TextIO | None = None,
         output: TextIO | None = None,
-        limit: float | None = 600.0,
+        timeout: float | None = 600.0,
         open_url: Callable[[str], bool] | None = None,
     ) -> None:
         self._input = sys.stdin if input is None else input
         self._output = sys.stderr if output is None else output
-        self._limit = limit
+        self._timeout = timeout
         self._open_url = open_url
-        self._keyboard = Keyboard(self._input)
-        self._turn = asyncio.Lock()
-        #: Whether `line` waits: a question goes first.
-        self._idle = False
+        self._prompt = _LinePrompt(self._input, self._output)
+        self._lock = asyncio.Lock()
+        #: Whether the prompt on the screen is that of `read_line`, which dialogs preempt.
+        self._reading_line = False
+        self._history: History | None = None
 
     @property
-    def usable(self) -> bool:
-        """Whether there is somebody to ask: both streams are a terminal."""
+    def interactive(self) -> bool:
+        """Whether somebody can be asked: both streams are a terminal, and the extra `cli` is installed."""
+        return self._attached and _prompt_toolkit_installed()
+
+    @property
+    def _attached(self) -> bool:
         return is_terminal(self._input) and is_terminal(self._output)
 
     @property
     def prompting(self) -> bool:
-        """Whether a prompt stands on the screen and waits for somebody to type."""
-        return self._keyboard.prompt is not None
+        """Whether a prompt is on the screen."""
+        return self._prompt.app is not None
 
     @property
-    def answers(self) -> dict[str, Any]:
-        """The callbacks for forms, pages and requests to a model, as Client and Hosts take them; none if nobody is there.
+    def callbacks(self) -> dict[str, Any]:
+        """The callbacks for elicitation and sampling, as Client and Hosts take them; empty if nobody can be asked.
 
-        So a server learns at once that it can't ask, instead of being left without an answer.
+        Without callbacks the client declares no such capability, so that servers know at once that they can't ask.
         """
-        if not self.usable:
+        if self._attached and not _prompt_toolkit_installed():
+            logger.warning("Servers can't ask for input: install the extra cli (pip install 'hinge[cli]')")
+        if not self.interactive:
             return {}
-        return {"on_elicit": self.elicit, "on_elicit_url": self.open_page, "on_sample": self.sample}
+        return {"on_elicit": self.elicit, "on_elicit_url": self.elicit_url, "on_sample": self.sample}
 
-    # ---------------------------------------------------------------- questions of servers
+    # ---------------------------------------------------------------- callbacks
 
     async def elicit(self, form: ElicitFormParams, server: str | None = None) -> ElicitResult:
-        """Ask for the fields of a form, one by one, each checked at once, and let the user look over them (ELIC-19)."""
+        """Ask for the fields of a form one by one, check each, and show all of them before they are sent.
 
-        async def ask(dialog: Dialog, who: str) -> ElicitResult:
-            dialog.head(who, "asks")
+        Args:
+            form: the elicitation (form mode).
+            server: the application's name for the server, if it has several.
+
+        Returns:
+            The user's answer: accept with the content, decline, or cancel. A form that can't be shown is declined.
+        """
+
+        async def ask(dialog: _Dialog, source: str) -> ElicitResult:
+            dialog.heading(f"{source} asks")
             dialog.quote(form.message)
             try:
-                return ElicitResult(action="accept", content=await dialog.form(form.requested_schema))
+                return ElicitResult(action="accept", content=await dialog.fill_in(form.requested_schema))
             except ValueError as exc:
                 dialog.say(f"This form can't be shown: {exc}.")
-                logger.warning("A form of %s is declined: %s", who, exc)
-                raise Declined from exc
+                logger.warning("A form of %s is declined: %s", source, exc)
+                raise _Declined from exc
 
-        return await self._elicited(ask, server)
+        return await self._elicit(ask, server)
 
-    async def open_page(self, page: ElicitUrlParams, server: str | None = None) -> ElicitResult:
-        """Show the whole address and its host, and open it in the user's browser only if they agree (ELIC-19, ELIC-20)."""
+    async def elicit_url(self, page: ElicitUrlParams, server: str | None = None) -> ElicitResult:
+        """Show an address with its host and warnings, and open it in a browser only if the user agrees.
 
-        async def ask(dialog: Dialog, who: str) -> ElicitResult:
-            dialog.head(who, "wants you to open a page")
+        Args:
+            page: the elicitation (URL mode).
+            server: the application's name for the server, if it has several.
+
+        Returns:
+            The user's answer: accept, decline, or cancel. An address that no browser should open is declined.
+        """
+
+        async def ask(dialog: _Dialog, source: str) -> ElicitResult:
+            dialog.heading(f"{source} asks you to open a page")
             dialog.quote(page.message)
             try:
-                found = page_of(page.url)
+                address = check_page_url(page.url)
             except ValueError as exc:
                 dialog.say(f"This page is not opened: {exc}.")
-                logger.warning("A page of %s is declined: %s", who, exc)
-                raise Declined from exc
-            dialog.row("address", found.url)
-            dialog.row("host", dialog.style.bold(found.host))
-            for warning in found.warnings:
+                logger.warning("A page of %s is declined: %s", source, exc)
+                raise _Declined from exc
+            dialog.address(address.url, address.host)
+            for warning in address.warnings:
                 dialog.warn(warning)
-            if not await dialog.agree(f"Open it on {found.host}?"):
-                raise Declined
-            if not await self._browse(found.url):
+            if not await dialog.confirm(f"Open it on {address.host}?"):
+                raise _Declined
+            if not await self._browse(address.url):
                 dialog.say("No browser could be started: open the address yourself.")
             return ElicitResult(action="accept")
 
-        return await self._elicited(ask, server)
+        return await self._elicit(ask, server)
 
     async def sample(self, request: CreateMessageParams, server: str | None = None) -> CreateMessageResult:
-        """Show a request to the model; the user types the answer, or refuses (SAMP-12). Raises Refused."""
+        """Show a sampling request; the user types the answer or refuses.
 
-        async def ask(dialog: Dialog, who: str) -> CreateMessageResult:
-            _show_request(dialog, who, request)
-            if not await dialog.agree("Answer it yourself?"):
-                raise Declined
-            dialog.say("Type the answer, and a dot in a line of its own at the end. Ctrl-C cancels.")
-            text = await dialog.lines()
-            return CreateMessageResult(
-                role="assistant", content=TextContent(text=text), model="a person", stop_reason="endTurn"
-            )
+        Args:
+            request: the sampling request.
+            server: the application's name for the server, if it has several.
 
-        answer: CreateMessageResult = await self._sampled(ask, server)
-        return answer
+        Returns:
+            What the user typed, as the answer of the model "human".
 
-    def approving(self, model: Callable[[CreateMessageParams], Sampled | Awaitable[Sampled]]) -> OnSample:
-        """A callback for `on_sample` that asks `model`, after the user agreed to the request and before they agree to send
-        its answer (SAMP-12)."""
+        Raises:
+            Refused: the user refused or cancelled, or nobody can be asked.
+        """
+
+        async def ask(dialog: _Dialog, source: str) -> str:
+            dialog.sampling_request(source, request)
+            if not await dialog.confirm("Answer it yourself?"):
+                raise _Declined
+            dialog.say("Type the answer, then a line with only a dot. Ctrl-C cancels.")
+            return await dialog.read_text()
+
+        content = TextContent(text=await self._sample(ask, server))
+        return CreateMessageResult(role="assistant", content=content, model="human", stop_reason="endTurn")
+
+    def sample_with(self, model: Callable[[CreateMessageParams], Sampled | Awaitable[Sampled]]) -> OnSample:
+        """Return an `on_sample` callback that asks a model, with the user's consent to the request and to the answer.
+
+        Args:
+            model: answers a sampling request; sync or async.
+
+        Returns:
+            The callback. It raises Refused if the user refuses either, or if nobody can be asked.
+        """
 
         async def sample(request: CreateMessageParams, server: str | None = None) -> Sampled:
-            async def may_ask(dialog: Dialog, who: str) -> None:
-                _show_request(dialog, who, request)
-                if not await dialog.agree("Ask the model?"):
-                    raise Declined
+            async def approve_request(dialog: _Dialog, source: str) -> None:
+                dialog.sampling_request(source, request)
+                if not await dialog.confirm("Ask the model?"):
+                    raise _Declined
 
-            await self._sampled(may_ask, server)
-            said = model(request)
-            answer: Sampled = await said if isinstance(said, Awaitable) else said
+            await self._sample(approve_request, server)
+            reply = model(request)
+            answer: Sampled = await reply if isinstance(reply, Awaitable) else reply
 
-            async def may_send(dialog: Dialog, who: str) -> None:
-                dialog.head(who, "would get this answer of the model")
+            async def approve_answer(dialog: _Dialog, source: str) -> None:
+                dialog.heading(f"The model's answer to {source}")
                 dialog.quote(answer if isinstance(answer, str) else answer.text)
-                if not await dialog.agree("Send it?"):
-                    raise Declined
+                if not await dialog.confirm("Send it?"):
+                    raise _Declined
 
-            await self._sampled(may_send, server)
+            await self._sample(approve_answer, server)
             return answer
 
         return sample
 
-    # ---------------------------------------------------------------- for applications on a terminal
+    # ---------------------------------------------------------------- for applications
 
-    async def agree(self, question: str) -> bool:
-        """Whether the user says yes, in a word; leaving the question is no."""
+    async def confirm(self, question: str) -> bool:
+        """Ask a yes-or-no question.
+
+        Args:
+            question: one line; may contain text from a server.
+
+        Returns:
+            Whether the user typed yes. Cancelling means no.
+        """
         try:
-            async with self._asking("The application") as dialog:
-                return await dialog.agree(plain(question))
-        except (Declined, Left):
+            async with self._dialog("The application") as dialog:
+                return await dialog.confirm(escape_line(question))
+        except (_Declined, _Cancelled):
             return False
 
-    async def arguments(self, of: Tool | Prompt, given: Mapping[str, Any]) -> dict[str, Any] | None:
-        """All arguments of a call: those given, and required ones that aren't, asked of the user; None if they leave."""
-        schema = of.input_schema if isinstance(of, Tool) else _schema(of)
+    async def complete_arguments(self, target: Tool | Prompt, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Ask for the required arguments of a tool or prompt that are missing.
+
+        Args:
+            target: the tool or prompt to call.
+            given: the arguments so far.
+
+        Returns:
+            All arguments; None if the user cancels.
+        """
+        schema = target.input_schema if isinstance(target, Tool) else _prompt_schema(target)
         properties, required = schema.get("properties"), schema.get("required")
         names = [name for name in required if name not in given] if isinstance(required, list) else []
         if not names or not isinstance(properties, dict):
             return dict(given)
         form = {**schema, "properties": {name: properties.get(name, {}) for name in names}, "required": names}
         try:
-            async with self._asking(of.name) as dialog:
-                dialog.head(of.name, "needs to know more")
-                dialog.quote(of.description or "")
-                return {**given, **await dialog.form(form)}
-        except (Declined, Left):
+            async with self._dialog(target.name) as dialog:
+                dialog.heading(f"{target.name} needs more arguments")
+                dialog.quote(target.description or "")
+                return {**given, **await dialog.fill_in(form)}
+        except (_Declined, _Cancelled):
             return None
 
-    async def interruptible(self, work: Awaitable[ValueT]) -> ValueT | None:
-        """Wait for something, which Ctrl-C cancels and nothing else: None then. In the main thread only, as signals are."""
+    async def interruptible(self, work: Awaitable[T]) -> T | None:
+        """Wait for something that Ctrl-C cancels, without ending the program. Use it in the main thread.
+
+        Args:
+            work: what to wait for.
+
+        Returns:
+            Its result; None if it was cancelled.
+        """
         task = asyncio.ensure_future(work)
-        loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+        loop, previous = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
         try:
             loop.add_signal_handler(signal.SIGINT, task.cancel)
         except (NotImplementedError, RuntimeError, ValueError):
@@ -206,121 +303,390 @@ class Terminal:
         finally:
             task.cancel()
             loop.remove_signal_handler(signal.SIGINT)
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, previous)
         return None if task.cancelled() else task.result()
 
-    async def line(self, prompt: str = "> ") -> str | None:
-        """A line that the user types of their own accord, None at Ctrl-C or Ctrl-D. Questions of servers go first.
+    async def read_line(self, prompt: str = "> ") -> str | None:
+        """Read a line that the user types, without a time limit. Dialogs of servers interrupt it and return to it.
 
-        For as long as it takes. Works without a terminal as well, on lines that come from a pipe.
+        Works without a terminal and without the extra `cli`, too.
+
+        Args:
+            prompt: the text before the cursor.
+
+        Returns:
+            The line without its end; None at Ctrl-C, Ctrl-D or the end of input.
         """
+        if not self.interactive:
+            write(self._output, prompt)
+            line = await _in_daemon_thread(self._input.readline)
+            return line.rstrip("\r\n") if line else None
+        if self._history is None:
+            from prompt_toolkit.history import InMemoryHistory
+
+            self._history = InMemoryHistory()
+        typed = ""
         while True:
-            async with self._turn:
+            async with self._lock:
+                self._reading_line = True
                 try:
-                    with self._keyboard.attended(fresh=False):
-                        self._idle = True
-                        write(self._output, prompt)
-                        return await self._keyboard.line(prompt)
-                except Interrupted:
-                    write(self._output, "\n")
-                except Left:
-                    write(self._output, "\n")
+                    return await self._prompt.read(prompt, typed, self._history)
+                except _Preempted as exc:
+                    typed = str(exc)
+                except _Cancelled:
                     return None
                 except ValueError as exc:
-                    write(self._output, f"! {exc}\n")
+                    self.show(f"! {exc}")
                 finally:
-                    self._idle = False
+                    self._reading_line = False
 
     def show(self, text: str) -> None:
-        """Write a text, neutralised, also while the user is at a prompt: it stands above, and the prompt comes again."""
-        prompt = self._keyboard.prompt
-        write(self._output, f"{plain_text(text)}\n" if prompt is None else f"\n{plain_text(text)}\n{prompt}")
+        """Write a text with its control characters escaped. A prompt stays on the screen, below the text.
 
-    # ---------------------------------------------------------------- turns
+        Args:
+            text: one or several lines; may come from a server.
+        """
+        self._prompt.write_above(escape_text(text) + "\n")
 
-    async def _elicited(
-        self, ask: Callable[[Dialog, str], Awaitable[ElicitResult]], server: str | None
-    ) -> ElicitResult:
+    # ---------------------------------------------------------------- dialogs
+
+    async def _elicit(self, ask: Callable[[_Dialog, str], Awaitable[ElicitResult]], server: str | None) -> ElicitResult:
+        source = _source(server)
         try:
-            who = _who(server)
-            async with self._asking(who) as dialog:
-                return await ask(dialog, who)
-        except Declined:
+            async with self._dialog(source) as dialog:
+                return await ask(dialog, source)
+        except _Declined:
             return ElicitResult(action="decline")
-        except Left:
+        except _Cancelled:
             return ElicitResult(action="cancel")
 
-    async def _sampled(self, ask: Callable[[Dialog, str], Awaitable[Any]], server: str | None) -> Any:
+    async def _sample(self, ask: Callable[[_Dialog, str], Awaitable[T]], server: str | None) -> T:
+        source = _source(server)
         try:
-            who = _who(server)
-            async with self._asking(who) as dialog:
-                return await ask(dialog, who)
-        except (Declined, Left):
+            async with self._dialog(source) as dialog:
+                return await ask(dialog, source)
+        except (_Declined, _Cancelled):
             raise Refused from None
 
     @asynccontextmanager
-    async def _asking(self, who: str) -> AsyncIterator[Dialog]:
-        """Our turn at the keyboard. Raises Left when nobody is there or time is up."""
-        if not self.usable:
-            logger.warning("%s asks, and nobody can answer: this is no terminal", plain(who))
-            raise Left
-        if self._idle:
-            self._keyboard.interrupt()
-        async with self._turn:
-            dialog = Dialog(self._keyboard, self._output)
-            with self._keyboard.attended(fresh=True):
-                try:
-                    async with asyncio.timeout(self._limit):
-                        yield dialog
-                except TimeoutError:
-                    dialog.end(f"Nobody answered within {self._limit:g} seconds.")
-                    raise Left from None
-                except asyncio.CancelledError:
-                    dialog.end("The question was withdrawn.")
-                    raise
-                except (Declined, Left) as exc:
-                    dialog.end("Declined." if isinstance(exc, Declined) else "Cancelled.")
-                    raise
-                except OSError as exc:
-                    logger.warning("The terminal is gone: %s", exc)
-                    raise Left from exc
+    async def _dialog(self, source: str) -> AsyncIterator[_Dialog]:
+        """Use the terminal alone. Raises _Cancelled if nobody can be asked or the time is up."""
+        if not self.interactive:
+            reason = "the extra cli is not installed" if self._attached else "this is not a terminal"
+            logger.warning("%s asks for input, and nobody can answer: %s", escape_line(source), reason)
+            raise _Cancelled
+        if self._reading_line:
+            self._prompt.preempt()
+        async with self._lock:
+            try:
+                with self._prompt.raw_mode():
+                    async with asyncio.timeout(self._timeout):
+                        yield _Dialog(self._prompt, self._output)
+            except TimeoutError:
+                self._end(f"No answer within {self._timeout:g} seconds.")
+                raise _Cancelled from None
+            except asyncio.CancelledError:
+                self._end("The server cancelled its request.")
+                raise
+            except _Declined:
+                self._end("Declined.")
+                raise
+            except _Cancelled:
+                self._end("Cancelled.")
+                raise
+            except OSError as exc:
+                logger.warning("The terminal is gone: %s", exc)
+                raise _Cancelled from exc
+
+    def _end(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # the terminal is gone, or closed
+            write(self._output, f"  {text}\n")
 
     async def _browse(self, url: str) -> bool:
-        """Open a page in a thread that nobody has to wait for."""
-        loop = asyncio.get_running_loop()
-        opened: asyncio.Future[bool] = loop.create_future()
-
-        def settle(value: bool) -> None:
-            if not opened.done():
-                opened.set_result(value)
-
-        def browse() -> None:
+        def browse() -> bool:
             try:
-                value = self._open_url(url) if self._open_url is not None else _open_in_browser(url)
+                return _open_in_browser(url) if self._open_url is None else self._open_url(url)
             except Exception:
-                logger.exception("the browser failed")
-                value = False
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(partial(settle, value))
+                logger.exception("The browser failed")
+                return False
 
-        threading.Thread(target=browse, daemon=True).start()
-        done, _ = await asyncio.wait([opened], timeout=BROWSER_SECONDS)
-        return opened.result() if done else True
-
-
-def _who(server: str | None) -> str:
-    """Who asks, in words: the name that the application has for the server, and what the client knows of it."""
-    asks = asking_server()
-    if server is None or asks is None or asks.startswith(f"{server} ("):
-        return asks or server or "A server"
-    return f"{server}, which is {asks}"
+        try:
+            async with asyncio.timeout(BROWSER_TIMEOUT):
+                return await _in_daemon_thread(browse)
+        except TimeoutError:
+            return True  # it is still running
 
 
-def _schema(prompt: Prompt) -> dict[str, Any]:
-    """A prompt's arguments as the schema of a form: all of them are texts (PRM-03)."""
+class _LinePrompt:
+    """Reads lines with prompt_toolkit, and writes above the prompt that is on the screen."""
+
+    def __init__(self, input: TextIO, output: TextIO) -> None:
+        self._input = input
+        self._output = output
+        self._session: AppSession | None = None
+        self._message = ""
+
+    @property
+    def app(self) -> Application[Any] | None:
+        """What draws the prompt that is on the screen."""
+        return self._session.app if self._session is not None else None
+
+    async def read(self, message: str, default: str = "", history: History | None = None) -> str:
+        """Read a line. Raises _Cancelled, _Preempted, and ValueError for bytes that are not UTF-8."""
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.application import create_app_session
+        from prompt_toolkit.input import create_input
+        from prompt_toolkit.output import create_output
+        from prompt_toolkit.output.plain_text import PlainTextOutput
+        from prompt_toolkit.output.vt100 import Vt100_Output
+
+        self._message = message
+        try:
+            output = PlainTextOutput(self._output) if _is_dumb() else create_output(self._output)
+            if isinstance(output, Vt100_Output):
+                output.enable_cpr = False  # its reply could arrive after the prompt, as if it were typed
+            with create_app_session(create_input(self._input), output) as self._session:
+                # `output=` is not passed: prompt_toolkit then respects TERM=dumb.
+                line: str = await PromptSession[str](
+                    message + default if _is_dumb() else message,  # a dumb terminal doesn't show the default
+                    history=history,
+                    enable_suspend=True,
+                    reserve_space_for_menu=0,
+                    interrupt_exception=_Cancelled,
+                    eof_exception=_Cancelled,
+                ).prompt_async(default=default, set_exception_handler=False, handle_sigint=False)
+        except (EOFError, OSError, ValueError) as exc:  # the terminal is gone, or a stream is closed
+            raise _Cancelled from exc
+        finally:
+            self._session = None
+        if any("\ud800" <= character <= "\udfff" for character in line):
+            raise ValueError("this is not UTF-8")
+        return line
+
+    def preempt(self) -> None:
+        """Let `read` raise _Preempted."""
+        app = self.app
+        if app is not None and app.future is not None and not app.future.done():
+            app.exit(exception=_Preempted(app.current_buffer.text))
+
+    @contextmanager
+    def raw_mode(self) -> Iterator[None]:
+        """Take every key as input, Ctrl-C too, also between two prompts. Raises OSError if the terminal is gone.
+
+        What was typed before is discarded: nobody agrees to what they haven't seen.
+        """
+        from prompt_toolkit.input import create_input
+        from prompt_toolkit.input.typeahead import clear_typeahead
+
+        source = create_input(self._input)
+        with source.raw_mode():
+            clear_typeahead(source)
+            if sys.platform == "win32":
+                source.read_keys()
+            else:
+                import termios
+
+                try:
+                    termios.tcflush(source.fileno(), termios.TCIFLUSH)
+                except termios.error as exc:
+                    raise OSError(*exc.args) from exc
+            yield
+
+    def write_above(self, text: str) -> None:
+        """Write an escaped text, from any thread. A prompt on the screen is drawn again below it."""
+        app = self.app
+        if app is None or app.loop is None:
+            write(self._output, text)
+        elif app.loop is not _running_loop():
+            app.loop.call_soon_threadsafe(self.write_above, text)
+        elif not _is_dumb():
+            app.renderer.erase()
+            write(self._output, text)
+            app.renderer.reset()
+            app.invalidate()
+        else:
+            write(self._output, f"\n{text}{self._message}{app.current_buffer.text}")
+
+
+class _Dialog:
+    """One dialog on the screen: who asks, the server's text behind a bar, our prompts."""
+
+    def __init__(self, prompt: _LinePrompt, output: TextIO) -> None:
+        self._prompt = prompt
+        self._output = output
+        self._layout = Layout(output)
+        utf8 = (output.encoding or "").lower().replace("-", "").startswith("utf")
+        self._bar, self._rule = ("│ ", "─") if utf8 else ("| ", "-")
+
+    # ---------------------------------------------------------------- showing
+
+    def heading(self, text: str) -> None:
+        """The first line: who asks, and for what."""
+        first, *rest = self._layout.lines(escape_line(text), "   ", style="bold")
+        write(self._output, "\n".join(["", first.replace("  ", self._rule * 2, 1), *rest]) + "\n")
+
+    def quote(self, text: str, indent: str = "") -> None:
+        """A server's text, behind a bar; the end of a long one is cut off, so that our prompt stays on the screen."""
+        prefix = indent + self._bar
+        lines = self._layout.lines(escape_text(text[:MAX_QUOTED_LENGTH]), prefix, prefix_style="dim")
+        write(self._output, "\n".join(lines[:MAX_QUOTED_LINES]) + "\n")
+        if len(lines) > MAX_QUOTED_LINES or len(text) > MAX_QUOTED_LENGTH:
+            self.say("(the rest is not shown)")
+
+    def say(self, text: str, style: str = "", indent: str = "  ") -> None:
+        """Our own text, escaped where it contains a server's."""
+        self._write(text, indent, style=style)
+
+    def warn(self, text: str) -> None:
+        """Our own text that should not be overlooked."""
+        self.say(f"! {text}", "bold")
+
+    def address(self, url: str, host: str) -> None:
+        """An address in full, on one line for copying, and its host."""
+        write(self._output, f"  address   {url}\n")
+        self._write(host, "  host      ", style="bold")
+
+    def sampling_request(self, source: str, request: CreateMessageParams) -> None:
+        """Everything of a sampling request that the user has to agree to."""
+        self.heading(f"{source} asks your model")
+        if request.system_prompt:
+            self.say("system prompt:")
+            self.quote(request.system_prompt)
+        for message in request.messages:
+            self.say(f"{message.role}:")
+            for block in message.content if isinstance(message.content, list) else [message.content]:
+                self.quote(in_words(block))
+        if request.tools:
+            self.say("tools:")
+            self.quote(", ".join(tool.name for tool in request.tools))
+        self.say(f"At most {request.max_tokens} tokens.", "dim")
+
+    def _write(self, text: str, prefix: str = "", style: str = "") -> None:
+        write(self._output, "\n".join(self._layout.lines(text, prefix, style=style)) + "\n")
+
+    # ---------------------------------------------------------------- asking
+
+    async def ask(self, prompt: str, parse: Callable[[str], T]) -> T:
+        """Return what `parse` makes of a line; show its ValueError and ask again, MAX_ATTEMPTS times."""
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                line = await self._prompt.read(f"  {prompt} ")
+                if line.strip() == "/no":
+                    raise _Declined
+                return parse("/no" if line == "//no" else line)
+            except ValueError as exc:
+                self.say(f"! {exc}", indent="    ")
+        self.say("Too many wrong answers.")
+        raise _Cancelled
+
+    async def confirm(self, question: str) -> bool:
+        """Return whether the user types yes or no; Enter alone is neither."""
+        return await self.ask(f"{question} [y/n]:", parse_yes_no)
+
+    async def fill_in(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask for each field of a form, then show all for approval. Raises ValueError if it is not a form."""
+        fields = form_fields(schema)
+        if not fields:
+            if not await self.confirm("Agree?"):
+                raise _Declined
+            return {}
+        if any(field.secret for field in fields):
+            self.warn("Servers may not ask for passwords, keys or card numbers here: /no declines.")
+        skip = " /skip leaves a field out," if not all(field.required for field in fields) else ""
+        self.say(f"Enter accepts the value in [ ],{skip} /no declines, Ctrl-C cancels.", "dim")
+        content: dict[str, Any] = {}
+        for _ in range(MAX_ATTEMPTS):
+            values = {field.name: await self._ask_field(field, content) for field in fields}
+            content = {name: value for name, value in values.items() if value is not UNSET}
+            if len(fields) == 1 or await self._approve(fields, content):
+                return content
+        raise _Cancelled
+
+    async def _ask_field(self, field: FormField, previous: Mapping[str, Any]) -> Any:
+        """Return the value of one field; UNSET if it is left out."""
+        if field.description:
+            self.quote(field.description, "  ")
+        if field.hint:
+            self.say(f"{field.title}: {field.hint}", "dim")
+        for number, choice in enumerate(field.choices[:MAX_SHOWN_CHOICES], 1):
+            mark = f"{number:>2}" if field.numbered else " -"
+            self.say(f"{mark}  {shorten(escape_line(choice.title))}", indent="   ")
+        if len(field.choices) > MAX_SHOWN_CHOICES:
+            self.say(f"and {len(field.choices) - MAX_SHOWN_CHOICES} more: type the name", indent="    ")
+        default = previous.get(field.name, field.default)
+
+        def parse(line: str) -> Any:
+            if line.strip() == "/skip" and not field.required:
+                return UNSET
+            if line.strip() == '""' and field.type == "string":
+                return field.parse("")
+            if line.strip():
+                return field.parse("/skip" if line == "//skip" else line)
+            if default is not UNSET or not field.required:
+                return default
+            if field.multiple:
+                return field.parse("")
+            empty = ' (type "" for an empty text)' if field.type == "string" and not field.choices else ""
+            raise ValueError(f"a value is required{empty}")
+
+        shown = f" [{shorten(field.format(default), 60)}]" if default is not UNSET else ""
+        return await self.ask(f"{field.title}{shown}:", parse)
+
+    async def _approve(self, fields: list[FormField], content: Mapping[str, Any]) -> bool:
+        """Show the content; return whether to send it, or False to ask for the fields again."""
+        self._write("")
+        for field in fields:
+            if field.name in content:
+                self.say(f"{field.title}: {field.format(content[field.name])}")
+
+        def parse(line: str) -> bool:
+            word = line.strip().lower()
+            if word not in ("", "y", "yes", "c", "change", "n", "no"):
+                raise ValueError("type y to send it, c to change it, n to decline")
+            if word.startswith("n"):
+                raise _Declined
+            return not word.startswith("c")
+
+        return await self.ask("Send this? [Y]es, (c)hange, (n)o:", parse)
+
+    async def read_text(self) -> str:
+        """Read lines up to one with only a dot."""
+        lines: list[str] = []
+        while len(lines) < MAX_ANSWER_LINES and (line := await self.ask(">", str)) != ".":
+            lines.append(line)
+        return "\n".join(lines)
+
+
+def _source(server: str | None) -> str:
+    """Name who asks: the application's name for the server, and what the client knows about it."""
+    known = asking_server()
+    if server is None or known is None or known.startswith(f"{server} ("):
+        return known or server or "A server"
+    return f"{server}, which is {known}"
+
+
+def _prompt_schema(prompt: Prompt) -> dict[str, Any]:
+    """Return a prompt's arguments, which are all strings, as the schema of a form."""
     arguments = prompt.arguments or []
     properties = {one.name: {"type": "string", "description": one.description or ""} for one in arguments}
     return {"type": "object", "properties": properties, "required": [one.name for one in arguments if one.required]}
+
+
+def _prompt_toolkit_installed() -> bool:
+    return find_spec("prompt_toolkit") is not None
+
+
+def _is_dumb() -> bool:
+    from prompt_toolkit.utils import is_dumb_terminal
+
+    return is_dumb_terminal()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _open_in_browser(url: str) -> bool:
@@ -329,17 +695,16 @@ def _open_in_browser(url: str) -> bool:
     return webbrowser.open(url)
 
 
-def _show_request(dialog: Dialog, who: str, request: CreateMessageParams) -> None:
-    """A request to a model, whole enough to agree to."""
-    dialog.head(who, "wants to ask your model")
-    if request.system_prompt:
-        dialog.say("as its instructions:")
-        dialog.quote(request.system_prompt)
-    for message in request.messages:
-        dialog.say(f"{message.role}:")
-        for block in message.content if isinstance(message.content, list) else [message.content]:
-            dialog.quote(in_words(block))
-    if request.tools:
-        dialog.say("with the tools:")
-        dialog.quote(", ".join(tool.name for tool in request.tools))
-    dialog.say(f"At most {request.max_tokens} tokens.", style=dialog.style.dim)
+async def _in_daemon_thread(function: Callable[[], T]) -> T:
+    """Run a function in a thread that neither cancellation nor the end of the program waits for."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # from here on it can't be cancelled
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except Exception as exc:
+            future.set_exception(exc)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await asyncio.wrap_future(future)

@@ -6,10 +6,10 @@ Whatever a server says gets into a module through `literal` and `docstring` only
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from hinge.client.screen import columns
 from hinge.lock.hidden import is_hidden
 
 WIDTH = 88
@@ -29,6 +29,19 @@ class Bracket(NamedTuple):
     items: Sequence[Piece]
     tail: str
     comma: bool = True
+
+
+def columns(text: str) -> int:
+    """Return the columns that a line takes: two for wide characters, none for combining marks."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def flat(piece: Piece) -> str:

@@ -10,10 +10,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from hinge.client.screen import columns
 from hinge.lock.canonical import canonical
 from hinge.lock.nodes import Node
-from hinge.stubs.layout import WIDTH, Bracket, Piece, docstring, flat, lay, literal
+from hinge.stubs.layout import WIDTH, Bracket, Piece, columns, docstring, flat, lay, literal
 from hinge.stubs.names import ModuleNames, pascal, snake, unique
 
 #: What a type is for: arguments may be anything that types can say, results what msgspec can tell apart.
