@@ -13,7 +13,7 @@ from hinge.protocol.calls import Call, Outgoing
 from hinge.protocol.connection import Connection
 from hinge.protocol.limits import Limits
 from hinge.session import Session
-from tests.fuzz.ends import offer_of, shake_hands
+from tests.fuzz.ends import description_of, shake_hands
 
 LIMITS = Limits(pending=3)
 
@@ -51,7 +51,7 @@ async def nothing(session: Session, call: Call) -> Any:
 
 def serving(work: Work, line: Line | None = None, *, shaken: bool = True) -> Session:
     """A server's end whose handler is `work`."""
-    session = Session(Connection(offer_of(), limits=LIMITS), line or Line(), work)
+    session = Session(Connection(description_of(), limits=LIMITS), line or Line(), work)
     if shaken:
         shake_hands(session.connection)
     return session

@@ -16,7 +16,7 @@ from hinge.protocol.calls import Batch, Call
 from hinge.protocol.connection import Connection
 from hinge.protocol.states import CallState
 from hinge.session import Session
-from tests.fuzz.ends import offer_of, shake_hands
+from tests.fuzz.ends import description_of, shake_hands
 from tests.session_ends import LIMITS, Line, Waiting, call_of, is_quiet, nothing, notice_of, serving, turns
 
 # ---------------------------------------------------------------- every end of a handler is one reply
@@ -159,7 +159,7 @@ async def test_a_batch_is_answered_in_one_piece() -> None:
             raise InvalidParams("no")
         return {}
 
-    session = Session(Connection(offer_of(), limits=LIMITS), Line(), work)
+    session = Session(Connection(description_of(), limits=LIMITS), Line(), work)
     shake_hands(session.connection, "2025-03-26")
     items = [jsonrpc.encode_request(number, "acme/do") for number in (1, 2)]
     got = session.receive(b"[" + b",".join([*items, jsonrpc.encode_notification("notifications/acme")]) + b"]")

@@ -69,7 +69,7 @@ class Session(Record, weakref=True):
         assert task is not None
         call.on_cancel = task.cancel
         self._tasks[task] = call
-        if connection.offer is None and self._asked_since is None and call.id is not None:
+        if connection.description is None and self._asked_since is None and call.id is not None:
             self._asked_since = self.loop.time()
         try:
             reply = connection.answer(call, await self.handle(self, call))
@@ -128,7 +128,7 @@ class Session(Record, weakref=True):
 
         The peer is then waiting for us and can't answer (A-033).
         """
-        if self.connection.offer is not None and self.connection.handshake.state is HandshakeState.NEGOTIATING:
+        if self.connection.description is not None and self.connection.handshake.state is HandshakeState.NEGOTIATING:
             raise HingeError(
                 f"{method} can't be asked while initialize is being answered: the client would never reply"
             )

@@ -11,8 +11,8 @@ from typing import Any
 from hinge import jsonrpc
 from hinge.protocol.calls import Call
 from hinge.protocol.connection import Connection
+from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import handshake as era_2025
-from hinge.protocol.offer import Offer
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, ServerCapabilities
 
@@ -26,9 +26,9 @@ def examples(number: int) -> int:
     return number * _TIMES
 
 
-def offer_of(eras: Any = ("2025", "2026")) -> Offer:
+def description_of(eras: Any = ("2025", "2026")) -> ServerDescription:
     """What a server of these eras says of itself."""
-    return Offer(ME, ServerCapabilities, eras=eras)
+    return ServerDescription(ME, ServerCapabilities, eras=eras)
 
 
 def hello(revision: str = era_2025.LATEST) -> InitializeParams:
@@ -38,8 +38,8 @@ def hello(revision: str = era_2025.LATEST) -> InitializeParams:
 
 def initialize_result(connection: Connection, revision: str = era_2025.LATEST) -> Any:
     """What the handler of `initialize` returns."""
-    assert connection.offer is not None
-    return era_2025.initialize(hello(revision), connection.handshake, connection.offer)
+    assert connection.description is not None
+    return era_2025.initialize(hello(revision), connection.handshake, connection.description)
 
 
 def shake_hands(server: Connection, revision: str = era_2025.LATEST) -> None:

@@ -16,7 +16,7 @@ from hinge.protocol.connection import Connection
 from hinge.protocol.eras import detect as era
 from hinge.protocol.http.headers import Headers
 from tests.fuzz import messages
-from tests.fuzz.ends import examples, offer_of, shake_hands
+from tests.fuzz.ends import description_of, examples, shake_hands
 
 _headers = st.fixed_dictionaries(
     {}, optional={"mcp-protocol-version": messages.revisions, "mcp-method": messages.methods}
@@ -73,7 +73,7 @@ def test_a_connection_takes_any_bytes_and_never_raises(
     texts: list[bytes], headers: Headers | None, eras: Any, one_shot: bool, opened: bool
 ) -> None:
     """BASE-09, BASE-10, ERR-17: out comes a call, a batch, an error reply or nothing, and the tables stay right."""
-    connection = Connection(offer_of(eras) if eras else None, one_shot=one_shot and bool(eras))
+    connection = Connection(description_of(eras) if eras else None, one_shot=one_shot and bool(eras))
     if opened and eras and "2025" in eras and not one_shot:
         shake_hands(connection)
     pending = [connection.ask("ping") for _ in range(2)] if not eras else []

@@ -20,7 +20,7 @@ from hinge.protocol.limits import Limits
 from hinge.protocol.states import CallState, HandshakeState, PendingState
 from hinge.schema.lifecycle import ClientCapabilities
 from tests.fuzz import messages
-from tests.fuzz.ends import ME, examples, hello, initialize_result, offer_of
+from tests.fuzz.ends import ME, description_of, examples, hello, initialize_result
 
 STATELESS = era_2026.request_meta(era_2026.LATEST, ME, ClientCapabilities())
 ERAS: list[Any] = [("2025",), ("2026",), ("2025", "2026")]
@@ -140,7 +140,7 @@ class Conversation(RuleBasedStateMachine):
     )
     def open(self, one_shot: bool, shared: bool, eras: Any) -> None:
         self.client = End(Connection(None, limits=LIMITS))
-        self.server = End(Connection(offer_of(eras), limits=LIMITS, one_shot=one_shot, shared=shared))
+        self.server = End(Connection(description_of(eras), limits=LIMITS, one_shot=one_shot, shared=shared))
         self.ends = (self.client, self.server)
 
     def other(self, end: End) -> End:

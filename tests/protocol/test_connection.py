@@ -17,7 +17,7 @@ from hinge.protocol.limits import Limits
 from hinge.protocol.states import CallState, HandshakeState
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.revisions import V2025_03, V2025_11, V2026_07
-from tests.fuzz.ends import ME, hello, initialize_result, offer_of, shake_hands
+from tests.fuzz.ends import ME, description_of, hello, initialize_result, shake_hands
 
 META = era_2026.request_meta(V2026_07, ME, ClientCapabilities())
 
@@ -25,7 +25,7 @@ META = era_2026.request_meta(V2026_07, ME, ClientCapabilities())
 def server(
     *, shaken: bool = True, revision: str = V2025_11, eras: Any = ("2025", "2026"), **options: Any
 ) -> Connection:
-    connection = Connection(offer_of(eras), **options)
+    connection = Connection(description_of(eras), **options)
     if shaken:
         shake_hands(connection, revision)
     return connection

@@ -196,7 +196,7 @@ def test_a_batch_of_requests_is_served_together() -> None:
         got = connection.receive(b"[" + request(1, "ping") + b"," + notice("notifications/acme") + b",7]")
         assert isinstance(got, Batch)
         assert [call.method for call in got.calls] == ["ping", "notifications/acme"]
-        assert len(got.replies) == (0 if connection.offer is None else 1)
+        assert len(got.replies) == (0 if connection.description is None else 1)
 
 
 # ---------------------------------------------------------------- the end

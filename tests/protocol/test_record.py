@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hinge.protocol.calls import UNKNOWN_ORIGIN, Call, Origin, Outgoing, Pending, Record
-from tests.fuzz.ends import offer_of
+from tests.fuzz.ends import description_of
 
 
 def kinds(root: type[Record] = Record) -> list[type[Record]]:
@@ -39,7 +39,7 @@ def test_equal_ones_are_still_two() -> None:
 
 
 def test_no_kind_of_record_compares_or_prints_its_members() -> None:
-    offer_of()
+    description_of()
     gc.collect()
     assert len(kinds()) > 4
     for kind in kinds():

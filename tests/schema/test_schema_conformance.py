@@ -12,8 +12,8 @@ import pytest
 from mcp_types import methods
 
 from hinge import jsonrpc
+from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import stateless as era_2026
-from hinge.protocol.offer import Offer
 from hinge.protocol.revisions.adapt import known_in, shape
 from hinge.schema.base import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID, Implementation, Model, Result
 from hinge.schema.input_required import InputRequiredResult
@@ -26,7 +26,7 @@ from tests.schema.instances import full, least
 from tests.wire_schema import Side, adapter, check_message
 from tests.wire_table import read_table
 
-OFFER = Offer(Implementation(name="s", version="1"), ServerCapabilities)
+DESCRIPTION = ServerDescription(Implementation(name="s", version="1"), ServerCapabilities)
 ENVELOPE = {PROTOCOL_VERSION: V2026_07, CLIENT_CAPABILITIES: {}}
 #: In the stateless revision no requests, but what a result asks for.
 ASKED = ("elicitation/create", "sampling/createMessage", "roots/list")
@@ -51,7 +51,7 @@ def as_sent(value: Model, revision: str) -> Any:
     """What leaves: shaped, and in the stateless revision with what the era itself writes."""
     bare = isinstance(value, Result) and not known_in(type(value), "result_type", revision)
     shaped = shape(value, revision)
-    return shaped if bare or revision != V2026_07 else era_2026.dress(shaped, OFFER)
+    return shaped if bare or revision != V2026_07 else era_2026.dress(shaped, DESCRIPTION)
 
 
 def messages(row: Method, revision: str, make: Make) -> Iterator[tuple[Side, bytes, str | None]]:

@@ -132,7 +132,7 @@ def _questions(note: Note) -> None:
 
 
 def _side(session: Any) -> str:
-    return "client" if session.connection.offer is None else "server"
+    return "client" if session.connection.description is None else "server"
 
 
 def _spoken(session: Any, about: Any) -> str:

@@ -26,12 +26,12 @@ from hinge.errors import (
 )
 from hinge.jsonrpc import Failure, Notification, Request, RequestId, Response, Unreadable
 from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
+from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import detect as era
 from hinge.protocol.eras import handshake as era_2025
 from hinge.protocol.eras import stateless as era_2026
 from hinge.protocol.http import headers as http
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.protocol.offer import Offer
 from hinge.protocol.states import CALL_MOVES, PENDING_MOVES, RUNNING, WAITING, HandshakeState
 from hinge.schema.notifications import CancelledParams
 from hinge.schema.revisions import knows
@@ -58,13 +58,13 @@ _token = msgspec.json.Decoder(_Token)
 
 
 class Connection(Record):
-    """One conversation. `offer` is what our side serves; None on a client's side.
+    """One conversation. `description` is what our side serves; None on a client's side.
 
     `one_shot` is a channel that carries one request and ends, such as an HTTP POST. `shared` is a channel on which ids
     must tell everything apart; elsewhere each call has a stream of its own and equal ids are no harm.
     """
 
-    offer: Offer | None
+    description: ServerDescription | None
     limits: Limits = DEFAULT_LIMITS
     one_shot: bool = False
     shared: bool = True
@@ -101,14 +101,14 @@ class Connection(Record):
                     return self._receive_batch(data, origin)
                 data = era.read(data)
         except ProtocolError as exc:
-            if self.offer is None and isinstance(data, bytes) and _is_noise(data, self.printed_on):
+            if self.description is None and isinstance(data, bytes) and _is_noise(data, self.printed_on):
                 self.noise = f"; it wrote a line that is no message: {_excerpt(data)}"
                 logger.warning("the server wrote a line that is no message: %s", _excerpt(data))
                 return None
             return self._unreadable(exc, data if isinstance(data, bytes) else b"")
         message = data.message
         if type(message) is Response or type(message) is Failure:
-            if self.one_shot and self.offer is not None and self.offer.eras == ("2026",):
+            if self.one_shot and self.description is not None and self.description.eras == ("2026",):
                 return self._unreadable(
                     InvalidRequest("A stateless server sends no requests, so it takes no responses")
                 )
@@ -139,10 +139,10 @@ class Connection(Record):
 
     def _admit(self, inbound: Inbound, origin: Origin) -> Call:
         """A client serves handshake servers only; a server asks the table, unless its transport did."""
-        if self.offer is None:
+        if self.description is None:
             return era_2025.make_call(inbound, origin, self.handshake)
-        if (inbound.era or era.route(inbound, _version(origin), self.offer.eras)) == "2026":
-            return era_2026.admit(inbound, origin, self.offer)
+        if (inbound.era or era.route(inbound, _version(origin), self.description.eras)) == "2026":
+            return era_2026.admit(inbound, origin, self.description)
         opens = getattr(inbound.message, "method", None) == "initialize"
         if self.one_shot and not opens and self.handshake.state is HandshakeState.NEW:
             self.handshake.assume(_version(origin))
@@ -160,7 +160,7 @@ class Connection(Record):
         self.incoming[key] = call
 
     def _receive_batch(self, data: bytes, origin: Origin) -> Batch | Outgoing | None:
-        allowed = (self.offer is None or "2025" in self.offer.eras) and self._batches_allowed(origin)
+        allowed = (self.description is None or "2025" in self.description.eras) and self._batches_allowed(origin)
         if not allowed:
             raise InvalidRequest("A batch is no message in this revision: send one message at a time")
         replies: list[Outgoing] = []
@@ -192,7 +192,7 @@ class Connection(Record):
     def _unreadable(self, exc: ProtocolError, data: bytes = b"") -> Outgoing | None:
         """Not a message. A server answers with an error; a client fails the call that it most likely answers."""
         request_id = exc.request_id if isinstance(exc, Unreadable) else None
-        if self.offer is None:
+        if self.description is None:
             self._blame(request_id, f"{exc}: {_excerpt(data)}" if data else str(exc))
             return None
         return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, exc.http_status)
@@ -212,7 +212,7 @@ class Connection(Record):
         known = self.incoming.get(request_id)
         if known is not None and not known.inline:  # LIFE-13
             self.cancel(known)
-        elif self.offer is None:
+        elif self.description is None:
             self._server_ends(request_id)
 
     def _server_ends(self, request_id: RequestId) -> None:
@@ -336,7 +336,7 @@ class Connection(Record):
             return False
         pending = self.outgoing.get(token)
         if pending is None:
-            return self.offer is None
+            return self.description is None
         if pending.on_progress is not None:
             pending.on_progress(call.params)
         return True

@@ -149,12 +149,12 @@ class Proxy(Server[Any]):
 
     def _introduce(self, client: Client) -> None:
         """Say what the next server says of itself, unless this one was given a name."""
-        offer = self._offer
+        description = self._description
         if not self._named and client.server_info is not None:
-            offer.info = client.server_info
-            offer.result_meta = {SERVER_INFO: Raw(msgspec.json.encode(offer.info))}
-        if offer.instructions is None:
-            offer.instructions = client.instructions
+            description.info = client.server_info
+            description.result_meta = {SERVER_INFO: Raw(msgspec.json.encode(description.info))}
+        if description.instructions is None:
+            description.instructions = client.instructions
 
     async def _joined(self, ctx: Context[Any], params: Any) -> None:
         """A handshake client is ready: a server that asked for roots before there was one may ask again."""

@@ -346,8 +346,8 @@ class Context(Record, Generic[StateT]):
             return wanted is not None and SEVERITY[level] >= SEVERITY[wanted]
         connection = self.session.connection
         wanted = connection.handshake.log_level
-        if wanted is None and connection.offer is not None:
-            wanted = connection.offer.log_level
+        if wanted is None and connection.description is not None:
+            wanted = connection.description.log_level
         return wanted is not None and SEVERITY[level] >= SEVERITY[wanted]
 
     async def debug(self, data: Any) -> None:

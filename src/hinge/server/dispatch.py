@@ -28,10 +28,10 @@ from hinge.errors import (
 )
 from hinge.jsonrpc import ABSENT, OBJECT, opening
 from hinge.protocol.calls import EraName
+from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import handshake as era_2025
 from hinge.protocol.eras import stateless as era_2026
 from hinge.protocol.http import headers as http
-from hinge.protocol.offer import Offer
 from hinge.protocol.revisions.adapt import shape
 from hinge.schema.base import EmptyResult, Result
 from hinge.schema.methods import METHODS, Method, method_in
@@ -123,8 +123,8 @@ class Elsewhere:
 class Dispatch:
     """The methods that a server serves, and how a call finds its handler. At most `limit` requests run at once."""
 
-    def __init__(self, offer: Offer, limit: int) -> None:
-        self._offer = offer
+    def __init__(self, description: ServerDescription, limit: int) -> None:
+        self._description = description
         self._limit = limit
         self._running = 0
         self.requests: dict[str, Served] = {}
@@ -197,7 +197,7 @@ class Dispatch:
             return shape(result, ctx.call.revision)
         if result.result_type is not UNSET:
             return result
-        return era_2026.dress(shape(result, ctx.call.revision), self._offer)
+        return era_2026.dress(shape(result, ctx.call.revision), self._description)
 
     def _dress(self, ctx: Context[Any], served: Served, result: Any) -> Any:
         if type(result) is served.result or isinstance(result, Result):
@@ -210,7 +210,7 @@ class Dispatch:
             if isinstance(result, dict) and result.get("resultType", "complete") not in _CORE_TYPES:
                 result = self._extended(ctx, result, result["resultType"])
         result = shape(result, ctx.call.revision)
-        return era_2026.dress(result, self._offer) if ctx.call.era == "2026" else result
+        return era_2026.dress(result, self._description) if ctx.call.era == "2026" else result
 
     def _extended(self, ctx: Context[Any], result: dict[str, Any], said: Any) -> dict[str, Any]:
         """A result of an extension's own type: only for a client that declared it on this request (A-121, TEX-04)."""

@@ -14,11 +14,11 @@ from hinge.errors import DefinitionError, MethodNotFound
 from hinge.protocol.calls import Call, EraName
 from hinge.protocol.changes import Changed
 from hinge.protocol.connection import Connection
+from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import handshake as era_2025
 from hinge.protocol.eras import stateless as era_2026
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.middleware import checked, compose
-from hinge.protocol.offer import Offer
 from hinge.schema.base import Icon, Implementation
 from hinge.schema.lifecycle import (
     InitializeParams,
@@ -113,10 +113,12 @@ class Server(Mountable, Generic[StateT]):
         check_server(info, given)
         super().__init__(threads=limits.threads, page_size=page_size, resource_bytes=resource_bytes, turn=limits.turn)
         self.limits = limits
-        self._offer = Offer(info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level)
-        self._dispatch = Dispatch(self._offer, limits.all_calls)
+        self._description = ServerDescription(
+            info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level
+        )
+        self._dispatch = Dispatch(self._description, limits.all_calls)
         self._extensions = Extensions(self._dispatch)
-        self._offer.extensions = self._announced
+        self._description.extensions = self._announced
         self._cache = CacheHints(cache)
         self._middleware: list[Middleware] = list(map(checked, middleware))
         self._conversations = [Conversations(connection_lifespan)] if connection_lifespan is not None else []
@@ -170,7 +172,7 @@ class Server(Mountable, Generic[StateT]):
     @property
     def name(self) -> str:
         """The name that clients see."""
-        return self._offer.info.name
+        return self._description.info.name
 
     # ---------------------------------------------------------------- anything else
 
@@ -237,7 +239,7 @@ class Server(Mountable, Generic[StateT]):
         """Start a conversation over a channel: the one door for every transport and era."""
         kind = channel.kind
         connection = Connection(
-            self._offer, limits=self.limits, one_shot=kind == "post", shared=kind not in ("post", "session")
+            self._description, limits=self.limits, one_shot=kind == "post", shared=kind not in ("post", "session")
         )
         session = Session(connection, channel, self.handle)
         if kind != "post":
@@ -257,7 +259,7 @@ class Server(Mountable, Generic[StateT]):
 
     def warn_of_own_keys(self) -> None:
         """Several processes can't open each other's request states unless they share keys (design: state_keys)."""
-        if not self._seal.shared and "2026" in self._offer.eras:
+        if not self._seal.shared and "2026" in self._description.eras:
             logger.warning(
                 "Several workers without state_keys: a call that asks the user fails when its answer reaches another "
                 "worker. Give Server(state_keys=[…]) the same secret of 32 bytes everywhere"
@@ -299,7 +301,7 @@ class Server(Mountable, Generic[StateT]):
             self.serve,
             path=path,
             limits=self.limits,
-            eras=self._offer.eras,
+            eras=self._description.eras,
             on_start=self._enter,
             on_drain=self._drain,
             on_stop=self._exit,
@@ -320,13 +322,13 @@ class Server(Mountable, Generic[StateT]):
             self._dispatch.requests[method] = Served(method, self._applied(method, handler))
 
     async def _initialize(self, ctx: Context[Any], params: InitializeParams) -> InitializeResult:
-        return era_2025.initialize(params, ctx.session.connection.handshake, self._offer)
+        return era_2025.initialize(params, ctx.session.connection.handshake, self._description)
 
     async def _ping(self, ctx: Context[Any], params: Any) -> None:
         return None
 
     async def _discover(self, ctx: Context[Any], params: Any) -> Any:
-        return era_2026.discover(self._offer)
+        return era_2026.discover(self._description)
 
     async def _set_level(self, ctx: Context[Any], params: SetLevelParams) -> None:
         ctx.session.connection.handshake.log_level = params.level
@@ -337,7 +339,7 @@ class Server(Mountable, Generic[StateT]):
             prompts=ListChanged(list_changed=True) if len(self._prompts) else None,
             resources=ResourcesCapability(subscribe=True, list_changed=True) if len(self._resources) else None,
             completions={} if len(self._completions) else None,
-            logging={} if self._offer.log_level is not None else None,
+            logging={} if self._description.log_level is not None else None,
         )
         return self._mounts.capabilities(own)
 
@@ -373,7 +375,7 @@ class Server(Mountable, Generic[StateT]):
 
     async def _complete(self, ctx: Context[Any], params: Any) -> Any:
         """Where nothing completes, nothing is announced, nor is there such a method (COMP-05); who mounts us announces."""
-        if ctx.session.connection.offer is self._offer and self._capabilities().completions is None:
+        if ctx.session.connection.description is self._description and self._capabilities().completions is None:
             raise MethodNotFound(ctx.method)
         return await self._completions.complete(ctx, params)
 

@@ -19,8 +19,8 @@ from hinge.channel import Channel
 from hinge.errors import CallError, ErrorObject, HingeError, MethodNotFound, PeerError, ProtocolError, shorten
 from hinge.protocol.calls import Call, Outgoing
 from hinge.protocol.connection import Connection
+from hinge.protocol.description import ServerDescription
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.protocol.offer import Offer
 from hinge.schema.base import SUBSCRIPTION_ID, Implementation
 from hinge.schema.lifecycle import ServerCapabilities
 from hinge.session import Session
@@ -76,13 +76,13 @@ class Player:
         #: What could not be answered from the recording, in words.
         self.missed: list[str] = []
         nobody = Implementation(name=f"a recording: {play.name}", version="0")
-        self._offer = Offer(nobody, ServerCapabilities, log_level="debug")
+        self._description = ServerDescription(nobody, ServerCapabilities, log_level="debug")
 
     def serve(self, channel: Channel) -> Session:
         """Start a conversation over a channel."""
         kind = channel.kind
         connection = Connection(
-            self._offer, limits=self._play.limits, one_shot=kind == "post", shared=kind not in ("post", "session")
+            self._description, limits=self._play.limits, one_shot=kind == "post", shared=kind not in ("post", "session")
         )
         return Session(connection, channel, self._handle)
 

@@ -14,7 +14,7 @@ from hinge.protocol.eras import stateless as era_2026
 from hinge.schema.base import NOTHING
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_11, V2026_07
 from tests.client.puppet import META
-from tests.fuzz.ends import offer_of
+from tests.fuzz.ends import description_of
 
 BOTH: tuple[EraName, ...] = ("2025", "2026")
 CLAIM = f"{META}protocolVersion"
@@ -99,7 +99,7 @@ def test_a_claim_is_one_whatever_it_says(claim: str, rest: str) -> None:
     assert inbound.claims
     assert inbound.meta is not None
     with pytest.raises(InvalidEnvelope):
-        era_2026.admit(inbound, UNKNOWN_ORIGIN, offer_of())
+        era_2026.admit(inbound, UNKNOWN_ORIGIN, description_of())
 
 
 @pytest.mark.parametrize("meta", [[], "x", 7, True])

@@ -26,7 +26,7 @@ from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, RootsCapability
 from hinge.schema.methods import METHODS
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_03, V2025_11, V2026_07
-from tests.fuzz.ends import ME, offer_of
+from tests.fuzz.ends import ME, description_of
 
 THEM = Implementation(name="them", version="2")
 THEIRS = ClientCapabilities(roots=RootsCapability())
@@ -49,7 +49,7 @@ def shaken(revision: str = V2025_11) -> Handshake:
     """Agreed on, and answered."""
     handshake = Handshake()
     admitted(handshake, "initialize")
-    era_2025.commit(handshake, era_2025.initialize(params(revision), handshake, offer_of()))
+    era_2025.commit(handshake, era_2025.initialize(params(revision), handshake, description_of()))
     return handshake
 
 
@@ -59,23 +59,23 @@ def shaken(revision: str = V2025_11) -> Handshake:
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
 def test_a_revision_that_we_speak_is_agreed_on(revision: str) -> None:
     """LIFE-04, VER-02."""
-    result = era_2025.initialize(params(revision), Handshake(), offer_of())
+    result = era_2025.initialize(params(revision), Handshake(), description_of())
     assert result.protocol_version == revision
 
 
 @pytest.mark.parametrize("asked", [V2026_07, "2031-01-01", "1999-01-01", "", "latest", "2025-11-25 "])
 def test_any_other_is_answered_with_our_latest_and_never_with_a_stateless_one(asked: str) -> None:
     """LIFE-04, T-09, A-150: no error, the client decides."""
-    result = era_2025.initialize(params(asked), Handshake(), offer_of())
+    result = era_2025.initialize(params(asked), Handshake(), description_of())
     assert result.protocol_version == LATEST == HANDSHAKE_REVISIONS[-1]
 
 
 def test_the_answer_says_who_we_are_and_what_we_offer() -> None:
     """LIFE-03."""
-    offer = offer_of()
-    offer.instructions = "Be kind."
-    offer.extensions = lambda name: {"com.example/x": {"era": name}}
-    result = era_2025.initialize(params(), Handshake(), offer)
+    description = description_of()
+    description.instructions = "Be kind."
+    description.extensions = lambda name: {"com.example/x": {"era": name}}
+    result = era_2025.initialize(params(), Handshake(), description)
     assert (result.server_info, result.instructions) == (ME, "Be kind.")
     assert result.capabilities.extensions == {"com.example/x": {"era": "2025"}}
 
@@ -84,7 +84,7 @@ def test_nothing_is_agreed_before_the_answer_is_out() -> None:
     """A-119, A-120."""
     handshake = Handshake()
     assert admitted(handshake, "initialize").inline
-    result = era_2025.initialize(params("2024-11-05"), handshake, offer_of())
+    result = era_2025.initialize(params("2024-11-05"), handshake, description_of())
     assert (handshake.revision, handshake.client_info, handshake.open) == (ASSUMED, None, False)
     era_2025.commit(handshake, result)
     assert (handshake.revision, handshake.client_info, handshake.capabilities) == ("2024-11-05", THEM, THEIRS)
@@ -93,7 +93,7 @@ def test_nothing_is_agreed_before_the_answer_is_out() -> None:
 
 def test_what_the_answer_says_counts_whoever_wrote_it() -> None:
     """A-120: a middleware may have chosen another revision; reply and state can't differ."""
-    for answer in ({"protocolVersion": V2025_03}, era_2025.initialize(params(V2025_03), Handshake(), offer_of())):
+    for answer in ({"protocolVersion": V2025_03}, era_2025.initialize(params(V2025_03), Handshake(), description_of())):
         handshake = Handshake()
         admitted(handshake, "initialize")
         era_2025.commit(handshake, answer)

@@ -40,20 +40,20 @@ from hinge.schema.notifications import SEVERITY
 from hinge.schema.resources import ReadResourceResult
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_11, V2026_07
 from hinge.schema.tools import CallToolResult, ListToolsResult
-from tests.fuzz.ends import ME, offer_of
+from tests.fuzz.ends import ME, description_of
 
 UNKNOWN = "2031-01-01"
 FULL: dict[str, Any] = {PROTOCOL_VERSION: V2026_07, CLIENT_CAPABILITIES: {}}
 NO_TEXTS: list[Any] = [7, None, [V2026_07], {}, True]
 NO_OBJECTS: list[Any] = [7, None, [], "{}", True]
-OFFER = offer_of()
+DESCRIPTION = description_of()
 
 
 def sent(meta: Any, method: str = "tools/list", **headers: str) -> Call:
     """A request with this `_meta`, on HTTP if there are headers."""
     inbound = era.read(jsonrpc.encode_request(1, method, {} if meta is None else {"_meta": meta}))
     origin = Origin(Headers.of({name.replace("_", "-"): value for name, value in headers.items()}) if headers else None)
-    return era_2026.admit(inbound, origin, OFFER)
+    return era_2026.admit(inbound, origin, DESCRIPTION)
 
 
 def meta_of(**members: Any) -> RequestMeta | None:
@@ -87,7 +87,7 @@ def test_what_is_missing_is_named_and_so_is_what_we_speak(meta: Any, about: str)
     with pytest.raises(InvalidEnvelope, match=about) as refused:
         sent(meta)
     assert (refused.value.code, refused.value.http_status) == (-32602, 400)
-    assert refused.value.error.data == {"supported": list(OFFER.revisions)}
+    assert refused.value.error.data == {"supported": list(DESCRIPTION.revisions)}
 
 
 HEADERS = {"mcp_protocol_version": V2026_07, "mcp_method": "tools/list"}
@@ -122,21 +122,21 @@ def test_any_other_revision_is_refused_with_the_list_of_ours(revision: str) -> N
     with pytest.raises(UnsupportedVersion) as refused:
         sent({**FULL, PROTOCOL_VERSION: revision})
     assert (refused.value.code, refused.value.http_status) == (-32022, 400)
-    assert refused.value.error.data == {"supported": list(OFFER.revisions), "requested": revision}
+    assert refused.value.error.data == {"supported": list(DESCRIPTION.revisions), "requested": revision}
 
 
 def test_a_notification_needs_no_envelope() -> None:
     """MHTTP-05, T-23: nobody could be told what is wrong with it, and no rule demands headers."""
     for params in ({}, {"_meta": {PROTOCOL_VERSION: UNKNOWN}}):
         inbound = era.read(jsonrpc.encode_notification("notifications/cancelled", params))
-        call = era_2026.admit(inbound, Origin(Headers.of({})), OFFER)
+        call = era_2026.admit(inbound, Origin(Headers.of({})), DESCRIPTION)
         assert (call.id, call.era, call.revision) == (None, "2026", V2026_07)
 
 
 def test_an_answer_is_nothing_that_a_stateless_server_takes() -> None:
     """BASE-14."""
     with pytest.raises(InvalidEnvelope):
-        era_2026.admit(era.read(jsonrpc.encode_response(1, {})), Origin(), OFFER)
+        era_2026.admit(era.read(jsonrpc.encode_response(1, {})), Origin(), DESCRIPTION)
 
 
 # ---------------------------------------------------------------- who asks
@@ -205,7 +205,7 @@ def test_a_client_says_all_that_is_needed_on_each_request() -> None:
 
 
 def dressed(result: Any) -> Any:
-    return json.loads(msgspec.json.encode(era_2026.dress(result, OFFER)))
+    return json.loads(msgspec.json.encode(era_2026.dress(result, DESCRIPTION)))
 
 
 SIGNED = {SERVER_INFO: {"name": ME.name, "version": ME.version}}
@@ -241,19 +241,19 @@ def test_what_a_result_says_already_stays() -> None:
 def test_the_handlers_own_object_is_not_changed() -> None:
     """It may be a constant that goes to clients of both eras."""
     result = ListToolsResult(tools=[])
-    era_2026.dress(result, OFFER)
+    era_2026.dress(result, DESCRIPTION)
     assert (result.result_type, result.ttl_ms, result.cache_scope, result.meta) == (UNSET, UNSET, UNSET, None)
 
 
 def test_discovery_lists_every_revision_and_what_the_era_offers() -> None:
     """DISC-02, DISC-03, T-07, EXT-01."""
-    offer = offer_of()
-    offer.instructions = "Be kind."
-    offer.extensions = lambda name: {"com.example/x": {"era": name}}
-    found = era_2026.discover(offer)
+    description = description_of()
+    description.instructions = "Be kind."
+    description.extensions = lambda name: {"com.example/x": {"era": name}}
+    found = era_2026.discover(description)
     assert found.supported_versions == [V2026_07, *HANDSHAKE_REVISIONS[::-1]]
     assert (found.capabilities.extensions, found.instructions) == ({"com.example/x": {"era": "2026"}}, "Be kind.")
-    assert era_2026.discover(offer_of(("2026",))).supported_versions == [V2026_07]
+    assert era_2026.discover(description_of(("2026",))).supported_versions == [V2026_07]
 
 
 # ---------------------------------------------------------------- errors

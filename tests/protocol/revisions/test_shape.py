@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import stateless as era_2026
-from hinge.protocol.offer import Offer
 from hinge.protocol.revisions.adapt import TooNew, known_in, shape
 from hinge.schema.base import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID, Implementation, Model, Result
 from hinge.schema.elicitation import ElicitUrlParams
@@ -24,7 +24,7 @@ from tests.wire_table import Member, read_table
 
 sparing = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-OFFER = Offer(Implementation(name="s", version="1"), ServerCapabilities)
+DESCRIPTION = ServerDescription(Implementation(name="s", version="1"), ServerCapabilities)
 ENVELOPE = {PROTOCOL_VERSION: V2026_07, CLIENT_CAPABILITIES: {}}
 #: In the stateless revision no requests, but what a result asks for.
 ASKED = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
@@ -63,7 +63,7 @@ def as_sent(value: Any, revision: str) -> Any:
     """What leaves: shaped, and in the stateless revision with what the era itself writes."""
     bare = isinstance(value, Result) and not known_in(type(value), "result_type", revision)
     shaped = shape(value, revision)
-    return shaped if bare or revision != V2026_07 else era_2026.dress(shaped, OFFER)
+    return shaped if bare or revision != V2026_07 else era_2026.dress(shaped, DESCRIPTION)
 
 
 def told(value: Model, revision: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from hinge.errors import InvalidParams, InvalidRequest, MissingClientCapability, ProtocolError, ResourceNotFound
 from hinge.jsonrpc import Notification, Request
 from hinge.protocol.calls import Call, Inbound, Origin
-from hinge.protocol.offer import Offer
+from hinge.protocol.description import ServerDescription
 from hinge.protocol.states import HANDSHAKE_MOVES, HandshakeState
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, InitializeResult
@@ -88,16 +88,16 @@ def gate(method: str, handshake: Handshake) -> None:
         raise InvalidParams("Invalid request parameters", "")
 
 
-def initialize(params: InitializeParams, handshake: Handshake, offer: Offer) -> InitializeResult:
+def initialize(params: InitializeParams, handshake: Handshake, description: ServerDescription) -> InitializeResult:
     """Negotiate: the asked revision if it is one of ours, else our latest (LIFE-04, A-150). Commits nothing yet."""
     asked = params.protocol_version
     revision = asked if asked in HANDSHAKE_REVISIONS else LATEST
     handshake.offered = params
     return InitializeResult(
         protocol_version=revision,
-        capabilities=offer.capabilities_in("2025"),
-        server_info=offer.info,
-        instructions=offer.instructions,
+        capabilities=description.capabilities_in("2025"),
+        server_info=description.info,
+        instructions=description.instructions,
     )
 
 

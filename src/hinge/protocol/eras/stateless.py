@@ -12,8 +12,8 @@ from msgspec import UNSET, Raw
 from hinge.errors import InvalidEnvelope, InvalidParams, ProtocolError, UnsupportedVersion
 from hinge.jsonrpc import OBJECT, Notification, Request, opening
 from hinge.protocol.calls import Call, Inbound, Origin
+from hinge.protocol.description import ServerDescription
 from hinge.protocol.http import headers as http
-from hinge.protocol.offer import Offer
 from hinge.protocol.revisions.adapt import shape
 from hinge.schema.base import (
     CLIENT_CAPABILITIES,
@@ -39,7 +39,7 @@ _capabilities = msgspec.json.Decoder(ClientCapabilities)
 _implementation = msgspec.json.Decoder(Implementation)
 
 
-def admit(inbound: Inbound, origin: Origin, offer: Offer) -> Call:
+def admit(inbound: Inbound, origin: Origin, description: ServerDescription) -> Call:
     """Check the envelope, in the order of the decision table (T-02), and make the call.
 
     Raises InvalidEnvelope for missing `_meta` fields, HeaderMismatch where header and body disagree, UnsupportedVersion
@@ -51,41 +51,41 @@ def admit(inbound: Inbound, origin: Origin, offer: Offer) -> Call:
     if type(message) is not Request:
         raise InvalidEnvelope("A stateless server sends no requests, so it takes no responses")
     meta = inbound.meta
-    revision = _claimed(meta, offer)
+    revision = _claimed(meta, description)
     if origin.headers is not None:
         http.check_envelope_headers(origin.headers, revision, message.method)
     if revision not in STATELESS_REVISIONS:
-        raise UnsupportedVersion(revision, offer.revisions)
+        raise UnsupportedVersion(revision, description.revisions)
     if meta is not None and meta.log_level is not NOTHING and log_level(meta) is None:
         raise InvalidParams(f"Unknown log level in {LOG_LEVEL}: use one of {', '.join(SEVERITY)}")
     return Call(message.id, message.method, message.params, meta, "2026", revision, origin)
 
 
-def _claimed(meta: RequestMeta | None, offer: Offer) -> str:
+def _claimed(meta: RequestMeta | None, description: ServerDescription) -> str:
     if meta is None or meta.protocol_version is NOTHING:
-        raise _envelope(f"Missing required params._meta field {PROTOCOL_VERSION}", offer)
+        raise _envelope(f"Missing required params._meta field {PROTOCOL_VERSION}", description)
     revision = meta.protocol_version
     if type(revision) is not str:
-        raise _envelope(f"params._meta field {PROTOCOL_VERSION} must be a string", offer)
+        raise _envelope(f"params._meta field {PROTOCOL_VERSION} must be a string", description)
     if meta.client_capabilities is NOTHING or opening(meta.client_capabilities) != OBJECT:
-        raise _envelope(f"params._meta field {CLIENT_CAPABILITIES} must be present, and an object", offer)
+        raise _envelope(f"params._meta field {CLIENT_CAPABILITIES} must be present, and an object", description)
     return revision
 
 
-def _envelope(words: str, offer: Offer) -> InvalidEnvelope:
-    return InvalidEnvelope(words, {"supported": list(offer.revisions)})  # VER-16
+def _envelope(words: str, description: ServerDescription) -> InvalidEnvelope:
+    return InvalidEnvelope(words, {"supported": list(description.revisions)})  # VER-16
 
 
-def discover(offer: Offer) -> DiscoverResult:
+def discover(description: ServerDescription) -> DiscoverResult:
     """The answer to `server/discover` (DISC-02)."""
     return DiscoverResult(
-        supported_versions=list(offer.revisions),
-        capabilities=offer.capabilities_in("2026"),
-        instructions=offer.instructions,
+        supported_versions=list(description.revisions),
+        capabilities=description.capabilities_in("2026"),
+        instructions=description.instructions,
     )
 
 
-def dress(result: Any, offer: Offer) -> Any:
+def dress(result: Any, description: ServerDescription) -> Any:
     """Write what the era owns into a result: `resultType`, the server's identity, safe caching hints (BASE-15, CACHE-01)."""
     kind: Any = type(result)
     result_type, cacheable = _kind(kind)
@@ -93,7 +93,7 @@ def dress(result: Any, offer: Offer) -> Any:
         dressed: Any = result.__copy__()  # what copy.copy comes to
         if dressed.result_type is UNSET:
             dressed.result_type = result_type
-        dressed.meta = offer.result_meta if dressed.meta is None else _signed(dressed.meta, offer)
+        dressed.meta = description.result_meta if dressed.meta is None else _signed(dressed.meta, description)
         if cacheable and dressed.result_type == "complete":
             if dressed.ttl_ms is UNSET:
                 dressed.ttl_ms = 0
@@ -101,7 +101,7 @@ def dress(result: Any, offer: Offer) -> Any:
                 dressed.cache_scope = "private"
         return dressed
     if isinstance(result, Mapping):
-        return {"resultType": "complete", **result, "_meta": _signed(result.get("_meta"), offer)}
+        return {"resultType": "complete", **result, "_meta": _signed(result.get("_meta"), description)}
     return result
 
 
@@ -113,10 +113,10 @@ def _kind(kind: type) -> tuple[str | None, bool]:
     return "input_required" if issubclass(kind, InputRequiredResult) else "complete", issubclass(kind, CacheableResult)
 
 
-def _signed(meta: dict[str, Any] | None, offer: Offer) -> dict[str, Any]:
+def _signed(meta: dict[str, Any] | None, description: ServerDescription) -> dict[str, Any]:
     if meta is None:
-        return offer.result_meta
-    return meta if SERVER_INFO in meta else {**meta, **offer.result_meta}
+        return description.result_meta
+    return meta if SERVER_INFO in meta else {**meta, **description.result_meta}
 
 
 def error(exc: ProtocolError) -> tuple[ProtocolError, int]:

@@ -13,7 +13,7 @@ from hinge.schema.lifecycle import ServerCapabilities
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 
 
-class Offer:
+class ServerDescription:
     """Identity, instructions, eras and capabilities, which are asked for at each `initialize` and discovery."""
 
     __slots__ = ("capabilities", "eras", "extensions", "info", "instructions", "log_level", "result_meta", "revisions")
@@ -29,10 +29,10 @@ class Offer:
     ) -> None:
         self.info = info
         self.capabilities = capabilities
-        #: The settings of the extensions that are on offer in an era, by their ids (EXT-01, EXT-03).
+        #: The settings of the extensions that are announced in an era, by their ids (EXT-01, EXT-03).
         self.extensions: Callable[[EraName], dict[str, dict[str, Any]]] = lambda era: {}
         self.eras = eras
-        #: All revisions on offer, newest first: the same list in discovery and in errors (T-07).
+        #: All supported revisions, newest first: the same list in discovery and in errors (T-07).
         self.revisions: tuple[str, ...] = (STATELESS_REVISIONS[::-1] if "2026" in eras else ()) + (
             HANDSHAKE_REVISIONS[::-1] if "2025" in eras else ()
         )

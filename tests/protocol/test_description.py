@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge.protocol.offer import Offer
+from hinge.protocol.description import ServerDescription
 from hinge.schema.base import SERVER_INFO, Implementation
 from hinge.schema.lifecycle import ListChanged, ServerCapabilities
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
-from tests.fuzz.ends import ME, offer_of
+from tests.fuzz.ends import ME, description_of
 
 
 @pytest.mark.parametrize(
@@ -25,30 +25,30 @@ from tests.fuzz.ends import ME, offer_of
 )
 def test_it_lists_the_revisions_of_its_eras_newest_first(eras: Any, revisions: tuple[str, ...]) -> None:
     """VER-01, VER-04, T-07."""
-    assert offer_of(eras).revisions == revisions
+    assert description_of(eras).revisions == revisions
     assert list(revisions) == sorted(revisions, reverse=True)
 
 
 def test_capabilities_are_looked_up_when_they_are_asked_for() -> None:
     """A registry may grow while the server runs."""
     found = [ServerCapabilities(), ServerCapabilities(tools=ListChanged())]
-    offer = Offer(ME, lambda: found.pop(0))
-    assert offer.capabilities_in("2025").tools is None
-    assert offer.capabilities_in("2025").tools is not None
+    description = ServerDescription(ME, lambda: found.pop(0))
+    assert description.capabilities_in("2025").tools is None
+    assert description.capabilities_in("2025").tools is not None
 
 
 def test_extensions_are_offered_by_era_and_only_where_there_are_any() -> None:
     """EXT-01, EXT-03, T-44."""
-    offer = Offer(ME, ServerCapabilities)
-    assert offer.capabilities_in("2026").extensions is None
-    offer.extensions = lambda era: {"com.example/x": {}} if era == "2026" else {}
-    assert offer.capabilities_in("2026").extensions == {"com.example/x": {}}
-    assert offer.capabilities_in("2025").extensions is None
+    description = ServerDescription(ME, ServerCapabilities)
+    assert description.capabilities_in("2026").extensions is None
+    description.extensions = lambda era: {"com.example/x": {}} if era == "2026" else {}
+    assert description.capabilities_in("2026").extensions == {"com.example/x": {}}
+    assert description.capabilities_in("2025").extensions is None
 
 
 def test_its_identity_is_written_once() -> None:
     """REQM-07."""
-    offer = Offer(Implementation(name="a", version="1", title="A"), ServerCapabilities)
-    assert json.loads(msgspec.json.encode(offer.result_meta)) == {
+    description = ServerDescription(Implementation(name="a", version="1", title="A"), ServerCapabilities)
+    assert json.loads(msgspec.json.encode(description.result_meta)) == {
         SERVER_INFO: {"name": "a", "version": "1", "title": "A"}
     }
