@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Protocol
 
 from hinge import (
     Changed,
+    ClientGroup,
     CreateMessageParams,
     HingeError,
-    Hosts,
     LogParams,
     Lost,
     ProgressParams,
@@ -82,7 +82,7 @@ class Host:
         self.terminal = terminal
         self.tools: dict[str, Tool] = {}
         answers = {**terminal.callbacks, "on_sample": terminal.sample_with(model.answer)}
-        self.servers = Hosts.from_config(config, on_change=self.changed, on_log=self.log, **answers)
+        self.servers = ClientGroup.from_config(config, on_change=self.changed, on_log=self.log, **answers)
 
     async def run(self) -> None:
         """Talk until the user leaves."""

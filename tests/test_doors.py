@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from hinge import CallLog, Client, DefinitionError, Hosts, Pool, RateLimit, ResultLimit, Server, StartError, ToolChanges
+from hinge import (
+    CallLog,
+    Client,
+    ClientGroup,
+    DefinitionError,
+    Pool,
+    RateLimit,
+    ResultLimit,
+    Server,
+    StartError,
+    ToolChanges,
+)
 from hinge.server.server_options import APP, HTTP, OF_THE_SERVER, RUN
 from hinge.transports.http.client.legacy_sse import SseTransport
 from hinge.transports.http.client.transport import HttpTransport
@@ -32,7 +43,7 @@ URL = "http://127.0.0.1:1/mcp"
 DOORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "Server": (Server, lambda **given: Server("x", **given)),
     "Client": (Client, lambda **given: Client("x", **given)),
-    "Hosts": (Hosts, lambda **given: Hosts(**{"targets": {}, **given})),
+    "ClientGroup": (ClientGroup, lambda **given: ClientGroup(**{"targets": {}, **given})),
     "Pool": (Pool, lambda **given: Pool("x", **given)),
     "RateLimit": (RateLimit, lambda **given: RateLimit(**{"rate": 1, **given})),
     "ResultLimit": (ResultLimit, lambda **given: ResultLimit(**{"size": 1, **given})),

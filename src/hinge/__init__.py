@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hinge.client.extensions import ClientExtension as ClientExtension
     from hinge.client.extensions import ClientMethod as ClientMethod
     from hinge.client.extensions import SentMethod as SentMethod
-    from hinge.client.group.group import Hosts as Hosts
+    from hinge.client.group.group import ClientGroup as ClientGroup
     from hinge.client.methods import is_not_found as is_not_found
     from hinge.client.middleware import ClientContext as ClientContext
     from hinge.client.negotiation import Discovery as Discovery
@@ -146,6 +146,7 @@ _HOME = {
     "Client": "hinge.client.client",
     "ClientContext": "hinge.client.middleware",
     "ClientExtension": "hinge.client.extensions",
+    "ClientGroup": "hinge.client.group.group",
     "ClientMethod": "hinge.client.extensions",
     "Completion": "hinge.schema.completion",
     "ConnectFailed": "hinge.errors",
@@ -172,7 +173,6 @@ _HOME = {
     "GetPromptResult": "hinge.schema.prompts",
     "HeaderMismatch": "hinge.errors",
     "HingeError": "hinge.errors",
-    "Hosts": "hinge.client.group.group",
     "HttpStatus": "hinge.errors",
     "Icon": "hinge.schema.base",
     "Image": "hinge.server.features.media",

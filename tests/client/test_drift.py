@@ -13,11 +13,11 @@ import pytest
 from hinge import (
     Client,
     ClientContext,
+    ClientGroup,
     Contract,
     ContractDrift,
     DefinitionError,
     Difference,
-    Hosts,
     InvalidResponse,
     Outcome,
     StartError,
@@ -351,7 +351,7 @@ async def test_among_several_servers_the_callback_knows_whose_drift_it_is(weathe
     path.write_text(written(await weather.locked()), encoding="utf-8")
     weather.tools.pop()
     told: list[tuple[str, str]] = []
-    async with Hosts(
+    async with ClientGroup(
         {"one": weather},
         lock=path,
         drift="warn",
@@ -365,7 +365,7 @@ async def test_one_of_several_servers_that_drifted_leaves_the_others_alone(weath
     other = Weather()
     lock = await weather.locked()
     weather.tools[0]["description"] = "Other"
-    hosts = Hosts({"bad": Client(weather, lock=lock), "good": other})
+    hosts = ClientGroup({"bad": Client(weather, lock=lock), "good": other})
     async with hosts:
         assert [one.name for one in await hosts.list_tools()] == ["forecast", "book"]
         assert (await hosts.call_tool("forecast", server="good")).text == "served"

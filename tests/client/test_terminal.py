@@ -14,12 +14,12 @@ import pytest
 
 from hinge import (
     Client,
+    ClientGroup,
     Context,
     Declined,
     ElicitFormParams,
     ElicitResult,
     ElicitUrlParams,
-    Hosts,
     Prompt,
     Refused,
     SamplingMessage,
@@ -520,7 +520,7 @@ async def test_a_client_of_either_era_asks_at_the_terminal(typist: Typist, termi
 
 
 async def test_many_servers_ask_each_under_its_own_name(typist: Typist, terminal: Terminal) -> None:
-    async with Hosts({"left": server, "right": server}, **terminal.callbacks) as hosts:
+    async with ClientGroup({"left": server, "right": server}, **terminal.callbacks) as hosts:
         call = asyncio.create_task(hosts.call_tool("book", server="right"))
         assert "── right, which is tickets (Server in this process) asks" in await typist.answers("value:", "/no")
         assert "declined" in (await call).text

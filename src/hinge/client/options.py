@@ -60,8 +60,8 @@ CLIENT: dict[str, Allowed] = {
     "on_drift": or_none(function("`def differs(differences)`")),
 }
 
-HOSTS: dict[str, Allowed] = {
-    "targets": instance(Mapping, 'Hosts({"name": target, …})'),
+CLIENT_GROUP: dict[str, Allowed] = {
+    "targets": instance(Mapping, 'ClientGroup({"name": target, …})'),
     "concurrency": whole(1)._replace(words="so many requests at once go to each server, 1 or more"),
     "prefix": one_of("collision", "always"),
     "on_change": or_none(function("`def changed(change, server)`")),

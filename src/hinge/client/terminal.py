@@ -66,7 +66,7 @@ class _Preempted(Exception):
 class Terminal:
     """Callbacks that let the person at the terminal answer servers.
 
-    `Client(target, **terminal.callbacks)` sets all of them; they serve Client and Hosts alike and show which server asks.
+    `Client(target, **terminal.callbacks)` sets all of them; they serve Client and ClientGroup alike and show which server asks.
     Requests that arrive together are shown one after the other. Ctrl-C or Ctrl-D cancels a request and nothing else. Text
     from a server is quoted behind a bar with its control characters escaped, and can't be mistaken for the program's own.
 
@@ -121,7 +121,7 @@ class Terminal:
 
     @property
     def callbacks(self) -> dict[str, Any]:
-        """The callbacks for elicitation and sampling, as Client and Hosts take them; empty if nobody can be asked.
+        """The callbacks for elicitation and sampling, as Client and ClientGroup take them; empty if nobody can be asked.
 
         Without callbacks the client declares no such capability, so that servers know at once that they can't ask.
         """

@@ -104,7 +104,7 @@ def pick(entries: Mapping[str, ServerEntry], name: str | None) -> ServerEntry:
     enabled = [entry for entry in entries.values() if not entry.disabled]
     if len(enabled) != 1:
         raise StartError(
-            f"Which server? The configuration has {_names(entries)}: name one, or use Hosts for all of them"
+            f"Which server? The configuration has {_names(entries)}: name one, or use ClientGroup for all of them"
         )
     return enabled[0]
 

@@ -17,7 +17,7 @@ from hinge.client.client import Client
 from hinge.client.group.config import ServerEntry, Source, read_config
 from hinge.client.group.member import Health, Member, OnChange
 from hinge.client.group.names import Origin, Prefixing, merge_names
-from hinge.client.options import HOSTS
+from hinge.client.options import CLIENT_GROUP
 from hinge.errors import CallError, NotSent, shorten
 from hinge.protocol.options import check_values
 from hinge.schema.content import ResourceLink
@@ -47,8 +47,8 @@ ReturnT = TypeVar("ReturnT")
 Kind = Literal["tools", "prompts"]
 
 
-class Hosts:
-    """Several servers: `async with Hosts({"files": "python files.py", "web": "https://host/mcp"}) as hosts`.
+class ClientGroup:
+    """Several servers: `async with ClientGroup({"files": "python files.py", "web": "https://host/mcp"}) as hosts`.
 
     `targets` maps names to what a Client takes, to a ServerEntry of a configuration, or to a Client. All are connected
     at once; one that can't be reached is tried again in the background, further and further apart, and `servers[name]`
@@ -71,7 +71,7 @@ class Hosts:
         on_change: OnChange | None = None,
         **options: Any,
     ) -> None:
-        check_values(locals(), HOSTS)
+        check_values(locals(), CLIENT_GROUP)
         #: The servers by name, in the order in which they were given.
         self.servers: dict[str, Member] = {
             name: Member(name, _client(name, target, options), concurrency=concurrency, on_change=on_change)

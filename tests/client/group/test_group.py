@@ -19,11 +19,11 @@ from hinge import (
     Client,
     ClientContext,
     ClientExtension,
+    ClientGroup,
     Context,
     DefinitionError,
     ElicitFormParams,
     HingeError,
-    Hosts,
     Limits,
     LogParams,
     Lost,
@@ -75,7 +75,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def a_host(tmp_path: Path) -> AsyncIterator[Hosts]:
+async def a_host(tmp_path: Path) -> AsyncIterator[ClientGroup]:
     """A child process, a stateless HTTP server, a handshake HTTP server, and one in memory, from a configuration."""
     (tmp_path / "child.py").write_text(SERVER_FILE)
     async with (
@@ -90,7 +90,7 @@ async def a_host(tmp_path: Path) -> AsyncIterator[Hosts]:
                 "off": {"command": "x", "disabled": True},
             }
         }
-        async with Hosts.from_config(config) as hosts:
+        async with ClientGroup.from_config(config) as hosts:
             yield hosts
 
 
@@ -107,7 +107,7 @@ async def test_servers_of_all_eras_and_transports_stand_side_by_side(tmp_path: P
 
 
 async def test_everything_listed_says_which_server_it_is_from() -> None:
-    hosts = Hosts({"a": server_of("a", "x"), "b": server_of("b", "x", "y")})
+    hosts = ClientGroup({"a": server_of("a", "x"), "b": server_of("b", "x", "y")})
     async with hosts:
         listed = {tool.name: (tool.meta or {})["hinge/server"] for tool in await hosts.list_tools()}
         assert listed == {"a_x": "a", "b_x": "b", "y": "b"}
@@ -133,7 +133,7 @@ def prompting(name: str) -> Server[Any]:
 
 
 async def test_prompts_are_merged_like_tools() -> None:
-    async with Hosts({"a": prompting("a"), "b": prompting("b")}) as hosts:
+    async with ClientGroup({"a": prompting("a"), "b": prompting("b")}) as hosts:
         assert [prompt.name for prompt in await hosts.list_prompts()] == ["a_brief", "b_brief"]
         got = await hosts.get_prompt("b_brief", {"city": "Oslo"})
         assert getattr(got.messages[0].content, "text", "") == "b: Oslo"
@@ -142,7 +142,7 @@ async def test_prompts_are_merged_like_tools() -> None:
 
 
 async def test_resources_are_found_by_uri_by_template_or_by_the_servers_name() -> None:
-    async with Hosts({"a": prompting("a"), "b": prompting("b")}) as hosts:
+    async with ClientGroup({"a": prompting("a"), "b": prompting("b")}) as hosts:
         listed = [(item.uri, (item.meta or {})["hinge/server"]) for item in await hosts.list_resources()]
         assert listed == [("shared://note", "a"), ("shared://note", "b")]
         assert [(await hosts.read_resource(item)).text for item in await hosts.list_resources()] == [
@@ -159,14 +159,14 @@ async def test_resources_are_found_by_uri_by_template_or_by_the_servers_name() -
 
 
 async def test_any_request_can_go_to_one_of_them() -> None:
-    async with Hosts({"a": server_of("a", "x")}) as hosts:
+    async with ClientGroup({"a": server_of("a", "x")}) as hosts:
         assert (await hosts.request("a", "tools/list"))["tools"][0]["name"] == "x"
         with pytest.raises(NotSent, match="There is no server 'b': there are 'a'"):
             await hosts.request("b", "tools/list")
 
 
 async def test_a_client_made_elsewhere_can_be_one_of_them() -> None:
-    async with Hosts({"a": Client(server_of("a", "x"), era="2025"), "b": server_of("b", "y")}) as hosts:
+    async with ClientGroup({"a": Client(server_of("a", "x"), era="2025"), "b": server_of("b", "y")}) as hosts:
         assert [tool.name for tool in await hosts.list_tools()] == ["x", "y"]
         assert hosts.servers["a"].client.era == "2025"
 
@@ -177,7 +177,7 @@ async def test_a_client_made_elsewhere_can_be_one_of_them() -> None:
 async def test_a_name_means_what_it_meant_when_it_was_listed() -> None:
     """TOOL-09: a server that comes up later can't take over a call that is meant for another."""
     late = server_of("late", "other")
-    async with Hosts({"a": server_of("a", "pay"), "late": late}) as hosts:
+    async with ClientGroup({"a": server_of("a", "pay"), "late": late}) as hosts:
         await hosts.list_tools()
 
         @late.tool("pay")
@@ -191,7 +191,7 @@ async def test_a_name_means_what_it_meant_when_it_was_listed() -> None:
 
 
 async def test_a_name_that_was_never_listed_is_looked_up_first() -> None:
-    async with Hosts({"a": server_of("a", "x"), "b": server_of("b", "search")}) as hosts:
+    async with ClientGroup({"a": server_of("a", "x"), "b": server_of("b", "search")}) as hosts:
         assert (await hosts.call_tool("search")).text == "b.search"
         with pytest.raises(NotSent, match=r"No server has tool 'seerch'; did you mean 'search'\?"):
             await hosts.call_tool("seerch")
@@ -200,7 +200,7 @@ async def test_a_name_that_was_never_listed_is_looked_up_first() -> None:
 async def test_names_stay_when_a_server_is_away() -> None:
     """What a server is called by does not depend on who else is up at the moment."""
     gone = Puppet(tools("x"))
-    async with Hosts({"a": server_of("a", "x"), "b": gone}, limits=Limits(reconnects=1)) as hosts:
+    async with ClientGroup({"a": server_of("a", "x"), "b": gone}, limits=Limits(reconnects=1)) as hosts:
         assert [tool.name for tool in await hosts.list_tools()] == ["a_x", "b_x"]
         gone.by_method.clear()
         gone.hang_up()
@@ -224,7 +224,7 @@ def tools(*names: str) -> dict[str, Any]:
 
 async def test_a_server_that_cannot_be_reached_disturbs_no_other_and_is_tried_again() -> None:
     bad = Puppet()
-    async with Hosts({"a": server_of("a", "x"), "bad": bad}) as hosts:
+    async with ClientGroup({"a": server_of("a", "x"), "bad": bad}) as hosts:
         assert hosts.servers["bad"].state == "failed"
         assert "refused initialize" in hosts.servers["bad"].reason
         assert [tool.name for tool in await hosts.list_tools()] == ["x"]
@@ -240,7 +240,7 @@ async def test_a_server_that_cannot_be_reached_disturbs_no_other_and_is_tried_ag
 
 async def test_a_server_that_was_lost_is_opened_again_in_the_background() -> None:
     one = Puppet(tools("x"))
-    async with Hosts({"one": one, "a": server_of("a", "y")}) as hosts:
+    async with ClientGroup({"one": one, "a": server_of("a", "y")}) as hosts:
         one.hang_up()
         await until(lambda: one.connections == 2 and hosts.servers["one"].state == "ready")
         assert (await hosts.call_tool("x")).text == "puppet"
@@ -272,7 +272,7 @@ async def test_a_server_without_a_connection_is_lost_when_a_call_finds_it_gone_u
     on_change = (lambda change, name: changes.append(change)) if listening else None
     async with AsyncExitStack() as running:
         url = await running.enter_async_context(on_port(server))
-        async with Hosts({"bare": url}, on_change=on_change) as hosts:
+        async with ClientGroup({"bare": url}, on_change=on_change) as hosts:
             bare = hosts.servers["bare"]
             await hosts.request("bare", "acme/x")
             await running.aclose()
@@ -290,7 +290,7 @@ async def test_a_call_that_fails_is_no_reason_to_give_up_a_server_that_answers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     slow = Puppet({**tools("x"), "tools/call": SILENCE})
-    async with Hosts({"slow": slow}) as hosts:
+    async with ClientGroup({"slow": slow}) as hosts:
         with pytest.raises(CallTimeout):
             await hosts.call_tool("x", idle=0.01)
         slow.by_method["tools/call"] = tools("x")["tools/call"]
@@ -310,7 +310,7 @@ async def test_attempts_come_further_and_further_apart(monkeypatch: pytest.Monke
         await sleep(0 if len(waits) < 12 else 3600)
 
     bad = Puppet()
-    hosts = Hosts({"bad": bad})
+    hosts = ClientGroup({"bad": bad})
     monkeypatch.setattr("asyncio.sleep", note)
     monkeypatch.setattr("random.uniform", lambda low, high: 1.0)
     monkeypatch.setattr(members, "LONGEST_WAIT", 1.0)
@@ -322,14 +322,14 @@ async def test_attempts_come_further_and_further_apart(monkeypatch: pytest.Monke
 
 async def test_a_list_that_fails_is_left_out_and_told(caplog: pytest.LogCaptureFixture) -> None:
     broken = Puppet({**tools("x"), "tools/list": HANG_UP})
-    async with Hosts({"a": server_of("a", "x"), "b": broken}, limits=Limits(reconnects=1, retries=0)) as hosts:
+    async with ClientGroup({"a": server_of("a", "x"), "b": broken}, limits=Limits(reconnects=1, retries=0)) as hosts:
         with caplog.at_level(logging.WARNING, "hinge"):
             assert [tool.name for tool in await hosts.list_tools()] == ["x"]
     assert any("Server 'b': its tools are not listed" in record.message for record in caplog.records)
 
 
 async def test_a_program_that_is_not_there_is_a_failed_server_with_the_reason() -> None:
-    async with Hosts({"none": ["no-such-program"], "a": server_of("a", "x")}) as hosts:
+    async with ClientGroup({"none": ["no-such-program"], "a": server_of("a", "x")}) as hosts:
         assert hosts.servers["none"].state == "failed"
         assert "there is no program 'no-such-program'" in hosts.servers["none"].reason
         assert repr(hosts.servers["none"]).startswith("<Member 'none': failed, Can't start")
@@ -339,7 +339,7 @@ async def test_connecting_that_is_given_up_leaves_nothing() -> None:
     """C-043."""
     silent = Puppet({"server/discover": lambda puppet, message: SILENCE})
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05), Hosts({"silent": silent, "a": server_of("a")}):
+        async with asyncio.timeout(0.05), ClientGroup({"silent": silent, "a": server_of("a")}):
             raise AssertionError("never connected")
 
 
@@ -355,12 +355,15 @@ class Grumpy(Puppet):
 async def test_a_server_that_complains_when_it_is_left_is_left_all_the_same() -> None:
     """C-043: the complaint doesn't hide that nobody wants the server any more."""
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05), Hosts({"grumpy": Grumpy({"server/discover": SILENCE}), "a": server_of("a")}):
+        async with (
+            asyncio.timeout(0.05),
+            ClientGroup({"grumpy": Grumpy({"server/discover": SILENCE}), "a": server_of("a")}),
+        ):
             raise AssertionError("never connected")
 
 
 async def test_hosts_can_be_closed_twice_and_connected_again() -> None:
-    hosts = Hosts({"a": server_of("a", "x")})
+    hosts = ClientGroup({"a": server_of("a", "x")})
     for _ in range(2):
         await hosts.connect()
         assert (await hosts.call_tool("x")).text == "a.x"
@@ -373,9 +376,9 @@ async def test_hosts_can_be_closed_twice_and_connected_again() -> None:
 
 def test_mistakes_are_told_when_it_is_written() -> None:
     with pytest.raises(DefinitionError, match="concurrency"):
-        Hosts({}, concurrency=0)
+        ClientGroup({}, concurrency=0)
     with pytest.raises(StartError, match="server 'a': command"):
-        Hosts.from_config({"mcpServers": {"a": {"command": 5}}})
+        ClientGroup.from_config({"mcpServers": {"a": {"command": 5}}})
 
 
 # ---------------------------------------------------------------- limits and health
@@ -395,7 +398,7 @@ async def test_so_many_requests_at_once_go_to_one_server_and_the_others_wait() -
         running -= 1
         return "done"
 
-    async with Hosts({"busy": server, "free": server_of("free", "x")}, concurrency=3) as hosts:
+    async with ClientGroup({"busy": server, "free": server_of("free", "x")}, concurrency=3) as hosts:
         await hosts.list_tools()
         work_all = asyncio.gather(*(hosts.call_tool("work") for _ in range(20)))
         await asyncio.sleep(0)
@@ -414,7 +417,7 @@ async def test_waiting_for_a_turn_has_an_end() -> None:
         await gate.wait()
         return ""
 
-    async with Hosts({"stuck": server}, concurrency=1, limits=Limits(call_total=0.2)) as hosts:
+    async with ClientGroup({"stuck": server}, concurrency=1, limits=Limits(call_total=0.2)) as hosts:
         holding = asyncio.ensure_future(hosts.call_tool("hold", total=5.0))
         await until(lambda: hosts.servers["stuck"]._running == 1)
         with pytest.raises(NotSent, match=r"Server 'stuck' was busy for 0\.2 seconds with 1 requests at once"):
@@ -425,7 +428,7 @@ async def test_waiting_for_a_turn_has_an_end() -> None:
 
 async def test_health_tells_latency_era_and_what_is_wrong() -> None:
     quiet = Puppet(tools("x"))
-    async with Hosts({"a": server_of("a", "x"), "quiet": quiet, "bad": Puppet()}) as hosts:
+    async with ClientGroup({"a": server_of("a", "x"), "quiet": quiet, "bad": Puppet()}) as hosts:
         quiet.by_method["server/discover"] = lambda puppet, message: SILENCE
         health = await hosts.health(timeout=0.1)
     assert health["a"].latency is not None
@@ -472,7 +475,7 @@ async def test_each_callback_is_told_which_server_asks(era: str) -> None:
     def log(params: LogParams, server: str) -> None:
         logged.append((params.data, server))
 
-    hosts = Hosts(
+    hosts = ClientGroup(
         {"a": asking("a"), "b": asking("b")},
         era=era,
         on_elicit=elicit,
@@ -505,7 +508,7 @@ async def test_middleware_and_extensions_are_of_all_servers_and_each_has_extensi
         passed.append(ctx.method)
         return await call_next(ctx)
 
-    async with Hosts({"a": asking("a"), "b": asking("b")}, middleware=[watch], extensions=[Own]) as hosts:
+    async with ClientGroup({"a": asking("a"), "b": asking("b")}, middleware=[watch], extensions=[Own]) as hosts:
         await hosts.call_tool("log_a")
         await hosts.call_tool("log_b")
     assert passed.count("tools/call") == 2
@@ -515,7 +518,7 @@ async def test_middleware_and_extensions_are_of_all_servers_and_each_has_extensi
 async def test_an_answer_may_need_another_server_but_not_the_one_that_asks() -> None:
     """C-086, with no place to wait for."""
     found: list[str] = []
-    hosts: Hosts
+    hosts: ClientGroup
 
     async def elicit(form: ElicitFormParams, server: str) -> dict[str, Any]:
         try:
@@ -524,7 +527,7 @@ async def test_an_answer_may_need_another_server_but_not_the_one_that_asks() -> 
             found.append(str(exc))
         return {"value": (await hosts.call_tool("x")).text}
 
-    hosts = Hosts({"a": asking("a"), "b": server_of("b", "x")}, concurrency=1, on_elicit=elicit)
+    hosts = ClientGroup({"a": asking("a"), "b": server_of("b", "x")}, concurrency=1, on_elicit=elicit)
     async with hosts:
         assert (await hosts.call_tool("ask_a")).text == "b.x"
     assert found == ["A request can't be asked while a question of the server is being answered"]
@@ -539,7 +542,7 @@ async def test_changes_of_lists_are_told_with_the_server_that_they_are_of(era: s
     def on_change(change: Changed | Lost, server: str) -> None:
         heard.append((change, server))
 
-    async with Hosts({"one": one, "two": server_of("two", "y")}, era=era, on_change=on_change) as hosts:
+    async with ClientGroup({"one": one, "two": server_of("two", "y")}, era=era, on_change=on_change) as hosts:
         await hosts.list_tools()
         await until(_watched(hosts))
 
@@ -561,7 +564,7 @@ async def test_a_server_that_comes_late_is_a_change_which_an_async_callback_may_
         found.append([tool.name for tool in await hosts.list_tools()])
         raise RuntimeError("what fails here ends nothing")
 
-    hosts = Hosts({"late": [sys.executable, str(file)], "there": server_of("there", "x")}, on_change=on_change)
+    hosts = ClientGroup({"late": [sys.executable, str(file)], "there": server_of("there", "x")}, on_change=on_change)
     async with hosts:
         assert not hosts.servers["late"].available
         file.write_text(SERVER_FILE)
@@ -569,7 +572,7 @@ async def test_a_server_that_comes_late_is_a_change_which_an_async_callback_may_
     assert found == [["search", "pid", "x"]]
 
 
-def _watched(hosts: Hosts) -> Callable[[], bool]:
+def _watched(hosts: ClientGroup) -> Callable[[], bool]:
     def are_listened_to() -> bool:
         return all(len(member.client._listeners._all) == 1 for member in hosts.servers.values())
 
