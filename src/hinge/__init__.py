@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hinge.client.middleware import ClientContext as ClientContext
     from hinge.client.negotiation import Discovery as Discovery
     from hinge.client.pool import Pool as Pool
-    from hinge.client.subscriptions import Listening as Listening
+    from hinge.client.subscriptions import Subscription as Subscription
     from hinge.client.terminal import Terminal as Terminal
     from hinge.client.url_elicitation import UrlElicitationRequired as UrlElicitationRequired
     from hinge.errors import CallError as CallError
@@ -187,7 +187,6 @@ _HOME = {
     "InvalidResponse": "hinge.errors",
     "Item": "hinge.server.features.visibility",
     "Limits": "hinge.protocol.limits",
-    "Listening": "hinge.client.subscriptions",
     "LogParams": "hinge.schema.notifications",
     "LogToClient": "hinge.server.log_to_client",
     "Lost": "hinge.protocol.changes",
@@ -224,6 +223,7 @@ _HOME = {
     "Server": "hinge.server.server",
     "SessionEnded": "hinge.errors",
     "StartError": "hinge.errors",
+    "Subscription": "hinge.client.subscriptions",
     "Terminal": "hinge.client.terminal",
     "TextContent": "hinge.schema.content",
     "Titled": "hinge.server.elicitation.forms",

@@ -17,7 +17,7 @@ from hinge.client.cache import CacheMode
 from hinge.client.client import Client as AsyncClient
 from hinge.client.negotiation import Discovery
 from hinge.client.requests import CallOptions, RequestOptions
-from hinge.client.subscriptions import Listening
+from hinge.client.subscriptions import Subscription
 from hinge.errors import ConnectFailed, NotSent
 from hinge.protocol.calls import EraName
 from hinge.protocol.changes import Changed, Lost
@@ -99,9 +99,9 @@ def _in_thread(callback: Any) -> Any:
 class Changes:
     """Changes as they come: `with client.listen(…) as changes: for change in changes`."""
 
-    def __init__(self, make: Callable[[], Coroutine[Any, Any, Listening]]) -> None:
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, Subscription]]) -> None:
         self._make = make
-        self._listening: Listening | None = None
+        self._listening: Subscription | None = None
 
     def __enter__(self) -> Self:
         self._listening = _run(self._make())
@@ -341,7 +341,7 @@ class Client:
     ) -> Changes:
         """Hear of changes: `with client.listen(tools=True) as changes: for change in changes`."""
 
-        async def make() -> Listening:
+        async def make() -> Subscription:
             listening = self._client.listen(
                 tools=tools, prompts=prompts, resources=resources, resource_list=resource_list, topics=topics
             )

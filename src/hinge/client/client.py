@@ -33,7 +33,7 @@ from hinge.client.requests import (
     Requests,
     read_result,
 )
-from hinge.client.subscriptions import Listeners, Listening, filter_of
+from hinge.client.subscriptions import Listeners, Subscription, filter_of
 from hinge.client.targets import transport_for
 from hinge.client.tools import ToolIndex
 from hinge.client.url_elicitation import RequiredPages
@@ -369,7 +369,7 @@ class Client(Agreed, Features, Hearing):
         resources: bool | Sequence[str] = False,
         resource_list: bool = False,
         topics: Mapping[str, Any] | None = None,
-    ) -> Listening:
+    ) -> Subscription:
         """Hear of changes: `async with client.listen(tools=True, resources=[uri]) as changes: async for change in changes`.
 
         `resources` are URIs to watch, or True for changes of the list. `topics` are extensions' own keys of the filter: what
@@ -377,4 +377,4 @@ class Client(Agreed, Features, Hearing):
         is opened again, with a `Lost` in between.
         """
         wanted = filter_of(tools=tools, prompts=prompts, resource_list=resource_list, resources=resources)
-        return Listening(self._link, self._listeners, wanted, self.limits, topics)
+        return Subscription(self._link, self._listeners, wanted, self.limits, topics)

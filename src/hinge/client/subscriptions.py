@@ -45,7 +45,7 @@ def change_of(method: str, params: dict[str, Any]) -> Changed | None:
     return None
 
 
-class Listening:
+class Subscription:
     """Changes as they come: `async with client.listen(…) as changes: async for change in changes`.
 
     Repeats that nobody read yet are merged. At a loss there is a Lost, and another one as soon as there is listening again
@@ -163,7 +163,7 @@ class Listening:
     def _ended(self, _: asyncio.Task[None]) -> None:
         """Whoever waits for something learns that nothing more will come, however it came to that."""
         if not self._ready.done():
-            self._ready.set_exception(ConnectionLost("Listening was ended before it began"))
+            self._ready.set_exception(ConnectionLost("The subscription was closed before it began"))
         self._rouse()
 
     async def _run(self) -> None:
@@ -178,13 +178,13 @@ class Listening:
             # Whoever agrees and ends at once is asked less and less often, too, and not for ever.
             tries = 1 if self._since is not None and loop.time() - self._since >= _LONG_LIVED else tries + 1
             if not self._ready.done() and not (tries == 1 and isinstance(failure, SessionEnded)):  # LHTTP-25
-                self._ready.set_exception(failure or InvalidResponse(f"Listening never began: {reason}"))
+                self._ready.set_exception(failure or InvalidResponse(f"The subscription never began: {reason}"))
                 return
             may_pass = failure is None or (
                 isinstance(failure, CallError) and not isinstance(failure, PeerError | InvalidResponse)
             )
             if not may_pass or tries > self._limits.reconnects or not self._link.wanted:
-                self._failure = ConnectionLost(f"Listening ended for good: {reason}")
+                self._failure = ConnectionLost(f"The subscription ended: {reason}")
                 self._failure.__cause__ = failure
                 return
             if self._lost is None and self._ready.done():
@@ -218,7 +218,9 @@ class Listening:
         except TimeoutError as exc:
             if isinstance(exc, CallError):
                 raise
-            raise CallTimeout(f"No subscription was acknowledged within {self._limits.call_idle:g} seconds") from exc
+            raise CallTimeout(
+                f"The subscription was not acknowledged within {self._limits.call_idle:g} seconds"
+            ) from exc
         finally:
             self.id = self._limit = None
         return "the server ended the subscription"
@@ -255,17 +257,17 @@ class Listeners:
     """All that listen on one client: who gets which notification."""
 
     def __init__(self) -> None:
-        self._all: dict[Listening, None] = {}
+        self._all: dict[Subscription, None] = {}
 
-    def join(self, listening: Listening) -> None:
+    def join(self, listening: Subscription) -> None:
         """Begin to be told."""
         self._all[listening] = None
 
-    def leave(self, listening: Listening) -> None:
+    def leave(self, listening: Subscription) -> None:
         """Be told no more."""
         self._all.pop(listening, None)
 
-    def watched(self, uri: str, *, but: Listening) -> bool:
+    def watched(self, uri: str, *, but: Subscription) -> bool:
         """Whether somebody else still watches this resource."""
         change = Changed("resource", uri)
         return any(other is not but and other.wants(change) for other in self._all)
@@ -286,7 +288,7 @@ class Listeners:
                 listening.offer(change)
         return change
 
-    def _tagged(self, tag: Any) -> list[Listening]:
+    def _tagged(self, tag: Any) -> list[Subscription]:
         return [one for one in self._all if one.id is not None and one.id == tag and type(one.id) is type(tag)]
 
 

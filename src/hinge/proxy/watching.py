@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from hinge.client.client import Client
-from hinge.client.subscriptions import Listening
+from hinge.client.subscriptions import Subscription
 from hinge.errors import CallError, PeerError
 from hinge.protocol.changes import Changed
 from hinge.timeouts import give_up_if_cancelled
@@ -31,7 +31,7 @@ class Watching:
         self._heard = heard
         #: The resources that are watched, and the streams that bring their changes, each with the task that reads it.
         self._watched: set[str] = set()
-        self._streams: dict[str, tuple[Listening, asyncio.Task[None]]] = {}
+        self._streams: dict[str, tuple[Subscription, asyncio.Task[None]]] = {}
         self._changing = asyncio.Lock()
         self._lists: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -74,7 +74,7 @@ class Watching:
             await asyncio.sleep(_AGAIN)
             self._lost(kinds, ())
 
-    async def _read(self, changes: Listening, kinds: Iterable[str], uris: Iterable[str]) -> None:
+    async def _read(self, changes: Subscription, kinds: Iterable[str], uris: Iterable[str]) -> None:
         async for change in changes:
             if isinstance(change, Changed):
                 self._heard(change)
@@ -110,7 +110,7 @@ class Watching:
                 await self._end(*before)
             return True
 
-    async def _follow(self, changes: Listening, uris: Iterable[str]) -> None:
+    async def _follow(self, changes: Subscription, uris: Iterable[str]) -> None:
         try:
             await self._read(changes, (), uris)
         except CallError as exc:
@@ -140,7 +140,7 @@ class Watching:
                 await self._end(*found)
 
     @staticmethod
-    async def _end(changes: Listening, task: asyncio.Task[None]) -> None:
+    async def _end(changes: Subscription, task: asyncio.Task[None]) -> None:
         task.cancel()
         with suppress(CallError):
             await changes.close()

@@ -9,7 +9,7 @@ import pytest
 
 from hinge import CallTimeout, Changed, Client, ConnectionLost, InvalidResponse, Lost, PeerError
 from hinge.channel import Channel, Serve
-from hinge.client.subscriptions import Listening
+from hinge.client.subscriptions import Subscription
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from tests.client.puppet import HANG_UP, META, SILENCE, Error, Puppet, discovered, legacy, modern, shaken
 from tests.jumping_clock import in_no_time
@@ -46,13 +46,13 @@ def listens(puppet: Puppet) -> list[Any]:
     return [message["id"] for message in puppet.came if message.get("method") == "subscriptions/listen"]
 
 
-async def next_of(listening: Listening, count: int) -> list[Any]:
+async def next_of(listening: Subscription, count: int) -> list[Any]:
     """So many changes."""
     async with asyncio.timeout(5):
         return [await anext(listening) for _ in range(count)]
 
 
-async def only_losses(listening: Listening) -> None:
+async def only_losses(listening: Subscription) -> None:
     """Read to the end; nothing but losses may come."""
     async for change in listening:
         assert isinstance(change, Lost)
@@ -230,7 +230,7 @@ async def test_a_server_that_is_gone_for_good_ends_the_listening_with_an_error()
     async with Client(puppet) as client, client.listen(tools=True) as changes:
         puppet.by_method["server/discover"] = HANG_UP
         puppet.hang_up()
-        with pytest.raises(ConnectionLost, match="Listening ended for good"):
+        with pytest.raises(ConnectionLost, match="The subscription ended"):
             await only_losses(changes)
 
 
@@ -248,7 +248,7 @@ async def test_a_subscription_that_is_never_acknowledged_is_an_error_in_time() -
 async def test_an_answer_in_place_of_an_acknowledgement_is_an_error() -> None:
     """SUB-06, SUB-09."""
     async with Client(modern(subscriptions_listen={"resultType": "complete"})) as client:
-        with pytest.raises(InvalidResponse, match="Listening never began: the server ended the subscription"):
+        with pytest.raises(InvalidResponse, match="The subscription never began: the server ended the subscription"):
             async with client.listen(tools=True):
                 raise AssertionError("it was acknowledged")
 
@@ -268,7 +268,7 @@ async def test_a_server_that_ends_each_subscription_at_once_is_not_asked_for_eve
     async with Client(puppet, limits=limits) as client, client.listen(tools=True) as changes:
         puppet.by_method["subscriptions/listen"] = ending
         puppet.hang_up()
-        with pytest.raises(ConnectionLost, match="Listening ended for good"):
+        with pytest.raises(ConnectionLost, match="The subscription ended"):
             await only_losses(changes)
     assert len(listens(puppet)) <= limits.reconnects + 2
 
@@ -311,7 +311,7 @@ async def test_whatever_ends_the_listening_those_who_wait_are_told() -> None:
     async with Client(puppet) as client, client.listen(tools=True) as changes:
         reading = asyncio.create_task(only_losses(changes))
         puppet.hang_up()
-        with pytest.raises(ConnectionLost, match="Listening ended for good: the way is lost"):
+        with pytest.raises(ConnectionLost, match="The subscription ended: the way is lost"):
             await reading
 
 
