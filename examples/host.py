@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Protocol
 
 from hinge import (
     Changed,
+    ChangesLost,
     ClientGroup,
     CreateMessageParams,
     HingeError,
     LogParams,
-    Lost,
     ProgressParams,
     StartError,
     Terminal,
@@ -165,7 +165,7 @@ class Host:
         """One line of a list."""
         self.terminal.show(f"  {name:20} {where:10} {(text or '').partition(chr(10))[0]}")
 
-    async def changed(self, change: Changed | Lost, server: str) -> None:
+    async def changed(self, change: Changed | ChangesLost, server: str) -> None:
         """A server changed what it offers, came late or came back: say what is new, also in the middle of a line."""
         before, after = self.tools, {tool.name: tool for tool in await self.servers.list_tools(cache="refresh")}
         self.tools = after

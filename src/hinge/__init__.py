@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from hinge.lock.comparing import Difference as Difference
     from hinge.lock.contract import Contract as Contract
     from hinge.protocol.changes import Changed as Changed
-    from hinge.protocol.changes import Lost as Lost
+    from hinge.protocol.changes import ChangesLost as ChangesLost
     from hinge.protocol.http.headers import Principal as Principal
     from hinge.protocol.http.headers import Refusal as Refusal
     from hinge.protocol.limits import Limits as Limits
@@ -142,6 +142,7 @@ _HOME = {
     "CallToolResult": "hinge.schema.tools",
     "Caller": "hinge.server.features.visibility",
     "Changed": "hinge.protocol.changes",
+    "ChangesLost": "hinge.protocol.changes",
     "ChannelClosed": "hinge.errors",
     "Client": "hinge.client.client",
     "ClientContext": "hinge.client.middleware",
@@ -189,7 +190,6 @@ _HOME = {
     "Limits": "hinge.protocol.limits",
     "LogParams": "hinge.schema.notifications",
     "LogToClient": "hinge.server.log_to_client",
-    "Lost": "hinge.protocol.changes",
     "Method": "hinge.server.extensions",
     "MethodNotFound": "hinge.errors",
     "Middleware": "hinge.server.middleware.chain",

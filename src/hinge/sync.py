@@ -20,7 +20,7 @@ from hinge.client.requests import CallOptions, RequestOptions
 from hinge.client.subscriptions import Subscription
 from hinge.errors import ConnectFailed, NotSent
 from hinge.protocol.calls import EraName
-from hinge.protocol.changes import Changed, Lost
+from hinge.protocol.changes import Changed, ChangesLost
 from hinge.schema.base import Implementation
 from hinge.schema.completion import Completion
 from hinge.schema.lifecycle import ServerCapabilities
@@ -111,21 +111,21 @@ class Changes:
         if self._listening is not None:
             _run(self._listening.close())
 
-    def __iter__(self) -> Iterator[Changed | Lost]:
+    def __iter__(self) -> Iterator[Changed | ChangesLost]:
         return self
 
-    def __next__(self) -> Changed | Lost:
+    def __next__(self) -> Changed | ChangesLost:
         change = self.next()
         if change is None:
             raise StopIteration
         return change
 
-    def next(self, timeout: float | None = None) -> Changed | Lost | None:
+    def next(self, timeout: float | None = None) -> Changed | ChangesLost | None:
         """The next change; None when listening ended. Raises TimeoutError after `timeout` seconds without one."""
         assert self._listening is not None, "use it in a with block"
         listening = self._listening
 
-        async def take() -> Changed | Lost | None:
+        async def take() -> Changed | ChangesLost | None:
             async with asyncio.timeout(timeout):
                 return await anext(listening, None)
 

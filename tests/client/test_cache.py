@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from hinge import Changed, Client, Lost
+from hinge import Changed, ChangesLost, Client
 from hinge.client.cache import METHODS, Cache, Entry, MemoryStore
 from hinge.protocol.limits import Limits
 from tests.client.puppet import META, Error, Puppet, done, legacy, modern
@@ -187,10 +187,10 @@ def test_ids_and_tokens_make_no_difference_and_revisions_do() -> None:
         (Changed("prompts"), {"tools/list", "read a", "read ab", "read b"}),
         (Changed("resource", "file:///b"), {"tools/list", "prompts/list", "read a", "read ab"}),
         (Changed("moon"), {"tools/list", "prompts/list", "read a", "read ab", "read b"}),
-        (Lost("gone"), set()),
+        (ChangesLost("gone"), set()),
     ],
 )
-def test_a_change_concerns_what_it_names(changed: Changed | Lost, left: set[str]) -> None:
+def test_a_change_concerns_what_it_names(changed: Changed | ChangesLost, left: set[str]) -> None:
     """CACHE-08."""
     cache, _ = keeping()
     keys = {method: cache.key(method, {}, REVISION) for method in ("tools/list", "prompts/list")}

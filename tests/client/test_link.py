@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Changed, Client, ConnectFailed, ConnectionLost, Lost, NotSent, Outcome
+from hinge import Changed, ChangesLost, Client, ConnectFailed, ConnectionLost, NotSent, Outcome
 from hinge.protocol.calls import EraName, Outgoing
 from hinge.protocol.limits import Limits
 from hinge.schema.elicitation import ElicitFormParams
@@ -90,7 +90,7 @@ async def test_a_handshake_server_is_shaken_hands_with_again_and_told_the_level(
     assert puppet.methods().count("initialize") == 2
     assert puppet.methods().count("notifications/initialized") == 2
     assert puppet.asked("logging/setLevel") == [{"level": "error"}] * 2
-    assert heard == [Lost("the connection was opened again")]
+    assert heard == [ChangesLost("the connection was opened again")]
 
 
 @in_no_time

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Changed, Client, ConnectFailed, ConnectionLost, Limits, Lost, Outcome, Server
+from hinge import CallTimeout, Changed, ChangesLost, Client, ConnectFailed, ConnectionLost, Limits, Outcome, Server
 from hinge.errors import CallError
 from hinge.transports.stream.sockets import SocketServer
 from tests.client.puppet import HANG_UP, Puppet, discovered, legacy, modern
@@ -130,7 +130,7 @@ async def test_who_only_listens_hears_of_it_when_the_client_asks_now_and_then(er
     ):
         wire.swallow()
         async with asyncio.timeout(30):
-            assert isinstance(await anext(changes), Lost)
+            assert isinstance(await anext(changes), ChangesLost)
 
             async def change() -> None:
                 for number in range(1000):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Changed, Client, ConnectionLost, InvalidResponse, Lost, PeerError
+from hinge import CallTimeout, Changed, ChangesLost, Client, ConnectionLost, InvalidResponse, PeerError
 from hinge.channel import Channel, Serve
 from hinge.client.subscriptions import Subscription
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -55,7 +55,7 @@ async def next_of(listening: Subscription, count: int) -> list[Any]:
 async def only_losses(listening: Subscription) -> None:
     """Read to the end; nothing but losses may come."""
     async for change in listening:
-        assert isinstance(change, Lost)
+        assert isinstance(change, ChangesLost)
 
 
 async def heard_all(puppet: Puppet) -> None:
@@ -147,9 +147,9 @@ async def test_too_many_unread_changes_become_one_loss() -> None:
     async with Client(puppet, limits=Limits(changes=3)) as client, client.listen(resources=["file:///"]) as changes:
         for number in range(4):
             told(puppet, listens(puppet)[0], "notifications/resources/updated", uri=f"file:///{number}")
-        await puppet.until(lambda: any(isinstance(one, Lost) for one in changes._changes))
+        await puppet.until(lambda: any(isinstance(one, ChangesLost) for one in changes._changes))
         (lost,) = await next_of(changes, 1)
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, ChangesLost)
 
 
 @in_no_time
@@ -161,7 +161,7 @@ async def test_a_server_that_ends_a_subscription_is_listened_to_again() -> None:
         result = {"resultType": "complete", "_meta": {f"{META}subscriptionId": first}}
         puppet.say({"id": first, "result": result})
         (lost,) = await next_of(changes, 1)
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, ChangesLost)
         await puppet.until(lambda: len(listens(puppet)) >= 2)
         second = listens(puppet)[1]
         assert second != first
@@ -178,7 +178,7 @@ async def test_after_a_lost_connection_it_listens_on_the_new_one() -> None:
     async with Client(puppet, on_change=heard.append) as client, client.listen(tools=True) as changes:
         puppet.hang_up()
         (lost,) = await next_of(changes, 1)
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, ChangesLost)
         await puppet.until(lambda: len(listens(puppet)) >= 2)
         told(puppet, listens(puppet)[1], "notifications/tools/list_changed")
         # Once more: who looked at everything before could not hear what changed from then until now.
@@ -200,7 +200,7 @@ async def test_a_loss_that_nobody_read_meanwhile_is_told_once() -> None:
         await puppet.until(lambda: len(listens(puppet)) >= acknowledged)
         told(puppet, listens(puppet)[-1], "notifications/tools/list_changed")
         lost, changed = await next_of(changes, 2)
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, ChangesLost)
         assert changed == Changed("tools")
 
 

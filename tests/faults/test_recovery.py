@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hinge import CallError, Changed, Client, ConnectionLost, Limits, Lost, NotSent, Outcome, PeerError
+from hinge import CallError, Changed, ChangesLost, Client, ConnectionLost, Limits, NotSent, Outcome, PeerError
 from hinge.errors import HttpStatus
 from hinge.protocol.calls import EraName
 from tests.faults.bystanders import PROMPTLY, ending_of, quiet_loop
@@ -213,7 +213,7 @@ async def test_a_session_that_the_server_ended_is_begun_again_and_the_call_runs_
 # ---------------------------------------------------------------- listening
 
 
-async def next_of(changes: AsyncIterator[Changed | Lost]) -> Changed | Lost:
+async def next_of(changes: AsyncIterator[Changed | ChangesLost]) -> Changed | ChangesLost:
     async with asyncio.timeout(PROMPTLY * 2):
         return await anext(changes)
 
@@ -228,7 +228,7 @@ async def test_listening_goes_on_after_the_process_died_with_a_lost_in_between(j
         await client.call_tool("grow", {"name": "first"})
         assert await next_of(changes) == Changed("tools")
         os.kill(await client.call_tool("pid", returns=int), signal.SIGKILL)
-        assert isinstance(await next_of(changes), Lost)
+        assert isinstance(await next_of(changes), ChangesLost)
         await until(lambda: journal["start"] == 2, 20)
         await _until_heard(client, changes)
 
@@ -247,13 +247,13 @@ async def test_listening_goes_on_after_an_http_server_was_started_again(journal:
         await where.kill()
         await where.start()
         await client.ping()
-        assert isinstance(await next_of(changes), Lost)
+        assert isinstance(await next_of(changes), ChangesLost)
         await _until_heard(client, changes)
 
 
-async def _until_heard(client: Client, changes: AsyncIterator[Changed | Lost]) -> None:
+async def _until_heard(client: Client, changes: AsyncIterator[Changed | ChangesLost]) -> None:
     """Changes are made until one is heard of: when listening goes on is up to it."""
-    heard: list[Changed | Lost] = []
+    heard: list[Changed | ChangesLost] = []
 
     async def hear() -> None:
         while Changed("tools") not in heard:

@@ -12,6 +12,7 @@ import hinge
 from hinge import (
     CallToolResult,
     Changed,
+    ChangesLost,
     Client,
     ClientExtension,
     CreateMessageParams,
@@ -20,7 +21,6 @@ from hinge import (
     ElicitResult,
     ElicitUrlParams,
     LogParams,
-    Lost,
     ProgressParams,
     Root,
     TextContent,
@@ -78,7 +78,7 @@ class Ours:
     def on_log(self, params: LogParams) -> None:
         self.logs.append({"level": params.level, "data": params.data, "logger": params.logger})
 
-    def on_change(self, change: Changed | Lost) -> None:
+    def on_change(self, change: Changed | ChangesLost) -> None:
         if isinstance(change, Changed):
             self.heard.append([change.kind, change.uri])
 
@@ -185,7 +185,7 @@ class Ours:
         await self.client.close()
 
 
-def _ending(change: Changed | Lost) -> str:
+def _ending(change: Changed | ChangesLost) -> str:
     """Of a loss by the server's own will it says so."""
     if isinstance(change, Changed):
         return f"changed {change.uri}"

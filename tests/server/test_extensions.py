@@ -13,10 +13,10 @@ import pytest
 from hinge import (
     CallToolResult,
     Changed,
+    ChangesLost,
     Context,
     DefinitionError,
     Extension,
-    Lost,
     Method,
     Server,
     TextContent,
@@ -363,7 +363,7 @@ async def test_what_may_have_been_lost_is_told_again() -> None:
     server = served(jobs)
     async with BareEnd(server, capabilities=DECLARED) as end:
         task, _ = await listening(end, {"jobIds": ["1"]})
-        server._subscriptions._heard(Lost("a test"))
+        server._subscriptions._heard(ChangesLost("a test"))
         assert (await end.wait_for("notifications/jobs"))["jobId"] == "1"
         await server._drain()
         await task

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from hinge.protocol.changes import Changed, Lost
+from hinge.protocol.changes import Changed, ChangesLost
 
-Event: TypeAlias = Changed | Lost
+Event: TypeAlias = Changed | ChangesLost
 Listener: TypeAlias = Callable[[Event], None]
 
 
@@ -20,7 +20,7 @@ class Backend(Protocol):
 
     def publish(self, event: Changed) -> None:
         """Tell all listeners, in every process. Never waits and never raises: a backend that is down tells the local
-        ones, and sends a Lost to all when it is back."""
+        ones, and sends a ChangesLost to all when it is back."""
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` for each event, on the thread that `publish` was called on or on the loop's; gives back the

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from hinge.protocol.changes import Changed, Lost
+from hinge.protocol.changes import Changed, ChangesLost
 
 CacheMode: TypeAlias = Literal["use", "refresh", "bypass"]
 
@@ -112,9 +112,9 @@ class Cache:
         scope = hint.cache_scope if hint.cache_scope is not UNSET else "private"
         self._store.put(key, Entry(bytes(raw), until, scope))
 
-    def heard(self, event: Changed | Lost) -> None:
+    def heard(self, event: Changed | ChangesLost) -> None:
         """Something changed: forget at once what it concerns (CACHE-08)."""
-        if isinstance(event, Lost):
+        if isinstance(event, ChangesLost):
             self._store.drop(lambda key: True)
             return
         methods = _CONCERNS.get(event.kind, ())

@@ -39,7 +39,7 @@ from hinge.client.tools import ToolIndex
 from hinge.client.url_elicitation import RequiredPages
 from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent
 from hinge.protocol.calls import EraName
-from hinge.protocol.changes import Lost
+from hinge.protocol.changes import ChangesLost
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.meta import check_meta
 from hinge.protocol.middleware import checked, compose
@@ -230,7 +230,7 @@ class Client(Agreed, Features, Hearing):
     async def _reopened(self, session: Session) -> None:
         with suppress(CallError):
             await self._greet(session)
-        self._heard(Lost("the connection was opened again"))
+        self._heard(ChangesLost("the connection was opened again"))
 
     # ---------------------------------------------------------------- asking
 
@@ -374,7 +374,7 @@ class Client(Agreed, Features, Hearing):
 
         `resources` are URIs to watch, or True for changes of the list. `topics` are extensions' own keys of the filter: what
         a stateless server says of them comes to the extension and to `on_notification`. Kept up by itself: after a loss it
-        is opened again, with a `Lost` in between.
+        is opened again, with a `ChangesLost` in between.
         """
         wanted = filter_of(tools=tools, prompts=prompts, resource_list=resource_list, resources=resources)
         return Subscription(self._link, self._listeners, wanted, self.limits, topics)

@@ -21,7 +21,7 @@ from hinge.lock.comparing import Difference, entry_differences
 from hinge.lock.contract import SINGULAR, Contract, Listed, Section, definition_of, key_of
 from hinge.lock.file import read_lock
 from hinge.lock.wording import text_changed
-from hinge.protocol.changes import Changed, Lost
+from hinge.protocol.changes import Changed, ChangesLost
 from hinge.schema.prompts import ListPromptsResult
 from hinge.schema.resources import ListResourcesResult, ListResourceTemplatesResult
 from hinge.schema.tools import ListToolsResult
@@ -103,9 +103,9 @@ class Guard:
         self._tell(self._greeting)
         self._raise_for(self._greeting)
 
-    def heard(self, change: Changed | Lost) -> None:
+    def heard(self, change: Changed | ChangesLost) -> None:
         """Something changed: what it concerns has to be listed before it is used again."""
-        if isinstance(change, Lost):
+        if isinstance(change, ChangesLost):
             self.forget()
         else:
             self.forget(*_CHANGES.get(change.kind, ()))

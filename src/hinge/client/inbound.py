@@ -20,7 +20,7 @@ from hinge.client.subscriptions import Listeners
 from hinge.client.url_elicitation import FINISHED, RequiredPages
 from hinge.errors import HingeError
 from hinge.protocol.calls import Call
-from hinge.protocol.changes import Changed, Lost
+from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.revisions.adapt import shape
 from hinge.schema.notifications import LogParams
 from hinge.session import Session
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hinge")
 
 OnLog = Callable[[LogParams], Any]
-OnChange = Callable[[Changed | Lost], Any]
+OnChange = Callable[[Changed | ChangesLost], Any]
 OnNotification = Callable[[str, dict[str, Any]], Any]
 
 
@@ -138,7 +138,7 @@ class Hearing:
         except HingeError as exc:
             logger.warning("%s is dropped: %s", ctx.method, exc)
 
-    def _heard(self, change: Changed | Lost) -> None:
+    def _heard(self, change: Changed | ChangesLost) -> None:
         self._cache.heard(change)
         if self._guard is not None:
             self._guard.heard(change)

@@ -13,7 +13,7 @@ import msgspec
 from hinge.client.connection import Link
 from hinge.client.requests import stateless_meta
 from hinge.errors import CallError, CallTimeout, ConnectionLost, HingeError, InvalidResponse, PeerError, SessionEnded
-from hinge.protocol.changes import Changed, Lost, covers
+from hinge.protocol.changes import Changed, ChangesLost, covers
 from hinge.protocol.http import headers as http
 from hinge.protocol.limits import Limits
 from hinge.schema.base import SUBSCRIPTION_ID
@@ -48,7 +48,7 @@ def change_of(method: str, params: dict[str, Any]) -> Changed | None:
 class Subscription:
     """Changes as they come: `async with client.listen(…) as changes: async for change in changes`.
 
-    Repeats that nobody read yet are merged. At a loss there is a Lost, and another one as soon as there is listening again
+    Repeats that nobody read yet are merged. At a loss there is a ChangesLost, and another one as soon as there is listening again
     (one for both, if nobody read the first meanwhile): look at everything again. `honoured`
     is the part of what was asked that the server agreed to; a handshake server is taken at its capabilities.
     """
@@ -66,7 +66,7 @@ class Subscription:
         self._wanted = wanted
         self._wanted_topics = dict(topics or {})
         self._limits = limits
-        self._changes: dict[Changed | Lost, None] = {}
+        self._changes: dict[Changed | ChangesLost, None] = {}
         self._wake: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -75,7 +75,7 @@ class Subscription:
         self._since: float | None = None
         self._limit: asyncio.Timeout | None = None
         #: The loss that was told, until there is listening again.
-        self._lost: Lost | None = None
+        self._lost: ChangesLost | None = None
         self.honoured = SubscriptionFilter()
         #: What the server agreed to of extensions' topics, by key.
         self.topics: dict[str, Any] = {}
@@ -105,10 +105,10 @@ class Subscription:
             self._ready.exception()
         self._rouse()
 
-    def __aiter__(self) -> AsyncIterator[Changed | Lost]:
+    def __aiter__(self) -> AsyncIterator[Changed | ChangesLost]:
         return self
 
-    async def __anext__(self) -> Changed | Lost:
+    async def __anext__(self) -> Changed | ChangesLost:
         while not self._changes:
             if self._failure is not None:
                 raise self._failure
@@ -120,11 +120,11 @@ class Subscription:
         del self._changes[change]
         return change
 
-    def offer(self, change: Changed | Lost) -> None:
-        """A change for this listener; too many unread ones become one Lost."""
+    def offer(self, change: Changed | ChangesLost) -> None:
+        """A change for this listener; too many unread ones become one ChangesLost."""
         if len(self._changes) >= self._limits.changes and change not in self._changes:
             self._changes.clear()
-            change = Lost("too many changes were waiting to be read")
+            change = ChangesLost("too many changes were waiting to be read")
         self._changes[change] = None
         self._rouse()
 
@@ -188,7 +188,7 @@ class Subscription:
                 self._failure.__cause__ = failure
                 return
             if self._lost is None and self._ready.done():
-                self._lost = Lost(reason)
+                self._lost = ChangesLost(reason)
                 self.offer(self._lost)
             await asyncio.sleep(min(0.2 * 2 ** (tries - 1), 30.0) * random.uniform(0.5, 1.5))
 

@@ -20,7 +20,7 @@ def covers(watched: str, changed: str) -> bool:
     )
 
 
-class Lost(msgspec.Struct, frozen=True):
+class ChangesLost(msgspec.Struct, frozen=True):
     """Hints may have been lost: look again at everything that is listened to. `reason` says why."""
 
     reason: str = ""

@@ -16,6 +16,7 @@ from hinge import (
     CallError,
     CallTimeout,
     Changed,
+    ChangesLost,
     Client,
     ClientContext,
     ClientExtension,
@@ -26,7 +27,6 @@ from hinge import (
     HingeError,
     Limits,
     LogParams,
-    Lost,
     NotSent,
     Server,
     StartError,
@@ -283,7 +283,7 @@ async def test_a_server_without_a_connection_is_lost_when_a_call_finds_it_gone_u
             await running.enter_async_context(on_port(server, int(url.rpartition(":")[2].partition("/")[0])))
             await until(lambda: bare.state == "ready")
             await hosts.request("bare", "acme/x")
-    assert [type(change) for change in changes] == ([Lost] if listening else [])
+    assert [type(change) for change in changes] == ([ChangesLost] if listening else [])
 
 
 async def test_a_call_that_fails_is_no_reason_to_give_up_a_server_that_answers(
@@ -536,10 +536,10 @@ async def test_an_answer_may_need_another_server_but_not_the_one_that_asks() -> 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_changes_of_lists_are_told_with_the_server_that_they_are_of(era: str) -> None:
     """SUB-12, SUB-14."""
-    heard: list[tuple[Changed | Lost, str]] = []
+    heard: list[tuple[Changed | ChangesLost, str]] = []
     one = server_of("one", "x")
 
-    def on_change(change: Changed | Lost, server: str) -> None:
+    def on_change(change: Changed | ChangesLost, server: str) -> None:
         heard.append((change, server))
 
     async with ClientGroup({"one": one, "two": server_of("two", "y")}, era=era, on_change=on_change) as hosts:
@@ -559,8 +559,8 @@ async def test_a_server_that_comes_late_is_a_change_which_an_async_callback_may_
     file = tmp_path / "late.py"
     found: list[list[str]] = []
 
-    async def on_change(change: Changed | Lost, server: str) -> None:
-        assert (change, server) == (Lost("the server can be asked now"), "late")
+    async def on_change(change: Changed | ChangesLost, server: str) -> None:
+        assert (change, server) == (ChangesLost("the server can be asked now"), "late")
         found.append([tool.name for tool in await hosts.list_tools()])
         raise RuntimeError("what fails here ends nothing")
 

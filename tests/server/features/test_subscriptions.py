@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import Changed, Context, Limits, Lost, Server
+from hinge import Changed, ChangesLost, Context, Limits, Server
 from hinge.backends.memory import MemoryBackend
 from hinge.protocol.changes import covers
 from tests.transports.http_rig import modern, serving
@@ -262,7 +262,7 @@ async def test_a_loss_means_look_at_everything_again() -> None:
         await old.ask("resources/subscribe", uri="file:///a")
         number, _ = await listen(new, toolsListChanged=True, resourceSubscriptions=["file:///a"])
         for listener in list(backend._listeners.values()):
-            listener(Lost("the backend was away"))
+            listener(ChangesLost("the backend was away"))
         for talk in (old, new):
             assert (await talk.hear(UPDATED))["uri"] == "file:///a"
             await talk.hear(TOOLS)

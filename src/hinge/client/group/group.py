@@ -59,7 +59,7 @@ class ClientGroup:
 
     `options` are those of Client, for all of them. Each callback gets the name of the server as its last argument:
     `on_elicit(form, server)`, `on_roots(server)`. `on_change(change, server)`, sync or async, hears of changes of
-    the servers' lists; of a server that came late or came back, with a Lost.
+    the servers' lists; of a server that came late or came back, with a ChangesLost.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ from hinge.errors import (
     shorten,
 )
 from hinge.protocol.calls import EraName
-from hinge.protocol.changes import Changed, Lost
+from hinge.protocol.changes import Changed, ChangesLost
 from hinge.session import Session
 from hinge.timeouts import give_up_if_cancelled
 
@@ -38,7 +38,7 @@ logger = logging.getLogger("hinge")
 State: TypeAlias = Literal["disabled", "connecting", "ready", "lost", "failed", "closed"]
 
 #: Hears of a change, and of which server; sync or async.
-OnChange: TypeAlias = Callable[[Changed | Lost, str], Any]
+OnChange: TypeAlias = Callable[[Changed | ChangesLost, str], Any]
 
 #: Seconds before the next attempt to reach a server: at first, and at most. Spread by chance, so that many don't meet.
 FIRST_WAIT = 0.5
@@ -59,7 +59,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 class Member:
     """One server. `concurrency` requests at once go to it; the others wait their turn.
 
-    `on_change(change, name)`, sync or async, hears of changes of its lists, and with a Lost that it can be asked after all.
+    `on_change(change, name)`, sync or async, hears of changes of its lists, and with a ChangesLost that it can be asked after all.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class Member:
         A server that came late or came back is a change as well: nobody has seen its lists.
         """
         if late:
-            await self._tell(on_change, Lost("the server can be asked now"))
+            await self._tell(on_change, ChangesLost("the server can be asked now"))
         offered = client.server_capabilities
         kinds = {"tools": offered.tools, "prompts": offered.prompts, "resource_list": offered.resources}
         wanted: dict[str, Any] = {
@@ -216,7 +216,7 @@ class Member:
             return str(exc)
         return ""
 
-    async def _tell(self, on_change: OnChange, change: Changed | Lost) -> None:
+    async def _tell(self, on_change: OnChange, change: Changed | ChangesLost) -> None:
         """One change at a time; those that come meanwhile wait, and are told once. What fails there ends nothing here."""
         try:
             said = on_change(change, self.name)

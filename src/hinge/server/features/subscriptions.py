@@ -20,7 +20,7 @@ from hinge import jsonrpc
 from hinge.backends.base import Backend, Event
 from hinge.errors import InvalidParams
 from hinge.protocol.calls import Outgoing
-from hinge.protocol.changes import Changed, Lost, covers
+from hinge.protocol.changes import Changed, ChangesLost, covers
 from hinge.protocol.states import CallState
 from hinge.schema.base import SUBSCRIPTION_ID, EmptyResult
 from hinge.schema.resources import ResourceUpdatedParams, SubscribeParams
@@ -112,7 +112,7 @@ class Subscriptions:
         for session in list(self._sessions):
             if not session.connection.handshake.open:
                 continue
-            if isinstance(event, Lost):
+            if isinstance(event, ChangesLost):
                 for kind in self._offers() & _LISTS.keys():
                     session.tell(_LISTS[kind])
                 for uri in self._watched.get(session, ()):
@@ -258,7 +258,7 @@ class _Stream:
             self._loop.call_soon_threadsafe(self._keep, wanted)
 
     def _wanted(self, event: Event) -> list[Changed]:
-        if isinstance(event, Lost):
+        if isinstance(event, ChangesLost):
             known = [Changed(kind) for kind in self._wants] + [Changed("resource", uri) for uri in self._uris]
             return known + [change for kind in self._topics for change in self._all_of(kind)]
         if event.kind in self._topics:

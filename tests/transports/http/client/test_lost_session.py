@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Client, Lost, SessionEnded
+from hinge import Changed, ChangesLost, Client, SessionEnded
 from hinge.transports.http.client.events import Backoff
 from tests.transports.scripted_http import (
     SESSION,
@@ -175,7 +175,7 @@ async def test_a_stream_that_ends_at_once_again_and_again_stays_closed_and_the_s
 
 
 async def test_who_only_listens_hears_again_after_the_servers_process_was_replaced() -> None:
-    """LHTTP-25, SUB-14: a new session, with a Lost before its first change."""
+    """LHTTP-25, SUB-14: a new session, with a ChangesLost before its first change."""
     sessions: list[str] = []
 
     async def script(asked: Asked, answer: Answer) -> None:
@@ -205,7 +205,7 @@ async def test_who_only_listens_hears_again_after_the_servers_process_was_replac
         client.listen(tools=True) as changes,
         asyncio.timeout(10),
     ):
-        assert isinstance(await anext(changes), Lost)
+        assert isinstance(await anext(changes), ChangesLost)
         assert await anext(changes) == Changed("tools")
 
 

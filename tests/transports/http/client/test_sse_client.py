@@ -65,7 +65,7 @@ async def test_changes_are_heard(log: Log) -> None:
     """SUB-14."""
     async with old_server(log) as url, Client(url) as client, client.listen(tools=True) as changes:
         await client.call_tool("more")
-        assert (await anext(changes)).kind == "tools"  # type: ignore[union-attr]  # not a Lost
+        assert (await anext(changes)).kind == "tools"  # type: ignore[union-attr]  # not a ChangesLost
 
 
 async def test_a_stream_that_ends_fails_what_waits_and_the_next_call_opens_another(log: Log) -> None:
