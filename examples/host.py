@@ -26,7 +26,7 @@ from hinge import (
     StartError,
     Terminal,
     Tool,
-    in_words,
+    content_to_text,
     save_contents,
 )
 
@@ -121,7 +121,7 @@ class Host:
         if not harmless and not await self.terminal.confirm(f"Call {tool.name} with {json.dumps(arguments)}?"):
             return
         result = await self.servers.call_tool(tool.name, arguments, on_progress=self.progress, raise_on_error=False)
-        self.terminal.show(f"{self.servers.origin(tool.name).server}: {in_words(result)}")
+        self.terminal.show(f"{self.servers.origin(tool.name).server}: {content_to_text(result)}")
         for path in save_contents(result, "saved"):
             self.terminal.show(f"saved {path}")
 
@@ -141,7 +141,7 @@ class Host:
             for resource in await self.servers.list_resources():
                 self.show_item(resource.uri, resource.name, resource.description)
         elif name == "/read":
-            self.terminal.show(in_words(await self.servers.read_resource(rest)))
+            self.terminal.show(content_to_text(await self.servers.read_resource(rest)))
         else:
             self.terminal.show(HELP)
 
@@ -152,7 +152,7 @@ class Host:
         if found is not None:
             arguments = await self.terminal.complete_arguments(found, arguments) or {}
         texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in arguments.items()}
-        self.terminal.show(in_words(await self.servers.get_prompt(name, texts)))
+        self.terminal.show(content_to_text(await self.servers.get_prompt(name, texts)))
 
     # ---------------------------------------------------------------- what the user sees
 

@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # type checkers take it for True; importing `typing` for 
 if TYPE_CHECKING:
     from hinge.client.callbacks import Refused as Refused
     from hinge.client.client import Client as Client
-    from hinge.client.content import in_words as in_words
+    from hinge.client.content import content_to_text as content_to_text
     from hinge.client.content import save_content as save_content
     from hinge.client.content import save_contents as save_contents
     from hinge.client.contract import contract_of as contract_of
@@ -237,9 +237,9 @@ _HOME = {
     "UnsupportedVersion": "hinge.errors",
     "UriTemplate": "hinge.server.features.uri_templates",
     "UrlElicitationRequired": "hinge.client.url_elicitation",
+    "content_to_text": "hinge.client.content",
     "contract_of": "hinge.client.contract",
     "current_context": "hinge.server.current",
-    "in_words": "hinge.client.content",
     "is_not_found": "hinge.client.methods",
     "proxy": "hinge.proxy.proxy",
     "require_client_extension": "hinge.server.extensions",

@@ -27,7 +27,7 @@ from hinge import (
     SamplingMessage,
     Server,
     TextContent,
-    in_words,
+    content_to_text,
     save_content,
     save_contents,
 )
@@ -85,7 +85,7 @@ def test_everything_can_be_said_in_words() -> None:
         use,
         said,
     ]
-    assert [in_words(block) for block in blocks] == [
+    assert [content_to_text(block) for block in blocks] == [
         "hello",
         "[image/png, 70 bytes]",
         "[audio/wav, 70 bytes]",
@@ -96,8 +96,8 @@ def test_everything_can_be_said_in_words() -> None:
         "[1 answered: 2]",
     ]
     prompt = GetPromptResult(messages=[PromptMessage(role="user", content=TextContent(text="hi"))])
-    assert in_words(prompt) == "user: hi"
-    assert in_words(CallToolResult(content=[], structured_content={"a": 1})) == '{"a":1}'
+    assert content_to_text(prompt) == "user: hi"
+    assert content_to_text(CallToolResult(content=[], structured_content={"a": 1})) == '{"a":1}'
 
 
 # ---------------------------------------------------------------- files

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from hinge.client.content import Result, in_words, save_contents
+from hinge.client.content import Result, content_to_text, save_contents
 from hinge.client.display import escape_line, escape_text, is_terminal, rich_console, terminal_width, write
 from hinge.client.terminal import Terminal
 from hinge.errors import InvalidResponse, StartError
@@ -100,7 +100,7 @@ class Console(logging.Handler):
                 raise StartError(f"--save {options.save}: {exc}") from exc
             for path in saved:
                 self.note(f"saved {path}")
-        self.print(as_json(result) if options.json else in_words(result))
+        self.print(as_json(result) if options.json else content_to_text(result))
 
     def print(self, text: str) -> None:
         """Print the text of a server to standard output."""

@@ -109,7 +109,7 @@ def suffix_of(mime_type: str | None) -> str:
     return found or (".txt" if kind.startswith("text/") else ".bin")
 
 
-def in_words(content: Result | Block) -> str:
+def content_to_text(content: Result | Block) -> str:
     """A result, or one block of it, as somebody would read it: text as it is, all else in brackets as kind, size and name.
 
     Structured content stands there as JSON where there is nothing else.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from msgspec import UNSET
 
 from hinge.client.callbacks import OnSample, Refused, Sampled, asking_server
-from hinge.client.content import in_words
+from hinge.client.content import content_to_text
 from hinge.client.display import Layout, check_page_url, escape_line, escape_text, is_terminal, write
 from hinge.client.forms import FormField, form_fields, parse_yes_no
 from hinge.errors import shorten
@@ -555,7 +555,7 @@ class _Dialog:
         for message in request.messages:
             self.say(f"{message.role}:")
             for block in message.content if isinstance(message.content, list) else [message.content]:
-                self.quote(in_words(block))
+                self.quote(content_to_text(block))
         if request.tools:
             self.say("tools:")
             self.quote(", ".join(tool.name for tool in request.tools))
