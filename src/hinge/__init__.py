@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hinge.client.methods import is_not_found as is_not_found
     from hinge.client.middleware import ClientContext as ClientContext
     from hinge.client.negotiation import Discovery as Discovery
-    from hinge.client.pool import Pool as Pool
+    from hinge.client.pool import ClientPool as ClientPool
     from hinge.client.subscriptions import Subscription as Subscription
     from hinge.client.terminal import Terminal as Terminal
     from hinge.client.url_elicitation import UrlElicitationRequired as UrlElicitationRequired
@@ -149,6 +149,7 @@ _HOME = {
     "ClientExtension": "hinge.client.extensions",
     "ClientGroup": "hinge.client.group.group",
     "ClientMethod": "hinge.client.extensions",
+    "ClientPool": "hinge.client.pool",
     "Completion": "hinge.schema.completion",
     "ConnectFailed": "hinge.errors",
     "ConnectionLost": "hinge.errors",
@@ -199,7 +200,6 @@ _HOME = {
     "Overloaded": "hinge.errors",
     "ParseError": "hinge.errors",
     "PeerError": "hinge.errors",
-    "Pool": "hinge.client.pool",
     "Principal": "hinge.protocol.http.headers",
     "ProgressParams": "hinge.schema.notifications",
     "Prompt": "hinge.schema.prompts",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ConnectFailed, ConnectionLost, DefinitionError, NotSent, Pool, Server
+from hinge import Client, ClientPool, ConnectFailed, ConnectionLost, DefinitionError, NotSent, Server
 from tests.client.puppet import SILENCE, Puppet, discovered, done
 from tests.transports.scripted_http import until
 
@@ -28,7 +28,7 @@ def adding() -> Server[Any]:
 
 async def test_a_client_that_came_back_is_lent_again() -> None:
     target = puppet()
-    async with Pool(target, 3) as pool:
+    async with ClientPool(target, 3) as pool:
         for _ in range(5):
             async with pool.client() as client:
                 await client.call_tool("x")
@@ -41,7 +41,7 @@ async def test_each_caller_has_a_client_for_himself_and_no_more_are_opened_than_
     seen: set[Client] = set()
     most = 0
 
-    async def call(pool: Pool) -> None:
+    async def call(pool: ClientPool) -> None:
         nonlocal most
         async with pool.client() as client:
             assert client not in seen
@@ -51,14 +51,14 @@ async def test_each_caller_has_a_client_for_himself_and_no_more_are_opened_than_
             await asyncio.sleep(0.001)
             seen.discard(client)
 
-    async with Pool(adding(), 4) as pool:
+    async with ClientPool(adding(), 4) as pool:
         await asyncio.gather(*(call(pool) for _ in range(30)))
         assert (most, pool.health.opened, pool.health.lent) == (4, 4, 0)
 
 
 async def test_a_client_that_lay_idle_is_asked_for_a_sign_of_life_before_it_is_lent() -> None:
     target = puppet()
-    async with Pool(target, 2, check_after=0.0, check_within=0.05) as pool:
+    async with ClientPool(target, 2, check_after=0.0, check_within=0.05) as pool:
         async with pool.client():
             pass
         before = len(target.asked("server/discover"))
@@ -73,7 +73,7 @@ async def test_a_client_that_lay_idle_is_asked_for_a_sign_of_life_before_it_is_l
 
 async def test_a_client_that_was_lost_is_not_lent_again() -> None:
     target = puppet()
-    async with Pool(target, 2) as pool:
+    async with ClientPool(target, 2) as pool:
         async with pool.client() as client:
             target.hang_up()
             await until(lambda: not client._link.alive)
@@ -84,7 +84,7 @@ async def test_a_client_that_was_lost_is_not_lent_again() -> None:
 
 
 async def test_what_nobody_needed_for_a_while_is_closed() -> None:
-    async with Pool(puppet(), 3, idle=0.05) as pool:
+    async with ClientPool(puppet(), 3, idle=0.05) as pool:
         async with pool.client() as first, pool.client() as second:
             pass
         await until(lambda: pool.health.free == 0)
@@ -96,7 +96,7 @@ async def test_what_nobody_needed_for_a_while_is_closed() -> None:
 
 async def test_who_waits_for_too_long_or_in_too_long_a_line_is_told_so() -> None:
     """Every queue is bounded, every wait has a limit."""
-    async with Pool(puppet(), 1, wait=0.1, queue=1) as pool, pool.client():
+    async with ClientPool(puppet(), 1, wait=0.1, queue=1) as pool, pool.client():
         waiting = asyncio.ensure_future(pool.call_tool("x"))
         await until(lambda: pool.health.waiting == 1)
         with pytest.raises(NotSent, match="All 1 clients are lent, and 1 callers wait already"):
@@ -107,7 +107,7 @@ async def test_who_waits_for_too_long_or_in_too_long_a_line_is_told_so() -> None
 
 async def test_a_client_that_cannot_be_opened_takes_no_place() -> None:
     bad = Puppet()
-    async with Pool(bad, 1) as pool:
+    async with ClientPool(bad, 1) as pool:
         for _ in range(3):
             with pytest.raises(ConnectFailed, match="refused initialize"):
                 await pool.call_tool("x")
@@ -118,7 +118,7 @@ async def test_a_client_that_cannot_be_opened_takes_no_place() -> None:
 async def test_a_caller_that_gives_up_while_a_client_is_being_opened_leaves_nothing() -> None:
     """C-043."""
     silent = Puppet({"server/discover": lambda puppet, message: SILENCE})
-    async with Pool(silent, 1) as pool:
+    async with ClientPool(silent, 1) as pool:
         calling = asyncio.ensure_future(pool.call_tool("x"))
         await until(lambda: silent.connections == 1)
         calling.cancel()
@@ -130,7 +130,7 @@ async def test_a_caller_that_gives_up_while_a_client_is_being_opened_leaves_noth
 
 async def test_closing_ends_the_calls_of_lent_clients() -> None:
     target = Puppet({"server/discover": discovered(), "tools/call": lambda puppet, message: SILENCE})
-    pool = Pool(target, 2)
+    pool = ClientPool(target, 2)
     async with pool:
         calling = asyncio.ensure_future(pool.call_tool("x"))
         await until(lambda: bool(target.asked("tools/call")))
@@ -143,11 +143,11 @@ async def test_closing_ends_the_calls_of_lent_clients() -> None:
 
 def test_a_pool_has_a_size() -> None:
     with pytest.raises(DefinitionError, match="size=0 is not possible: use a whole number, 1 or more"):
-        Pool(puppet(), 0)
+        ClientPool(puppet(), 0)
 
 
 async def test_a_pool_serves_any_target_with_the_options_of_a_client() -> None:
-    async with Pool(adding(), 2, era="2025") as pool:
+    async with ClientPool(adding(), 2, era="2025") as pool:
         assert (await pool.call_tool("add", {"a": 1, "b": 2})).text == "3"
         async with pool.client() as client:
             assert client.era == "2025"

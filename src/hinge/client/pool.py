@@ -40,8 +40,8 @@ class _Free(msgspec.Struct):
     since: float
 
 
-class Pool:
-    """Up to `size` clients of one target: `async with Pool(target, 10) as pool: async with pool.client() as client`.
+class ClientPool:
+    """Up to `size` clients of one target: `async with ClientPool(target, 10) as pool: async with pool.client() as client`.
 
     A client that lay idle for more than `check_after` seconds is pinged before it is lent, and replaced if it doesn't
     answer within `check_within`; after `idle` seconds it is closed. When all are lent, up to `queue` callers wait, each
@@ -164,7 +164,7 @@ class Pool:
 
     def _check_open(self) -> None:
         if not self._open:
-            raise NotSent("The pool is closed: use it in `async with Pool(…) as pool`")
+            raise NotSent("The pool is closed: use it in `async with ClientPool(…) as pool`")
 
     async def _is_well(self, found: _Free) -> bool:
         if not found.client._link.alive:
