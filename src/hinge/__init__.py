@@ -7,7 +7,7 @@ and in the imports that type checkers read; a test holds them together.
 TYPE_CHECKING = False  # type checkers take it for True; importing `typing` for it would cost more than all the rest
 
 if TYPE_CHECKING:
-    from hinge.client.callbacks import Refused as Refused
+    from hinge.client.callbacks import SamplingRejected as SamplingRejected
     from hinge.client.client import Client as Client
     from hinge.client.content import content_to_text as content_to_text
     from hinge.client.content import save_content as save_content
@@ -208,7 +208,6 @@ _HOME = {
     "RateLimit": "hinge.server.middleware.rate_limit",
     "ReadResourceResult": "hinge.schema.resources",
     "Refusal": "hinge.protocol.http.headers",
-    "Refused": "hinge.client.callbacks",
     "Resource": "hinge.schema.resources",
     "ResourceContents": "hinge.schema.content",
     "ResourceLink": "hinge.schema.content",
@@ -219,6 +218,7 @@ _HOME = {
     "Root": "hinge.schema.roots",
     "Router": "hinge.server.router",
     "SamplingMessage": "hinge.schema.sampling",
+    "SamplingRejected": "hinge.client.callbacks",
     "SentMethod": "hinge.client.extensions",
     "Server": "hinge.server.server",
     "SessionEnded": "hinge.errors",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hinge import Client, InvalidResponse
-from hinge.client.callbacks import Refused
+from hinge.client.callbacks import SamplingRejected
 from hinge.errors import HingeError, InvalidParams, MethodNotFound
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from hinge.schema.roots import Root
@@ -151,11 +151,11 @@ async def test_a_user_may_refuse_the_model() -> None:
     """ERR-11, SAMP-12, MRTR-18."""
 
     def refuse(request: CreateMessageParams) -> str:
-        raise Refused("not with my model")
+        raise SamplingRejected("not with my model")
 
     error = await asked("2025", "sampling/createMessage", TALK, on_sample=refuse)
     assert error == {"code": -1, "message": "not with my model"}
-    with pytest.raises(Refused):
+    with pytest.raises(SamplingRejected):
         await asked("2026", "sampling/createMessage", TALK, on_sample=refuse)
 
 

@@ -21,8 +21,8 @@ from hinge import (
     ElicitResult,
     ElicitUrlParams,
     Prompt,
-    Refused,
     SamplingMessage,
+    SamplingRejected,
     Server,
     Terminal,
     TextContent,
@@ -281,7 +281,7 @@ async def test_a_request_to_the_model_can_be_refused(typist: Typist, terminal: T
     answer = asyncio.create_task(terminal.sample(sampling()))
     await typist.sees("[y/n]:")
     typist.type(keys)
-    with pytest.raises(Refused):
+    with pytest.raises(SamplingRejected):
         await answer
 
 
@@ -303,7 +303,7 @@ async def test_a_model_is_asked_after_one_consent_and_its_answer_sent_after_anot
         if first + second == "yy":
             assert await answer == "A \x1b[1mjoke"
         else:
-            with pytest.raises(Refused):
+            with pytest.raises(SamplingRejected):
                 await answer
     assert asked == ["yn", "yy"]
 
@@ -345,7 +345,7 @@ async def test_without_a_terminal_nothing_is_agreed_to_and_the_log_says_why(capl
         assert (await terminal.elicit(form({}))).action == "cancel"
         page = ElicitUrlParams(message="", url="https://example.com", mode="url")
         assert (await terminal.elicit_url(page)).action == "cancel"
-        with pytest.raises(Refused):
+        with pytest.raises(SamplingRejected):
             await terminal.sample(sampling())
     assert caplog.text.count("nobody can answer: this is not a terminal") == 3
     assert terminal.callbacks == {}

@@ -44,12 +44,12 @@ def asking_server() -> str | None:
     return answering[-1].asker() if answering else None
 
 
-class Refused(ProtocolError):
+class SamplingRejected(ProtocolError):
     """The user doesn't want this: raise it in `on_sample` to refuse a request to the model (SAMP-12)."""
 
     code = -1
 
-    def __init__(self, message: str = "The user refused") -> None:
+    def __init__(self, message: str = "User rejected sampling request") -> None:
         super().__init__(message)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from msgspec import UNSET
 
-from hinge.client.callbacks import OnSample, Refused, Sampled, asking_server
+from hinge.client.callbacks import OnSample, Sampled, SamplingRejected, asking_server
 from hinge.client.content import content_to_text
 from hinge.client.display import Layout, check_page_url, escape_line, escape_text, is_terminal, write
 from hinge.client.forms import FormField, form_fields, parse_yes_no
@@ -198,7 +198,7 @@ class Terminal:
             What the user typed, as the answer of the model "human".
 
         Raises:
-            Refused: the user refused or cancelled, or nobody can be asked.
+            SamplingRejected: the user refused or cancelled, or nobody can be asked.
         """
 
         async def ask(dialog: _Dialog, source: str) -> str:
@@ -218,7 +218,7 @@ class Terminal:
             model: answers a sampling request; sync or async.
 
         Returns:
-            The callback. It raises Refused if the user refuses either, or if nobody can be asked.
+            The callback. It raises SamplingRejected if the user refuses either, or if nobody can be asked.
         """
 
         async def sample(request: CreateMessageParams, server: str | None = None) -> Sampled:
@@ -366,7 +366,7 @@ class Terminal:
             async with self._dialog(source) as dialog:
                 return await ask(dialog, source)
         except (_Declined, _Cancelled):
-            raise Refused from None
+            raise SamplingRejected from None
 
     @asynccontextmanager
     async def _dialog(self, source: str) -> AsyncIterator[_Dialog]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Client, Context, Declined, Limits, PeerError, Refused, Server, TextContent, ToolFailed
+from hinge import Client, Context, Declined, Limits, PeerError, SamplingRejected, Server, TextContent, ToolFailed
 from hinge.errors import HingeError
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult
 from hinge.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
@@ -376,7 +376,7 @@ async def test_a_client_that_answers_with_an_error_fails_the_tool_in_its_own_wor
             return f"caught {error.code}: {error.message}"
 
     async def refuse(params: Any) -> Any:
-        raise Refused("not today")
+        raise SamplingRejected("not today")
 
     async with Client(server, era="2025", on_sample=refuse) as client:
         result = await client.call_tool("think", raise_on_error=False)
