@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from hinge import CallTimeout, Client, ProgressParams, ToolFailed
+from hinge import CallTimeout, Client, ProgressParams, ToolCallError
 
 HERE = Path(__file__).parent
 
@@ -52,7 +52,7 @@ async def main(target: str | Path) -> None:
             print(f"{late}; the outcome is {late.outcome.value}")
         try:
             await client.call_tool("forecast", {"city": "Oslo", "days": 30})
-        except ToolFailed as failed:
+        except ToolCallError as failed:
             print(f"the tool says: {failed}")
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn
 
 from demo_server import Forecast, Ticket, server
 
-from hinge import Client, PeerError, ProgressParams, ToolFailed
+from hinge import Client, PeerError, ProgressParams, ToolCallError
 
 SERVER = str(Path(__file__).with_name("demo_server.py"))
 COMMAND = [sys.executable, "-m", "hinge", "run", SERVER]
@@ -110,9 +110,9 @@ async def failures(client: Client) -> None:
     try:
         await client.call_tool("forecast", {"city": "Oslo", "days": 30})
         fail("a failing tool raised nothing")
-    except ToolFailed as exc:
+    except ToolCallError as exc:
         check("7 at most" in str(exc), f"the tool failed with {exc}")
-        show("tool error", 'forecast("Oslo", 30)', f"ToolFailed: {exc}")
+        show("tool error", 'forecast("Oslo", 30)', f"ToolCallError: {exc}")
     try:
         await client.call_tool("forcast")
         fail("an unknown tool raised nothing")

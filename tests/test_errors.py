@@ -28,7 +28,7 @@ from hinge.errors import (
     PeerError,
     ProtocolError,
     ResourceNotFound,
-    ToolFailed,
+    ToolCallError,
     UnsupportedVersion,
     wire_error,
 )
@@ -101,7 +101,7 @@ def test_anything_else_is_an_internal_error_and_its_text_stays_in_the_log(caplog
         (ConnectFailed("x"), Outcome.NOT_SENT),
         (PeerError(errors.ErrorObject(-1, "no")), Outcome.ANSWERED),
         (InvalidResponse("x"), Outcome.ANSWERED),
-        (ToolFailed("x", None), Outcome.ANSWERED),
+        (ToolCallError("x", None), Outcome.ANSWERED),
         (ConnectionLost("x"), Outcome.UNKNOWN),
         (CallTimeout("x"), Outcome.UNKNOWN),
         (HttpStatus("x", 500, {}), Outcome.ANSWERED),

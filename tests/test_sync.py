@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hinge import Changed, Context, NotSent, PeerError, Server, ToolFailed
+from hinge import Changed, Context, NotSent, PeerError, Server, ToolCallError
 from hinge.sync import Client
 
 SERVER = """
@@ -52,7 +52,7 @@ def test_a_script_calls_tools_without_async(era: str) -> None:
         assert client.call_tool("add", {"a": 1, "b": 2}, returns=int) == 3
         assert [tool.name for tool in client.list_tools()] == ["add", "name", "fail", "touch"]
         client.ping()
-        with pytest.raises(ToolFailed):
+        with pytest.raises(ToolCallError):
             client.call_tool("fail")
         with pytest.raises(PeerError, match="Unknown tool"):
             client.call_tool("nothing")

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from hinge.errors import ResourceNotFound as ResourceNotFound
     from hinge.errors import SessionEnded as SessionEnded
     from hinge.errors import StartError as StartError
+    from hinge.errors import ToolCallError as ToolCallError
     from hinge.errors import ToolError as ToolError
-    from hinge.errors import ToolFailed as ToolFailed
     from hinge.errors import UnsupportedVersion as UnsupportedVersion
     from hinge.extensions.apps import Apps as Apps
     from hinge.extensions.apps import Csp as Csp
@@ -229,10 +229,10 @@ _HOME = {
     "Titled": "hinge.server.elicitation.forms",
     "Tool": "hinge.schema.tools",
     "ToolAnnotations": "hinge.schema.tools",
+    "ToolCallError": "hinge.errors",
     "ToolChange": "hinge.server.composition.transform",
     "ToolChanges": "hinge.server.composition.transform",
     "ToolError": "hinge.errors",
-    "ToolFailed": "hinge.errors",
     "Topic": "hinge.server.extensions",
     "UnsupportedVersion": "hinge.errors",
     "UriTemplate": "hinge.server.features.uri_templates",

@@ -22,7 +22,7 @@
         ├── NotSent                  it never left: safe to repeat
         ├── PeerError                the peer answered with an error object
         ├── InvalidResponse          the peer answered with something that is no answer
-        ├── ToolFailed               the tool answered `isError` and the caller asked for an exception
+        ├── ToolCallError            a tool answered `isError`; it is a ToolError as well
         ├── HttpStatus               the server answered with an HTTP error status
         │   └── SessionEnded             404: it no longer knows the session, and served nothing
         ├── ConnectionLost           it left and no answer will come: the outcome is unknown
@@ -262,8 +262,16 @@ class InvalidResponse(CallError):
     outcome = Outcome.ANSWERED
 
 
-class ToolFailed(CallError):
-    """The tool ran and reported an error; `result` is its whole answer."""
+class ToolCallError(CallError, ToolError):
+    """A tool that a client called reported an error (`isError`).
+
+    `except ToolError` catches it, too. If it leaves a handler of a server, it counts as an internal failure, like any
+    CallError: the other server's text is not passed on to the caller.
+
+    Args:
+        message: The text of the result.
+        result: The whole `CallToolResult`.
+    """
 
     outcome = Outcome.ANSWERED
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Client, InvalidResponse, Outcome, PeerError, ToolFailed
+from hinge import CallTimeout, Client, InvalidResponse, Outcome, PeerError, ToolCallError, ToolError
 from hinge.schema.elicitation import ElicitFormParams
 from hinge.schema.notifications import ProgressParams
 from tests.client.puppet import META, SILENCE, Error, Puppet, done, legacy, modern
@@ -209,9 +209,11 @@ async def test_an_error_keeps_its_code_message_and_data() -> None:
 async def test_a_failed_tool_is_an_exception_with_its_words_unless_wanted_otherwise() -> None:
     """TOOL-19, TOOL-22."""
     async with Client(modern(tools_call=done("no tea", isError=True))) as client:
-        with pytest.raises(ToolFailed, match="no tea") as caught:
+        with pytest.raises(ToolCallError, match="no tea") as caught:
             await client.call_tool("x")
         assert caught.value.result.is_error
+        assert isinstance(caught.value, ToolError)
+        assert caught.value.outcome is Outcome.ANSWERED
         assert (await client.call_tool("x", raise_on_error=False)).text == "no tea"
 
 

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from hinge import CallTimeout, Client, Context, InvalidParams, PeerError, Server, ToolError, ToolFailed
+from hinge import CallTimeout, Client, Context, InvalidParams, PeerError, Server, ToolCallError, ToolError
 from hinge.client.telemetry import place_of
 from hinge.transports.http.client.transport import HttpTransport
 from hinge.transports.stream.sockets import TcpSocket, UnixSocket
@@ -158,7 +158,7 @@ async def test_a_refusal_that_quotes_the_arguments_is_not_quoted(spans: InMemory
 
 async def test_a_tools_own_failure_and_a_timeout_are_errors_of_their_kind(spans: InMemorySpanExporter) -> None:
     async with reached("memory", "2026") as client:
-        with pytest.raises(ToolFailed):
+        with pytest.raises(ToolCallError):
             await client.call_tool("broken")
         await client.call_tool("fine")
     (broken,) = spans_of(spans, SpanKind.CLIENT, "tools/call broken")

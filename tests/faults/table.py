@@ -25,7 +25,7 @@ from hinge.errors import (
     NotSent,
     PeerError,
     SessionEnded,
-    ToolFailed,
+    ToolCallError,
 )
 
 #: How a call may end, by the word that stands in a table.
@@ -39,7 +39,7 @@ OUTCOMES: dict[str, type[CallError] | None] = {
     "error": PeerError,
     "status": HttpStatus,
     "ended": SessionEnded,
-    "tool": ToolFailed,
+    "tool": ToolCallError,
 }
 _WORDS = {kind: word for word, kind in OUTCOMES.items() if kind is not None}
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import Client, DefinitionError, ImageContent, ToolError, ToolFailed
+from hinge import Client, DefinitionError, ImageContent, ToolCallError, ToolError
 from hinge.openapi import Answer, Operation, server_from
 from hinge.openapi.document import Document
 from tests.server.peer import ERAS
@@ -215,7 +215,7 @@ async def test_arguments_that_do_not_fit_never_become_a_request() -> None:
     async with served(api) as client:
         wrong: list[dict[str, Any]] = [{}, {"body": {}}, {"body": {"id": "1"}}, {"body": {"id": 1}, "more": 1}]
         for arguments in wrong:
-            with pytest.raises(ToolFailed):
+            with pytest.raises(ToolCallError):
                 await client.call_tool("addPet", arguments)
     assert not api.asked
 
@@ -291,7 +291,7 @@ async def test_a_value_that_would_lead_out_of_the_path_is_never_sent(value: str)
     """SEC-48."""
     api = Api({"id": 1})
     async with served(api) as client:
-        with pytest.raises(ToolFailed, match="part of a path"):
+        with pytest.raises(ToolCallError, match="part of a path"):
             await client.call_tool("getPet", {"id": value})
     assert not api.asked
 
@@ -330,7 +330,7 @@ def test_whatever_the_value_the_path_is_of_the_operations_form(value: str) -> No
 async def test_a_header_holds_no_line_end(value: str) -> None:
     api = Api([])
     async with served(api) as client:
-        with pytest.raises(ToolFailed, match="header"):
+        with pytest.raises(ToolCallError, match="header"):
             await client.call_tool("list_pets", {"X-Trace": value})
     assert not api.asked
 
@@ -350,13 +350,13 @@ async def test_json_is_structured_content(era: Any) -> None:
 async def test_an_answer_that_breaks_the_promise_is_a_failure_that_shows_it() -> None:
     """TOOL-15: a client would refuse it without a word of what came."""
     async with served(Api({"id": "one"})) as client:
-        with pytest.raises(ToolFailed, match=r'id: .*\n\{"id": "one"\}'):
+        with pytest.raises(ToolCallError, match=r'id: .*\n\{"id": "one"\}'):
             await client.call_tool("getPet", {"id": "1"})
     async with served(Api(b"", status=200)) as client:
-        with pytest.raises(ToolFailed, match="with nothing"):
+        with pytest.raises(ToolCallError, match="with nothing"):
             await client.call_tool("getPet", {"id": "1"})
     async with served(Api(b"{", status=200)) as client:
-        with pytest.raises(ToolFailed, match="can't be read"):
+        with pytest.raises(ToolCallError, match="can't be read"):
             await client.call_tool("getPet", {"id": "1"})
 
 
@@ -387,7 +387,7 @@ async def test_other_answers_are_content_of_their_type() -> None:
 async def test_an_error_status_is_the_tools_failure(status: int) -> None:
     """TOOL-19."""
     async with served(Api({"detail": "no such pet"}, status=status)) as client:
-        with pytest.raises(ToolFailed, match=f'HTTP {status}: {{"detail": "no such pet"}}'):
+        with pytest.raises(ToolCallError, match=f'HTTP {status}: {{"detail": "no such pet"}}'):
             await client.call_tool("getPet", {"id": "1"})
 
 
@@ -396,7 +396,7 @@ async def test_an_api_that_is_away_is_a_failure_without_addresses() -> None:
         raise OSError(f"secret {url}")
 
     async with Client(server_from(PETS, http_client=fetch)) as client:
-        with pytest.raises(ToolFailed) as failed:
+        with pytest.raises(ToolCallError) as failed:
             await client.call_tool("getPet", {"id": "1"})
         assert str(failed.value) == "The API can't be reached"
 
@@ -428,9 +428,9 @@ async def test_by_default_requests_go_over_our_own_wire() -> None:
             assert json.loads((await client.call_tool("get")).text)["path"] == "/v1/echo"
             posted = json.loads((await client.call_tool("post", {"body": "hello"})).text)
             assert (posted["method"], posted["body"]) == ("POST", "hello")
-            with pytest.raises(ToolFailed, match="more than 1000 bytes"):
+            with pytest.raises(ToolCallError, match="more than 1000 bytes"):
                 await client.call_tool("big")
-            with pytest.raises(ToolFailed, match=r"within 0\.5 seconds"):
+            with pytest.raises(ToolCallError, match=r"within 0\.5 seconds"):
                 await client.call_tool("hang")
         assert server.connections <= 3
 

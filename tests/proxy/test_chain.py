@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Client, ElicitFormParams, PeerError, ProgressParams, ToolFailed
+from hinge import Changed, Client, ElicitFormParams, PeerError, ProgressParams, ToolCallError
 from hinge.schema.base import Implementation
 from tests.proxy.foreign import PEERS, free_port, listening, needs_everything, needs_official, output_of
 
@@ -69,7 +69,7 @@ async def check_failures(client: Client) -> Found:
     found: Found = {}
     try:
         found["wrong arguments"] = (await client.call_tool("get-sum", {"a": "x"})).text
-    except ToolFailed as exc:
+    except ToolCallError as exc:
         found["wrong arguments"] = str(exc).partition("\n")[0]
     for name, asking in (
         ("unknown prompt", client.get_prompt("nowhere")),

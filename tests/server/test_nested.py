@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from hinge import Client, Context, Depends, Image, Router, Server, ToolError, ToolFailed
+from hinge import Client, Context, Depends, Image, Router, Server, ToolCallError, ToolError
 from hinge.server.middleware.chain import CallNext
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -95,7 +95,7 @@ async def test_what_fails_there_fails_here_in_the_same_words(
         await ctx.call_tool(name, arguments)
         return "unreachable"
 
-    with pytest.raises(ToolFailed) as failed:
+    with pytest.raises(ToolCallError) as failed:
         await answers(library(), era, tool)
     assert words in str(failed.value)
 

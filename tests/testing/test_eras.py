@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, DefinitionError, Server, ToolError, ToolFailed
+from hinge import Client, Context, DefinitionError, Server, ToolCallError, ToolError
 from hinge.testing import both_eras, in_both_eras
 
 
@@ -68,7 +68,7 @@ async def test_what_both_eras_raise_is_raised() -> None:
     async def fail() -> str:
         raise ToolError("Atlantis has no weather")
 
-    with pytest.raises(ToolFailed, match="Atlantis has no weather"):
+    with pytest.raises(ToolCallError, match="Atlantis has no weather"):
         await in_both_eras(fail)
 
 
@@ -78,7 +78,7 @@ async def test_what_one_era_alone_raises_is_a_difference() -> None:
             raise ToolError("not here")
         return "here"
 
-    with pytest.raises(AssertionError, match=r"raised\n    era 2025: nothing\n    era 2026: 'ToolFailed'"):
+    with pytest.raises(AssertionError, match=r"raised\n    era 2025: nothing\n    era 2026: 'ToolCallError'"):
         await in_both_eras(fail)
 
 

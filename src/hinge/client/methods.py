@@ -14,7 +14,7 @@ from hinge.client.cache import CacheMode
 from hinge.client.pagination import PageT, all_pages
 from hinge.client.requests import CallOptions
 from hinge.client.tools import ToolIndex
-from hinge.errors import DefinitionError, InvalidResponse, ToolFailed, shorten
+from hinge.errors import DefinitionError, InvalidResponse, ToolCallError, shorten
 from hinge.protocol.limits import Limits
 from hinge.schema.completion import CompleteResult, Completion
 from hinge.schema.content import ResourceLink
@@ -109,7 +109,7 @@ class Features(ABC):
 
         The result has `content`, `structured_content`, `text` and `data`; with `returns=Day` it is a Day. `idle` and
         `total` are seconds without a word from the server, and at all (None: no limit). A result marked as an error
-        raises ToolFailed, unless `raise_on_error=False`. Structured content is checked against the output schema of a
+        raises ToolCallError, unless `raise_on_error=False`. Structured content is checked against the output schema of a
         tool that was listed. Raises a CallError, whose `outcome` says whether the tool may have run.
         """
         given = _arguments(arguments, name)
@@ -122,7 +122,7 @@ class Features(ABC):
             **options,
         )
         if result.is_error and (raise_on_error or returns is not None):
-            raise ToolFailed(result.text or f"Tool {name!r} failed without a word", result)
+            raise ToolCallError(result.text or f"Tool {name!r} failed without a word", result)
         if known is not None and self._check_results:
             known.check(result)
         return result if returns is None else _as(returns, result, name)

@@ -23,6 +23,7 @@ from hinge.errors import (
     MissingClientCapability,
     Overloaded,
     ProtocolError,
+    ToolCallError,
     ToolError,
     shorten,
 )
@@ -157,6 +158,8 @@ class Dispatch:
                 raise
             result = ctx.asked.result()
         except ToolError as exc:  # outside a tool, which makes a result of it: its words are meant for the caller
+            if isinstance(exc, ToolCallError):
+                raise
             raise InternalError(str(exc)) from exc
         finally:
             self._running -= 1

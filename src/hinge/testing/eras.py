@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast, overload
 import msgspec
 
 from hinge.client.client import Client
-from hinge.errors import CallError, DefinitionError, ToolFailed
+from hinge.errors import CallError, DefinitionError, ToolCallError
 from hinge.protocol.calls import EraName
 from hinge.schema.tools import CallToolResult
 from hinge.server.server import Server
@@ -136,7 +136,7 @@ def _judged(outcome: _Outcome) -> dict[str, Any]:
     if error is None:
         return {"result": _values(outcome.result)}
     said: dict[str, Any] = {"raised": type(error).__name__, "words": str(error)}
-    if isinstance(error, ToolFailed):
+    if isinstance(error, ToolCallError):
         said["result"] = _values(error.result)
     elif isinstance(error, CallError):
         said["outcome"] = error.outcome.value

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from hinge import ArgumentChange, Client, Context, Overloaded, PeerError, Server, ToolChange, ToolChanges, ToolFailed
+from hinge import ArgumentChange, Client, Context, Overloaded, PeerError, Server, ToolCallError, ToolChange, ToolChanges
 from hinge.schema.revisions import V2025_06
 from tests.server import peer
 from tests.server.peer import Refusal, talking_to
@@ -257,5 +257,5 @@ async def test_tools_that_fail_by_themselves(make: Any, prefix: str, tool: str, 
 async def test_what_a_handler_asks_of_its_own_server_it_asks_by_its_own_names(make: Any, era: Any) -> None:
     prefix = "far_w_" if make is mounted_twice else "w_"
     async with Client(make(), era=era) as client:
-        with pytest.raises(ToolFailed, match=r"^Unknown tool: forcast\. Did you mean 'forecast'\?$"):
+        with pytest.raises(ToolCallError, match=r"^Unknown tool: forcast\. Did you mean 'forecast'\?$"):
             await client.call_tool(f"{prefix}own")

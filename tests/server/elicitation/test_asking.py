@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Client, Context, Declined, Limits, PeerError, SamplingRejected, Server, TextContent, ToolFailed
+from hinge import Client, Context, Declined, Limits, PeerError, SamplingRejected, Server, TextContent, ToolCallError
 from hinge.errors import HingeError
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult
 from hinge.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
@@ -175,7 +175,7 @@ async def test_a_question_that_varies_is_an_error_that_says_so(caplog: pytest.Lo
         return await ctx.elicit(f"number {next(numbers)}", str)
 
     async with Client(serves(tool), era="2026", on_elicit=lambda request: {"value": "x"}) as client:
-        with pytest.raises((ToolFailed, PeerError)):
+        with pytest.raises((ToolCallError, PeerError)):
             await client.call_tool("it")
     assert "a handler must ask the same in every round" in caplog.text
 
@@ -198,7 +198,7 @@ async def test_two_questions_of_one_name_are_an_error_and_no_mix_up(caplog: pyte
         return str([await ctx.elicit("first", str, key="k"), await ctx.elicit("second", str, key="k")])
 
     async with Client(serves(tool), era="2026", on_elicit=lambda request: {"value": request.message}) as client:
-        with pytest.raises((ToolFailed, PeerError)):
+        with pytest.raises((ToolCallError, PeerError)):
             await client.call_tool("it")
     assert "'k'" in caplog.text
 
@@ -227,7 +227,7 @@ async def test_a_form_given_as_a_schema_gives_a_dict_that_fits(era: Any) -> None
         return str(await ctx.elicit("form", schema))
 
     assert await run(tool, era, Answers(form={"n": 3})) == "{'n': 3}"
-    with pytest.raises((PeerError, ToolFailed, HingeError)):
+    with pytest.raises((PeerError, ToolCallError, HingeError)):
         await run(tool, era, Answers(form=ElicitResult(action="accept", content={"n": 0})))
 
 
@@ -244,7 +244,7 @@ async def test_a_question_that_is_never_answered_ends_in_time() -> None:
     server: Server[Any] = Server("asks", limits=Limits(question=30.0))
     server.tool("it")(tool)
     async with Client(server, era="2025", on_elicit=never) as client:
-        with pytest.raises(ToolFailed):
+        with pytest.raises(ToolCallError):
             await client.call_tool("it", idle=None, total=None)
 
 

@@ -13,7 +13,18 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 import msgspec
 import pytest
 
-from hinge import CallToolResult, Context, DefinitionError, Server, TextContent, ToolAnnotations, ToolError
+from hinge import (
+    CallToolResult,
+    Client,
+    Context,
+    DefinitionError,
+    PeerError,
+    Server,
+    TextContent,
+    ToolAnnotations,
+    ToolCallError,
+    ToolError,
+)
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -404,3 +415,29 @@ async def test_a_name_may_be_given_as_an_option_too(era: Era) -> None:
 def test_two_names_for_one_tool_are_told() -> None:
     with pytest.raises(DefinitionError, match=r"@server.tool has two names, 'one' and 'two': give one"):
         Server("x").tool("one", name="two")
+
+
+@both_eras
+async def test_the_error_of_another_server_is_not_passed_on(era: Era, caplog: pytest.LogCaptureFixture) -> None:
+    """A CallError that leaves a handler is an internal failure, also when it is a ToolError."""
+    inner, outer = Server("inner"), Server("outer")
+
+    @inner.tool
+    def fail() -> str:
+        raise ToolError("the secret of the inner server")
+
+    async def call() -> str:
+        async with Client(inner) as client:
+            return (await client.call_tool("fail")).text
+
+    outer.tool(call)
+    outer.prompt(call, name="ask")
+    async with Client(outer, era=era) as client:
+        with pytest.raises(ToolCallError) as failed:
+            await client.call_tool("call")
+        with pytest.raises(PeerError) as refused:
+            await client.get_prompt("ask")
+    assert "secret" not in str(failed.value)
+    assert "secret" not in str(refused.value)
+    assert refused.value.code == -32603
+    assert "the secret of the inner server" in caplog.text

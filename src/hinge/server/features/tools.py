@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from hinge.errors import DefinitionError, InvalidArguments, ProtocolError, ToolError, shorten
+from hinge.errors import DefinitionError, InvalidArguments, ProtocolError, ToolCallError, ToolError, shorten
 from hinge.protocol.http.parameters import check_param_headers, collect_param_headers
 from hinge.schema.base import Result
 from hinge.schema.content import ContentBlock, TextContent
@@ -232,7 +232,9 @@ class Tools:
         try:
             return await entry.run(ctx, arguments)
         except ToolError as exc:
-            return failure(str(exc))
+            if not isinstance(exc, ToolCallError):  # that is the text of another server
+                return failure(str(exc))
+            logger.exception("Tool %r failed", params.name)
         except ProtocolError:
             raise
         except DefinitionError as exc:  # it says all there is to say: no traceback
