@@ -147,13 +147,16 @@ def _in_a_line(exc: Exception) -> str:
     return f"{place}: {words}" if place else words
 
 
+def schema_errors(validator: jsonschema_rs.Validator, value: Any) -> Iterator[str]:
+    """Where the value doesn't fit and why, one line each, without the value itself."""
+    for error in validator.iter_errors(value):
+        place = ".".join(map(str, error.instance_path))
+        yield shorten(f"{place}: {error.message}" if place else error.message)
+
+
 def first_problem(validator: jsonschema_rs.Validator, value: Any) -> str | None:
-    """Where the value doesn't fit and why, without the value itself; None when it fits."""
-    error = next(iter(validator.iter_errors(value)), None)
-    if error is None:
-        return None
-    place = ".".join(map(str, error.instance_path))
-    return shorten(f"{place}: {error.message}" if place else error.message)
+    """The first of `schema_errors`; None when the value fits."""
+    return next(schema_errors(validator, value), None)
 
 
 def _refuse(uri: str) -> Any:

@@ -77,7 +77,7 @@ def taking(annotation: Any, **defaults: Any) -> Signature:
 def refused(signature: Signature, value: Any) -> list[str] | None:
     """The problems of arguments, or None if they are taken."""
     try:
-        signature.arguments(msgspec.json.encode(value))
+        signature.arguments.from_json(msgspec.json.encode(value))
     except InvalidArguments as error:
         return error.problems
     return None
@@ -85,7 +85,7 @@ def refused(signature: Signature, value: Any) -> list[str] | None:
 
 def problems(signature: Signature, text: bytes) -> list[str]:
     with pytest.raises(InvalidArguments) as caught:
-        signature.arguments(text)
+        signature.arguments.from_json(text)
     return caught.value.problems
 
 
@@ -121,7 +121,7 @@ def problems(signature: Signature, text: bytes) -> list[str]:
     ],
 )
 def test_json_becomes_typed_values(annotation: Any, text: bytes, value: Any) -> None:
-    found = taking(annotation).arguments(b'{"x":' + text + b"}")["x"]
+    found = taking(annotation).arguments.from_json(b'{"x":' + text + b"}")["x"]
     assert found == value
     assert type(found) is type(value)
 
@@ -130,8 +130,8 @@ def test_json_becomes_typed_values(annotation: Any, text: bytes, value: Any) -> 
 def test_no_arguments_are_an_empty_object(text: bytes) -> None:
     def function(a: int = 1) -> None: ...
 
-    assert inspect_function(function).arguments(text) == {"a": 1}
-    assert inspect_function(function).arguments(msgspec.Raw(text)) == {"a": 1}
+    assert inspect_function(function).arguments.from_json(text) == {"a": 1}
+    assert inspect_function(function).arguments.from_json(msgspec.Raw(text)) == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -171,14 +171,14 @@ def test_no_value_is_bent_to_the_type_that_was_wanted(annotation: Any, text: byt
 )
 def test_a_whole_number_is_an_integer_however_it_is_written(annotation: Any, text: bytes, value: Any) -> None:
     """TOOL-04, TOOL-23: JSON Schema knows no difference between 2 and 2.0, and the listed schema is one."""
-    (found,) = taking(annotation).arguments(b'{"x":' + text + b"}").values()
+    (found,) = taking(annotation).arguments.from_json(b'{"x":' + text + b"}").values()
     assert (found, type(found)) == (value, type(value))
 
 
 @pytest.mark.parametrize("text", [b"1.5", b'"2.0"', b"NaN", b"1e999"])
 def test_what_is_no_whole_number_is_no_integer(text: bytes) -> None:
     with pytest.raises(InvalidParams):
-        taking(int).arguments(b'{"x":' + text + b"}")
+        taking(int).arguments.from_json(b'{"x":' + text + b"}")
 
 
 def search(
@@ -276,13 +276,13 @@ def test_what_pydantic_refuses_is_told_in_our_words(annotation: Any, text: bytes
 def test_what_is_no_object_breaks_the_request_and_not_the_schema(text: bytes, message: str) -> None:
     """TOOL-21, T-35: InvalidParams, but not InvalidArguments."""
     with pytest.raises(InvalidParams) as caught:
-        taking(int).arguments(text)
+        taking(int).arguments.from_json(text)
     assert (type(caught.value), str(caught.value)) == (InvalidParams, message)
 
 
 def test_values_that_python_cannot_hold_are_told() -> None:
     assert problems(taking(float), b'{"x":1e999}') == ["x: expected number, got a number out of range"]
-    assert problems(taking(int, y=1), b'{"x":"a","x":1,"y":2}') == ["arguments: refused; is a name given twice?"]
+    assert problems(taking(int, y=1), b'{"x":"a","x":1,"y":2}') == ["arguments: not accepted; is a name given twice?"]
     assert problems(taking(str), b'{"x":"\xff"}') == ["x: not valid JSON"]
 
 
@@ -310,7 +310,7 @@ def test_texts_become_what_is_wanted() -> None:
 
     signature = inspect_function(function)
     given_texts = {"city": "3", "days": "3", "exact": "true", "filter": '{"tags":[]}', "on": "2026-01-31"}
-    assert signature.arguments_from_text(given_texts) == {
+    assert signature.arguments.from_text(given_texts) == {
         "city": "3",
         "days": 3,
         "exact": True,
@@ -318,7 +318,7 @@ def test_texts_become_what_is_wanted() -> None:
         "on": datetime.date(2026, 1, 31),
     }
     with pytest.raises(InvalidArguments) as caught:
-        signature.arguments_from_text({"days": "many", "filter": '{"tags":1}', "on": "{", "town": "Oslo"})
+        signature.arguments.from_text({"days": "many", "filter": '{"tags":1}', "on": "{", "town": "Oslo"})
     assert caught.value.problems == [
         "city: missing (required string)",
         'days: expected integer, got string "many"',

@@ -145,7 +145,7 @@ def test_a_default_is_handed_over_as_it_is() -> None:
 
     def function(a: list[int] = shared) -> None: ...
 
-    assert inspect_function(function).arguments(b"{}")["a"] is shared
+    assert inspect_function(function).arguments.from_json(b"{}")["a"] is shared
 
 
 def test_pydantics_field_works_as_default_and_in_annotated() -> None:
@@ -167,23 +167,23 @@ def test_pydantics_field_works_as_default_and_in_annotated() -> None:
         "default": 3,
     }
     assert signature.input_schema["required"] == ["from", "f"]
-    found = signature.arguments(b'{"from":"x","f":"y"}')
+    found = signature.arguments.from_json(b'{"from":"x","f":"y"}')
     assert found == {"a": 3, "b": [], "c": 5, "d": 7, "e": "x", "f": "y"}
-    assert signature.arguments(b'{"from":"x","f":"y"}')["b"] is not found["b"]
+    assert signature.arguments.from_json(b'{"from":"x","f":"y"}')["b"] is not found["b"]
 
 
 def test_a_field_in_annotated_may_bring_the_default() -> None:
     def function(a: Annotated[int, pydantic.Field(default=3)]) -> None: ...
 
     signature = inspect_function(function)
-    assert signature.arguments(b"{}") == {"a": 3}
+    assert signature.arguments.from_json(b"{}") == {"a": 3}
     assert signature.input_schema["properties"] == {"a": {"type": "integer", "default": 3}}
 
 
 def test_types_that_msgspec_lacks_are_read_by_pydantic() -> None:
     def function(pet: A | B | None = None) -> None: ...
 
-    assert inspect_function(function).arguments(b'{"pet":{"x":1}}') == {"pet": A(1)}
+    assert inspect_function(function).arguments.from_json(b'{"pet":{"x":1}}') == {"pet": A(1)}
 
 
 def test_unset_is_a_default_that_the_schema_does_not_show() -> None:
@@ -191,7 +191,7 @@ def test_unset_is_a_default_that_the_schema_does_not_show() -> None:
 
     signature = inspect_function(function)
     assert signature.input_schema["properties"] == {"a": {"type": "integer"}}
-    assert signature.arguments(b"{}") == {"a": msgspec.UNSET}
+    assert signature.arguments.from_json(b"{}") == {"a": msgspec.UNSET}
 
 
 def test_parameters_are_listed_with_what_a_prompt_needs() -> None:

@@ -59,7 +59,7 @@ def test_a_function_is_described_by_its_annotations_and_its_docstring() -> None:
 
 def test_arguments_go_in_and_values_come_out() -> None:
     signature = inspected(forecast)
-    arguments = signature.arguments(b'{"city":"Oslo"}')
+    arguments = signature.arguments.from_json(b'{"city":"Oslo"}')
     assert arguments == {"city": "Oslo", "days": 3}
     assert signature.encode(forecast(**arguments)).text == "[4,4,4]"
 
@@ -72,7 +72,7 @@ def test_a_function_without_parameters_takes_an_empty_closed_object() -> None:
 
     signature = inspected(now)
     assert signature.input_schema == {"type": "object", "additionalProperties": False}
-    assert (signature.arguments(b"{}"), signature.description, signature.output_schema) == ({}, None, None)
+    assert (signature.arguments.from_json(b"{}"), signature.description, signature.output_schema) == ({}, None, None)
 
 
 def test_names_stay_as_they_are_written() -> None:
@@ -81,7 +81,7 @@ def test_names_stay_as_they_are_written() -> None:
     names = ["class_", "_x", "schema", "model_config", "camelCase", "ß"]
     signature = inspected(function)
     assert signature.input_schema["required"] == names
-    assert signature.arguments(msgspec.json.encode(dict.fromkeys(names, 1))) == dict.fromkeys(names, 1)
+    assert signature.arguments.from_json(msgspec.json.encode(dict.fromkeys(names, 1))) == dict.fromkeys(names, 1)
 
 
 def test_annotated_words_win_over_the_docstring() -> None:
@@ -109,7 +109,7 @@ def test_what_the_server_fills_is_hidden() -> None:
     signature = inspected(function)
     assert list(signature.injected) == ["ctx", "other", "third"]
     assert list(signature.input_schema["properties"]) == ["a"]
-    assert signature.arguments(b'{"a":1}') == {"a": 1}
+    assert signature.arguments.from_json(b'{"a":1}') == {"a": 1}
 
 
 class Weather:
@@ -156,7 +156,7 @@ def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
 def test_all_that_can_be_called_is_taken(function: Any, name: str, description: str) -> None:
     signature = inspected(function)
     assert (signature.name, signature.description) == (name, description)
-    assert signature.arguments(b'{"city":"Oslo"}') == {"city": "Oslo"}
+    assert signature.arguments.from_json(b'{"city":"Oslo"}') == {"city": "Oslo"}
 
 
 async def asynchronous(city: str) -> None: ...
@@ -187,7 +187,7 @@ def test_what_a_partial_fills_is_neither_seen_nor_set_by_a_caller() -> None:
     signature = inspected(functools.partial(functools.partial(function, 1), key="secret"))
     assert list(signature.input_schema["properties"]) == ["b"]
     with pytest.raises(hinge.errors.InvalidArguments, match="key: unknown argument"):
-        signature.arguments(b'{"key":"stolen"}')
+        signature.arguments.from_json(b'{"key":"stolen"}')
 
 
 def test_local_classes_are_found_although_annotations_are_text() -> None:
@@ -198,7 +198,7 @@ def test_local_classes_are_found_although_annotations_are_text() -> None:
         return a
 
     signature = inspected(function)
-    assert signature.arguments(b'{"a":{"x":1}}') == {"a": Local(1), "b": None}
+    assert signature.arguments.from_json(b'{"a":{"x":1}}') == {"a": Local(1), "b": None}
     assert signature.output_schema is not None
 
 
@@ -259,7 +259,7 @@ def test_plain_functions_load_no_pydantic() -> None:
         "from hinge.server.functions.signature import inspect_function\n"
         "def f(a: int, b: list[str] | None = None) -> dict[str, int]: 'Do.'\n"
         "s = inspect_function(f)\n"
-        "s.arguments(b'{\"a\":1}'), s.encode({'a': 1})\n"
+        "s.arguments.from_json(b'{\"a\":1}'), s.encode({'a': 1})\n"
         "print([name for name in sys.modules if name.partition('.')[0] in ('pydantic', 'difflib')])\n"
     )
     source = str(Path(hinge.errors.__file__).parents[1])

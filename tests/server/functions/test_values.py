@@ -11,8 +11,15 @@ import pytest
 from msgspec import UNSET, Raw
 
 from hinge.server.functions.json_schema import SchemaWriter, UnsupportedType
-from hinge.server.functions.validation_errors import Refusal
-from hinge.server.functions.values import MsgspecType, PydanticType, Refused, Unwritable, refusal_of, value_type
+from hinge.server.functions.validation_errors import Rejection
+from hinge.server.functions.values import (
+    MsgspecType,
+    NotSerializable,
+    PydanticType,
+    ValueRejected,
+    rejection_of,
+    value_type,
+)
 
 
 def made(annotation: Any) -> Any:
@@ -61,10 +68,10 @@ def test_both_read_and_write_alike(annotation: Any) -> None:
     kind = made(annotation)
     assert kind.read(Raw(b"[1,2]")) == kind.read(b"[1,2]") == [1, 2]
     assert kind.write([1, 2]) == kind.write_default([1, 2]) == b"[1,2]"
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ValueRejected) as caught:
         kind.read(b'[1,"2"]')
     refused = caught.value
-    assert (refused.value, refused.refusals[0].path, refused.refusals[0].reason) == ([1, "2"], (1,), None)
+    assert (refused.value, refused.rejections[0].path, refused.rejections[0].reason) == ([1, "2"], (1,), None)
 
 
 def test_bytes_are_base64_but_a_models_own_configuration_counts() -> None:
@@ -76,27 +83,30 @@ def test_bytes_are_base64_but_a_models_own_configuration_counts() -> None:
 @pytest.mark.parametrize(
     ("annotation", "text", "refusal"),
     [
-        (list[dict[str, int]], b'[{"a":"x"}]', Refusal((0,))),
-        (dict[str, list[int]], b'{"a":["x"]}', Refusal(())),
-        (Struct, b'{"n":"x"}', Refusal(("n",))),
-        (dict[int, int], b'{"a":1}', Refusal(())),
+        (list[dict[str, int]], b'[{"a":"x"}]', Rejection((0,))),
+        (dict[str, list[int]], b'{"a":["x"]}', Rejection(())),
+        (Struct, b'{"n":"x"}', Rejection(("n",))),
+        (dict[int, int], b'{"a":1}', Rejection(())),
     ],
 )
-def test_msgspecs_words_are_read_for_the_place_only(annotation: Any, text: bytes, refusal: Refusal) -> None:
+def test_msgspecs_words_are_read_for_the_place_only(annotation: Any, text: bytes, refusal: Rejection) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.json.decode(text, type=annotation)
-    assert refusal_of(caught.value) == refusal
+    assert rejection_of(caught.value) == refusal
 
 
 def test_pydantics_places_leave_out_the_names_of_union_members() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ValueRejected) as caught:
         made(dict[str, int | Model]).read(b'{"a":{"n":"x"}}')
-    assert [(refusal.path, refusal.tried) for refusal in caught.value.refusals] == [(("a",), True), (("a", "n"), True)]
+    assert [(refusal.path, refusal.member) for refusal in caught.value.rejections] == [
+        (("a",), True),
+        (("a", "n"), True),
+    ]
 
 
 def test_a_number_that_python_cannot_hold_leaves_the_value_unset() -> None:
     for annotation in (int, Annotated[int, pydantic.Field()]):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ValueRejected) as caught:
             made(annotation).read(b"1e999")
         assert caught.value.value is UNSET
 
@@ -114,7 +124,7 @@ def test_a_model_is_also_written_from_what_it_could_be_made_of() -> None:
 
 
 def test_a_model_whose_parts_were_changed_against_their_types_is_refused() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ValueRejected) as caught:
         made(Model).write(Model.model_construct(n="x"))
     assert caught.value.value == {"n": "x"}
 
@@ -123,14 +133,14 @@ def test_what_a_serializer_cannot_write_is_unwritable() -> None:
     def broken(value: Any) -> str:
         raise ValueError("no")
 
-    with pytest.raises(Unwritable, match="int"):
+    with pytest.raises(NotSerializable, match="int"):
         made(Annotated[int, pydantic.PlainSerializer(broken)]).write(1)
 
 
 def test_a_default_is_held_to_the_limits_of_its_type() -> None:
     kind = made(Annotated[int, pydantic.Field(gt=0)])
     assert kind.write_default(1) == b"1"
-    with pytest.raises(Refused):
+    with pytest.raises(ValueRejected):
         kind.write_default(0)
 
 

@@ -18,10 +18,9 @@ from hinge.schema.content import EmbeddedResource, ResourceLink
 from hinge.schema.prompts import GetPromptResult
 from hinge.schema.resources import ReadResourceResult
 from hinge.schema.tools import CallToolResult
+from hinge.server.functions.arguments import Rename
 
 Named: TypeAlias = Literal["tools", "prompts", "resources"]
-#: From an inner name of an argument to the outer one; None for one that the caller doesn't give.
-Rename: TypeAlias = Callable[[str], str | None]
 
 _WORDS: dict[Named, str] = {"tools": "tool", "prompts": "prompt", "resources": "resource template"}
 
@@ -65,13 +64,6 @@ def argument_names(ctx: Any, tool: str) -> Rename | None:
         return outer
 
     return rename if steps else None
-
-
-def renamed(arguments: Raw | bytes, rename: Rename) -> Raw:
-    """The JSON text of arguments by their outer names, without those that the caller doesn't give."""
-    given = msgspec.json.decode(arguments or b"{}", type=dict[str, Raw])
-    found = {outer: value for name, value in given.items() if (outer := rename(name)) is not None}
-    return Raw(msgspec.json.encode(found))
 
 
 def unknown(ctx: Any, kind: Named, name: str, known: Iterable[str] = ()) -> InvalidParams:

@@ -15,8 +15,9 @@ from msgspec import UNSET, Raw, Struct, structs
 from hinge.errors import DefinitionError, InvalidParams, shorten
 from hinge.jsonrpc import ABSENT
 from hinge.schema.tools import Tool, ToolAnnotations
-from hinge.server.composition.namespace import Named, Rename, argument_names, plain, unknown
+from hinge.server.composition.namespace import Named, argument_names, plain, unknown
 from hinge.server.context import Context
+from hinge.server.functions.arguments import Rename
 from hinge.server.middleware.chain import CallNext
 from hinge.server.registration import annotations_of
 

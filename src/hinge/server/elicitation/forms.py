@@ -12,8 +12,8 @@ from msgspec import Raw
 from hinge.errors import DefinitionError
 from hinge.server.functions.annotations import class_hints, has_fields, metadata_of, shown
 from hinge.server.functions.json_schema import Schema, SchemaWriter, root_schema
-from hinge.server.functions.validation_errors import expected, explain, lines
-from hinge.server.functions.values import Refused, value_type
+from hinge.server.functions.validation_errors import error_lines, explain, missing
+from hinge.server.functions.values import ValueRejected, value_type
 
 #: What a form field may say, by its type (ELIC-06, ELIC-08); `pattern` and the like are checked here, not sent (T-39).
 _WORDS = {
@@ -105,15 +105,15 @@ class Form:
         found: Any = dict(content or {})
         if self._wrapped:
             if "value" not in found:
-                raise ValueError(f"value: missing (required {expected(self._whole, self._whole)})")
+                raise ValueError(error_lines([missing(("value",), self._whole, self._whole)])[0])
             found = found["value"]
         try:
             return self._type.read(Raw(msgspec.json.encode(found)))
-        except Refused as exc:
+        except ValueRejected as exc:
             path = ("value",) if self._wrapped else ()
-            problems = explain(self._whole, exc.value, exc.refusals, path=path, sure=self._type.exact)
-            silent = [problem._replace(value=msgspec.UNSET) for problem in problems]
-            raise ValueError("; ".join(lines(silent)) or "not what the form asked for") from None
+            violations = explain(self._whole, exc.value, exc.rejections, path=path, exact=self._type.exact)
+            silent = [violation._replace(value=msgspec.UNSET) for violation in violations]
+            raise ValueError("; ".join(error_lines(silent)) or "not what the form asked for") from None
 
 
 @functools.lru_cache(maxsize=512)

@@ -58,7 +58,7 @@ class RegisteredPrompt:
     async def get(self, ctx: Context[Any], given: Mapping[str, str]) -> GetPromptResult:
         """Run the function and turn what it returns into messages."""
         try:
-            arguments = self.signature.arguments_from_text(given)
+            arguments = self.signature.arguments.from_text(given)
         except InvalidArguments as exc:
             text = "; ".join(exc.problems)
             name = called(ctx, "prompts", self.prompt.name)

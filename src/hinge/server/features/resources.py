@@ -37,9 +37,9 @@ from hinge.server.features.pagination import paginate
 from hinge.server.features.uri_templates import Matched, UriTemplate, Variable
 from hinge.server.features.visibility import Caller, Item, Shelf, Visibility, view_of
 from hinge.server.functions.annotations import place_of
-from hinge.server.functions.parameters import Parameter
+from hinge.server.functions.arguments import Parameter
 from hinge.server.functions.signature import Signature
-from hinge.server.functions.values import Refused
+from hinge.server.functions.values import ValueRejected
 from hinge.server.registration import annotations_of, icons_of, is_context, listed
 from hinge.server.threads import Threads
 
@@ -151,7 +151,7 @@ class RegisteredResource:
             if isinstance(value, list):
                 texts[parameter.wire_name] = _json_list(parameter, value)
         try:
-            return self.signature.arguments_from_text(texts)
+            return self.signature.arguments.from_text(texts)
         except InvalidArguments as exc:
             uri = called(ctx, "resources", self.uri)
             raise InvalidParams(f"Invalid values for resource {uri!r}: {'; '.join(exc.problems)}") from None
@@ -278,7 +278,7 @@ def _kinds(schema: Mapping[str, Any]) -> set[str]:
 def _refuses(parameter: Parameter, text: bytes) -> bool:
     try:
         parameter.type.read(text)
-    except Refused:
+    except ValueRejected:
         return True
     return False
 

@@ -23,8 +23,8 @@ from hinge.server.context import Context
 from hinge.server.dependencies import Run, inspect_handler, needs_of
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Item, Shelf, View, Visibility, view_of
-from hinge.server.functions.input_schema import SchemaArguments
-from hinge.server.functions.output_schema import Promise
+from hinge.server.functions.arguments import Arguments, SchemaArguments
+from hinge.server.functions.results import ADVICE_ON_CONTENT, OutputSchema
 from hinge.server.functions.signature import Signature
 from hinge.server.options import ToolOptions, check_options
 from hinge.server.registration import annotations_of, as_blocks, gives_content, icons_of, is_context, listed
@@ -50,12 +50,11 @@ class RegisteredTool:
         "_encode",
         "_free",
         "_function",
-        "_promise",
+        "_output_schema",
         "_threads",
         "arguments",
         "header_params",
         "item",
-        "refusal",
         "run",
         "signature",
     )
@@ -65,22 +64,20 @@ class RegisteredTool:
         function: ToolFunction,
         item: Item,
         signature: Signature,
-        reader: Signature | SchemaArguments,
+        arguments: Arguments | SchemaArguments,
         threads: Threads,
         *,
         blocking: bool,
     ) -> None:
         self.item = item
         self.signature = signature
-        #: From JSON text to checked keyword arguments.
-        self.arguments = reader.arguments
-        #: What is wrong with it, in the names of a caller who has others.
-        self.refusal = reader.refusal
+        #: Reads the arguments of a call.
+        self.arguments = arguments
         self._function = function
         self._threads = threads
         self._encode = signature.encode
         self._free = signature.output_schema is None
-        self._promise = _promise(item.listing, signature)
+        self._output_schema = _output_schema(item.listing, signature)
         self._contexts = tuple(name for name, found in signature.injected.items() if is_context(found))
         self.header_params = collect_param_headers(item.listing.input_schema)
         #: Run the function with checked arguments and turn what it returns into a result.
@@ -114,14 +111,16 @@ class RegisteredTool:
         return self.result(await value if isinstance(value, Awaitable) else value)
 
     def result(self, value: Any) -> Result:
-        """A returned value as content and, where the tool has an output schema, as structured content (TOOL-15, TOOL-17)."""
-        promise = self._promise
+        """A returned value as content and, if the tool has an output schema, as structured content."""
+        schema = self._output_schema
         if type(value) not in _PLAIN and isinstance(value, Result):
-            return value if promise is None else promise.kept(value)
-        if self._free and promise is None:
+            return value if schema is None else schema.check(value)
+        if self._free:
             blocks = as_blocks(value)
-            if blocks is not None:
+            if blocks is not None and schema is None:
                 return CallToolResult(content=blocks)
+            if blocks is not None and not isinstance(value, str) and value is not None:
+                raise DefinitionError(f"it has an output schema, but returned content: {ADVICE_ON_CONTENT}")
         try:
             encoded = self._encode(value)
         except DefinitionError:
@@ -130,9 +129,9 @@ class RegisteredTool:
                 raise DefinitionError(f"it returned {value.__name__}() without waiting for it: add `await`") from None
             raise
         text: list[ContentBlock] = [TextContent(text=encoded.text)]
-        if promise is None:
+        if schema is None:
             return CallToolResult(content=text)
-        structured = promise.structured(value, encoded) if promise.own else encoded.structured
+        structured = schema.structured(value, encoded) if schema.explicit else encoded.structured
         return CallToolResult(content=text, structured_content=structured)
 
 
@@ -175,13 +174,13 @@ class Tools:
             )
         if found in self._shelf.entries:
             raise DefinitionError(f"There is a tool {found!r} already: give this one another name, or remove the first")
-        reader = signature if given is None else SchemaArguments(signature, given, found)
+        arguments = signature.arguments if given is None else SchemaArguments(signature.parameters, given, found)
         view = view or view_of(found, options.get("visible"))
         listing = listed(_listing(signature, options), f"Tool {found!r}")
         item = Item("tools", found, listing, tags=options.get("tags", ()), view=view)
         try:
             blocking = options.get("blocking", True)
-            registered = RegisteredTool(function, item, signature, reader, self._threads, blocking=blocking)
+            registered = RegisteredTool(function, item, signature, arguments, self._threads, blocking=blocking)
         except ValueError as exc:
             raise DefinitionError(f"Tool {found!r}: {exc}") from exc
         registered.run = self._limited(found, registered.run, options)
@@ -226,7 +225,7 @@ class Tools:
         if entry.header_params and not ctx.depth and ctx.call.era == "2026" and ctx.call.origin.headers is not None:
             check_param_headers(entry.header_params, ctx.call.origin.headers, msgspec.json.decode(params.arguments))
         try:
-            arguments = entry.arguments(params.arguments)
+            arguments = entry.arguments.from_json(params.arguments)
         except InvalidArguments as exc:
             return _refused(ctx, entry, params, exc)
         try:
@@ -262,22 +261,23 @@ def _refused(
     the way of the revision."""
     rename = argument_names(ctx, params.name)
     try:
-        seen = error if rename is None else entry.refusal(params.arguments, rename)
+        seen = error if rename is None else entry.arguments.errors(params.arguments, rename)
     except DefinitionError as exc:
         logger.error("Tool %r: %s", params.name, exc)
         return _unexpected(ctx, params.name)
+    assert isinstance(seen, InvalidArguments)
     said = InvalidArguments(seen.problems, called(ctx, "tools", params.name))
     if not knows(ctx.protocol_version, "argument results"):
         raise said from None
     return failure(str(said))
 
 
-def _promise(listing: Tool, signature: Signature) -> Promise | None:
-    """What results are held to. Raises ValueError for a schema of the author's that can't be used."""
+def _output_schema(listing: Tool, signature: Signature) -> OutputSchema | None:
+    """The schema that results are checked against. Raises ValueError for a schema of the author's that can't be used."""
     if listing.output_schema is None:
         return None
     try:
-        return Promise(listing.output_schema, own=listing.output_schema is not signature.output_schema)
+        return OutputSchema(listing.output_schema, explicit=listing.output_schema is not signature.output_schema)
     except ValueError as exc:
         raise ValueError(f"its output_schema is {exc}") from exc
 

@@ -1,6 +1,6 @@
-"""Annotations as the author wrote them: made real when they are text, taken apart when they are `Annotated`.
+"""Type annotations: evaluating them when they are strings, taking `Annotated` and unions apart, naming them in messages.
 
-Knows Python's typing rules; knows neither JSON nor schemas. Mistakes of the author become DefinitionError.
+Knows Python's typing rules, nothing of JSON.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import msgspec
 
 from hinge.errors import DefinitionError, shorten
 
-#: How many frames up the stack a name in a text annotation is looked for, beyond the modules' own names.
+#: How many frames up the stack are searched for a name in a string annotation.
 _FRAMES = 32
 
-#: What pydantic leaves on the classes that are its own business: models, dataclasses, TypedDicts, types with a hook.
+#: Attributes by which pydantic marks models, dataclasses, TypedDicts and types with a hook.
 _PYDANTIC_MARKS = ("__get_pydantic_core_schema__", "__pydantic_core_schema__", "__pydantic_config__")
 
 
 class Place(NamedTuple):
-    """Where a function stands, for messages to its author."""
+    """The location of a function, for messages to its author."""
 
     name: str
     file: str
     line: int
 
     def mistake(self, what: str, parameter: str | None = None) -> DefinitionError:
-        """The error for an author: one line with function, file, line, parameter and what to do."""
+        """The error for the author: one line with function, file, line, parameter and what to change."""
         about = f"parameter `{parameter}`: " if parameter else ""
         return DefinitionError(f"{self.name}() at {self.file}:{self.line}: {about}{what}")
 
 
 def place_of(function: Any, name: str) -> Place:
-    """The place of a function, as well as it can be known: things without code of their own have line 0."""
+    """The location of a function; callables without Python code have line 0."""
     code = getattr(function, "__code__", None)
     if code is None:
         return Place(name, getattr(sys.modules.get(function.__module__ or ""), "__file__", None) or "<built-in>", 0)
@@ -45,11 +45,11 @@ def place_of(function: Any, name: str) -> Place:
 
 
 def resolve(annotation: Any, function: Any) -> Any:
-    """The annotation with all text in it made real, by the names that the function can see.
+    """Evaluate the strings in an annotation with the names that the function can see.
 
-    Names come from the function's module, its closure and type parameters and, failing that, from the functions of the
-    same module that are running now: so classes defined beside a local function are found. Raises NameError or
-    whatever else the text raises when it is evaluated.
+    Names come from the function's module, its closure and type parameters, then from the functions of the same module
+    that are running now, so that classes defined beside a local function are found. Raises NameError, or whatever else
+    evaluating raises.
     """
     if is_class(annotation):
         return annotation
@@ -99,7 +99,7 @@ def is_annotated(annotation: Any) -> bool:
 
 
 def metadata_of(annotation: Any) -> tuple[Any, ...]:
-    """What stands behind the type in `Annotated`; empty when it is none."""
+    """The metadata of `Annotated`; empty for other annotations."""
     return annotation.__metadata__ if is_annotated(annotation) else ()
 
 
@@ -109,7 +109,7 @@ def bare(annotation: Any) -> Any:
 
 
 def described_by(annotation: Any) -> str | None:
-    """The text that `Annotated` gives: a string, `Doc("...")`, `msgspec.Meta(description=)` or pydantic's Field."""
+    """The description in `Annotated`: a string, `Doc("...")`, `msgspec.Meta(description=)` or pydantic's Field."""
     for item in reversed(metadata_of(annotation)):
         text = item if isinstance(item, str) else getattr(item, "description", None)
         text = text or getattr(item, "documentation", None)
@@ -119,7 +119,7 @@ def described_by(annotation: Any) -> str | None:
 
 
 def members(annotation: Any) -> tuple[Any, ...]:
-    """The members of a union, without their `Annotated`; the type itself when it is no union."""
+    """The members of a union, without their `Annotated`; the type itself if it isn't a union."""
     plain = bare(annotation)
     if typing.get_origin(plain) in (typing.Union, types.UnionType):
         return tuple(inner for member in typing.get_args(plain) for inner in members(member))
@@ -153,7 +153,7 @@ def _shown(annotation: Any) -> str:
 
 
 def is_field_info(value: Any) -> bool:
-    """Whether it is the result of pydantic's `Field(...)`, told without importing pydantic."""
+    """Whether it is the result of pydantic's `Field(...)`, without importing pydantic."""
     return type(value).__name__ == "FieldInfo" and _is_pydantic(type(value))
 
 
@@ -162,7 +162,7 @@ def _is_pydantic(cls: type) -> bool:
 
 
 class Traits(NamedTuple):
-    """What an annotation is built of, at any depth."""
+    """Whose types an annotation contains, at any depth."""
 
     pydantic: bool
     struct: bool
@@ -170,7 +170,7 @@ class Traits(NamedTuple):
 
 
 def traits_of(annotation: Any) -> Traits:
-    """Which library's own types stand anywhere in the annotation, nested classes included."""
+    """Whose types an annotation contains, in the fields of nested classes too."""
     pydantic = struct = limits = False
     for part in _parts(annotation, set()):
         if isinstance(part, msgspec.Meta):
@@ -188,7 +188,7 @@ def _has_limits(meta: msgspec.Meta) -> bool:
 
 
 def _parts(annotation: Any, seen: set[int]) -> Iterator[Any]:
-    """The annotation and all that it is made of, depth first: type arguments, metadata, the fields of classes."""
+    """The annotation and its parts, depth first: type arguments, metadata, the fields of classes."""
     if id(annotation) in seen:
         return
     seen.add(id(annotation))
@@ -214,7 +214,7 @@ def has_fields(annotation: Any) -> TypeGuard[type]:
 
 
 def class_hints(cls: type) -> dict[str, Any]:
-    """The annotations of a class's fields; empty when they can't be resolved, which msgspec or pydantic will report."""
+    """The annotations of a class's fields; empty if they can't be resolved, which msgspec or pydantic reports."""
     try:
         hints = typing.get_type_hints(cls, include_extras=True)
     except Exception:
@@ -223,14 +223,14 @@ def class_hints(cls: type) -> dict[str, Any]:
 
 
 def _unqualified(hint: Any) -> Any:
-    """The type that a TypedDict's `NotRequired[...]` and `Required[...]` are about."""
+    """The type inside a TypedDict's `NotRequired[...]` and `Required[...]`."""
     while typing.get_origin(hint) in (typing.NotRequired, typing.Required):
         hint = typing.get_args(hint)[0]
     return hint
 
 
 def literals_in(annotation: Any) -> Iterator[tuple[Any, ...]]:
-    """The values of each Literal in the annotation, in the author's order; classes are not entered."""
+    """The values of each Literal in the annotation, in the author's order; not those in the fields of classes."""
     if typing.get_origin(annotation) is typing.Literal:
         yield typing.get_args(annotation)
         return
@@ -242,5 +242,5 @@ Predicate = Callable[[Any], bool]
 
 
 def holds(annotation: Any, predicate: Predicate) -> bool:
-    """Whether the predicate is true of the annotation as it stands, or of a member of its union."""
+    """Whether the predicate is true of the annotation, or of a member of its union."""
     return predicate(annotation) or any(predicate(member) for member in members(annotation))

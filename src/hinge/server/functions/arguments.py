@@ -1,71 +1,208 @@
-"""The cold side of arguments: why JSON text is not what a function takes, and arguments that came as plain text.
+"""Arguments of a call: JSON or plain text becomes typed keyword arguments, or an error that lists everything wrong with it.
 
-Knows parameters and problems; the hot path, one typed decode, is in signature.py.
+How the errors are worded is decided in validation_errors.py.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams
-from hinge.server.composition.namespace import Rename
+from hinge.protocol.validation import compile_schema, schema_errors
 from hinge.server.functions.json_schema import Schema
-from hinge.server.functions.parameters import Parameter
-from hinge.server.functions.validation_errors import Problem, Refusal, expected, explain, lines, unknown
-from hinge.server.functions.values import Refused
+from hinge.server.functions.validation_errors import (
+    Rejection,
+    Violation,
+    error_lines,
+    explain,
+    missing,
+    out_of_range,
+    unknown_member,
+)
+from hinge.server.functions.values import ValueRejected, ValueType
 
-#: What the readers raise for text that is no JSON at all.
-_BROKEN = (msgspec.MsgspecError, ValueError)
+#: From a parameter's own name to the name that the caller uses for it; None for one that the caller doesn't pass.
+Rename: TypeAlias = Callable[[str], str | None]
 
+#: What the readers raise for text that isn't JSON at all.
+_NOT_JSON = (msgspec.MsgspecError, ValueError)
 
-def refusal_of_arguments(
-    text: bytes | Raw, parameters: Sequence[Parameter], schema: Schema, rename: Rename = str
-) -> InvalidParams:
-    """The error for arguments that were refused: every problem that the caller can act on, in his names.
-
-    InvalidArguments when they break the schema; plain InvalidParams when they are no JSON object at all, which breaks
-    the shape of the request itself (TOOL-21). Raises DefinitionError when only what isn't the caller's is wrong.
-    """
-    try:
-        given = msgspec.json.decode(text, type=dict[str, Raw])
-    except RecursionError:
-        return InvalidArguments(["arguments: nested too deeply"])
-    except msgspec.ValidationError:
-        return InvalidParams(lines([Problem(("arguments",), "expected object", msgspec.json.decode(text))])[0])
-    except _BROKEN:
-        return InvalidParams("arguments: not valid JSON")
-    found: list[Problem] = []
-    fixed: list[Problem] = []
-    for parameter in parameters:
-        name, outer = parameter.wire_name, rename(parameter.wire_name)
-        problems = _problems(parameter, given[name], schema) if name in given else _missing_of(parameter, schema)
-        if outer is None:
-            fixed += problems
-        else:
-            found += [problem._replace(path=(outer, *problem.path[1:])) for problem in problems]
-    found += _unknown(given, parameters, rename)
-    if fixed and not found:
-        raise DefinitionError(f"an argument that is always sent doesn't fit: {'; '.join(lines(fixed))}")
-    return InvalidArguments(lines(found) or ["arguments: refused; is a name given twice?"])
+_asdict = msgspec.structs.asdict
 
 
-def whole_numbers(text: bytes | Raw) -> bytes | None:
-    """The same JSON with 2.0 written as 2: to JSON Schema they are one number, and an integer. None if nothing changes."""
+class Parameter(NamedTuple):
+    """A parameter that the caller fills: `wire_name` is its name in JSON, `default` makes its default, if any."""
+
+    name: str
+    wire_name: str
+    type: ValueType
+    schema: Schema
+    default: Callable[[], Any] | None
+
+    @property
+    def required(self) -> bool:
+        """Whether a call without it is an error."""
+        return self.default is None
+
+    @property
+    def description(self) -> str | None:
+        """The author's description."""
+        return self.schema.get("description")
+
+
+class Arguments:
+    """Reads the arguments of a function by its annotations. `schema` is the JSON Schema of all arguments."""
+
+    __slots__ = ("_decode", "_parameters", "_schema", "_separate")
+
+    def __init__(self, parameters: Sequence[Parameter], schema: Schema) -> None:
+        self._parameters = parameters
+        self._schema = schema
+        self._decode = msgspec.json.Decoder(_struct(parameters)).decode
+        #: Parameters that msgspec leaves as JSON text, for another library to read.
+        self._separate = tuple((item.name, item.type.read) for item in parameters if item.type.field is Raw)
+
+    def from_json(self, text: bytes | Raw) -> dict[str, Any]:
+        """Read the JSON text of an object, with defaults; empty text and null count as `{}`.
+
+        Raises InvalidArguments with every error, and InvalidParams if the text isn't a JSON object.
+        """
+        try:
+            values = _asdict(self._decode(text))
+            for name, read in self._separate:
+                value = values[name]
+                if type(value) is Raw:
+                    values[name] = read(value)
+            return values
+        except (msgspec.MsgspecError, ValueRejected, UnicodeDecodeError, RecursionError):
+            again = b"{}" if bytes(text).strip() in (b"", b"null") else _with_integers(text)
+            if again is not None:
+                return self.from_json(again)
+            raise self.errors(text) from None
+
+    def from_text(self, values: Mapping[str, str]) -> dict[str, Any]:
+        """Read plain strings (prompts, URI templates): each is taken as a string if that fits, else as JSON.
+
+        Raises InvalidArguments with every error.
+        """
+        found: list[Violation] = []
+        arguments: dict[str, Any] = {}
+        for parameter in self._parameters:
+            text = values.get(parameter.wire_name)
+            if text is not None:
+                arguments[parameter.name] = self._from_one_text(parameter, text, found)
+            elif parameter.default is not None:
+                arguments[parameter.name] = parameter.default()
+            else:
+                found.append(missing((parameter.wire_name,), parameter.schema, self._schema))
+        found += self._unknown(values)
+        if found:
+            raise InvalidArguments(error_lines(found))
+        return arguments
+
+    def errors(self, text: bytes | Raw, rename: Rename = str) -> InvalidParams:
+        """The error for arguments that don't fit: everything the caller can correct, in the names that the caller uses.
+
+        InvalidArguments if they break the schema, plain InvalidParams if they aren't a JSON object, which breaks the
+        shape of the request. Raises DefinitionError when only arguments that the caller doesn't pass are wrong.
+        """
+        try:
+            given = msgspec.json.decode(text, type=dict[str, Raw])
+        except RecursionError:
+            return InvalidArguments(["arguments: nested too deeply"])
+        except msgspec.ValidationError:
+            error = Violation(("arguments",), "expected object", msgspec.json.decode(text))
+            return InvalidParams(error_lines([error])[0])
+        except _NOT_JSON:
+            return InvalidParams("arguments: not valid JSON")
+        found: list[Violation] = []
+        fixed: list[Violation] = []
+        for parameter in self._parameters:
+            name, outer = parameter.wire_name, rename(parameter.wire_name)
+            if name in given:
+                wrong = self._violations(parameter, given[name])
+            else:
+                wrong = [missing((name,), parameter.schema, self._schema)] if parameter.required else []
+            if outer is None:
+                fixed += wrong
+            else:
+                found += [error._replace(path=(outer, *error.path[1:])) for error in wrong]
+        found += self._unknown(given, rename)
+        if fixed and not found:
+            raise _wrong_fixed_argument(error_lines(fixed))
+        return InvalidArguments(error_lines(found) or ["arguments: not accepted; is a name given twice?"])
+
+    def _from_one_text(self, parameter: Parameter, text: str, found: list[Violation]) -> Any:
+        try:
+            return parameter.type.read(msgspec.json.encode(text))
+        except ValueRejected as error:
+            as_text = error
+        try:
+            return parameter.type.read(text.encode())
+        except ValueRejected as error:
+            nested = isinstance(error.value, list | dict)
+            rejected, value = (error, error.value) if nested else (as_text, text)
+        except (RecursionError, *_NOT_JSON):
+            rejected, value = as_text, text
+        found += self._explained(parameter, value, rejected.rejections)
+        return None
+
+    def _violations(self, parameter: Parameter, given: Raw) -> list[Violation]:
+        path = (parameter.wire_name,)
+        try:
+            parameter.type.read(given)
+            return []
+        except ValueRejected as error:
+            if error.value is not msgspec.UNSET:
+                return self._explained(parameter, error.value, error.rejections)
+            return [out_of_range(path, parameter.schema, self._schema)]
+        except RecursionError:
+            return [Violation(path, "nested too deeply")]
+        except _NOT_JSON:
+            return [Violation(path, "not valid JSON")]
+
+    def _explained(self, parameter: Parameter, value: Any, rejections: Sequence[Rejection]) -> list[Violation]:
+        path = (parameter.wire_name,)
+        try:
+            whole = {**parameter.schema, "$defs": self._schema.get("$defs", {})}
+            return explain(whole, value, rejections, path=path, exact=parameter.type.exact)
+        except RecursionError:
+            return [Violation(path, "nested too deeply")]
+
+    def _unknown(self, given: Mapping[str, Any], rename: Rename = str) -> list[Violation]:
+        known = [parameter.wire_name for parameter in self._parameters]
+        shown = [name for one in known if (name := rename(one)) is not None]
+        return [unknown_member(rename(name) or name, shown, what="argument") for name in given if name not in known]
+
+
+def _struct(parameters: Sequence[Parameter]) -> type[msgspec.Struct]:
+    fields: list[Any] = [
+        (item.name, item.type.field)
+        if item.default is None
+        else (item.name, item.type.field, msgspec.field(default_factory=item.default))
+        for item in parameters
+    ]
+    names = {item.name: item.wire_name for item in parameters}
+    return msgspec.defstruct("Arguments", fields, rename=names, kw_only=True, forbid_unknown_fields=True)
+
+
+def _with_integers(text: bytes | Raw) -> bytes | None:
+    """The same JSON with 2.0 written as 2, which is an integer in JSON Schema. None if nothing changes."""
     try:
         given = msgspec.json.decode(text)
         whole = _whole(given)
-    except (RecursionError, *_BROKEN):
+    except (RecursionError, *_NOT_JSON):
         return None
     return None if whole is given else msgspec.json.encode(whole)
 
 
 def _whole(value: Any) -> Any:
-    """A copy with whole numbers; the same object where there is nothing to change."""
+    """A copy with integers; the same object where there is nothing to change."""
     if type(value) is float:
         return int(value) if value.is_integer() else value
     if isinstance(value, dict):
@@ -77,74 +214,49 @@ def _whole(value: Any) -> Any:
     return value
 
 
-def read_text(values: Mapping[str, str], parameters: Sequence[Parameter], schema: Schema) -> dict[str, Any]:
-    """Typed arguments from plain texts (prompts, URI templates): each is taken as a string if that fits, else as JSON.
+class SchemaArguments:
+    """Checks arguments against a JSON Schema of the author's; the function takes them all as one dict.
 
-    Raises InvalidArguments.
+    Raises DefinitionError for a schema that can't be used, and for a function with other parameters.
     """
-    found: list[Problem] = []
-    arguments: dict[str, Any] = {}
-    for parameter in parameters:
-        text = values.get(parameter.wire_name)
-        if text is not None:
-            arguments[parameter.name] = _read_one(parameter, text, schema, found)
-        elif parameter.default is not None:
-            arguments[parameter.name] = parameter.default()
-        else:
-            found += _missing_of(parameter, schema)
-    found += _unknown(values, parameters)
-    if found:
-        raise InvalidArguments(lines(found))
-    return arguments
+
+    __slots__ = ("_parameter", "_schema", "_validator")
+
+    def __init__(self, parameters: Sequence[Parameter], schema: Any, tool: str) -> None:
+        self._schema: dict[str, Any] = dict(schema) if isinstance(schema, Mapping) else {}
+        if self._schema.get("type") != "object":
+            raise DefinitionError(f'Tool {tool!r}: its input_schema must say "type": "object" at the root')
+        if len(parameters) != 1:
+            raise DefinitionError(
+                f"Tool {tool!r} has an input_schema: give its function one parameter for all arguments, a dict"
+            )
+        self._parameter = parameters[0].name
+        try:
+            self._validator = compile_schema(self._schema)
+        except ValueError as exc:
+            raise DefinitionError(f"Tool {tool!r}: its input_schema is {exc}") from exc
+
+    def from_json(self, text: Raw | bytes) -> dict[str, Any]:
+        """Read and check the JSON text. Raises InvalidArguments with every error."""
+        given = msgspec.json.decode(text)
+        found = list(schema_errors(self._validator, given))
+        if found:
+            raise InvalidArguments(found)
+        return {self._parameter: given}
+
+    def errors(self, text: bytes | Raw, rename: Rename) -> InvalidParams:
+        """The error for arguments that don't fit, in the names that the caller uses; see `Arguments.errors`."""
+        properties = self._schema.get("properties", {})
+        outer = {name: schema for inner, schema in properties.items() if (name := rename(inner)) is not None}
+        required = [name for one in self._schema.get("required", ()) if (name := rename(one)) is not None]
+        given = msgspec.json.decode(text or b"{}")
+        renamed = {name: value for inner, value in given.items() if (name := rename(inner)) is not None}
+        validator = compile_schema({**self._schema, "properties": outer, "required": required})
+        found = list(schema_errors(validator, renamed))
+        if not found:
+            raise _wrong_fixed_argument(list(schema_errors(self._validator, given)))
+        return InvalidArguments(found)
 
 
-def _read_one(parameter: Parameter, text: str, schema: Schema, found: list[Problem]) -> Any:
-    try:
-        return parameter.type.read(msgspec.json.encode(text))
-    except Refused as error:
-        as_text = error
-    try:
-        return parameter.type.read(text.encode())
-    except Refused as error:
-        nested = isinstance(error.value, list | dict)
-        refused, value = (error, error.value) if nested else (as_text, text)
-    except (RecursionError, *_BROKEN):
-        refused, value = as_text, text
-    found += _explained(parameter, value, refused.refusals, schema)
-    return None
-
-
-def _problems(parameter: Parameter, given: Raw, schema: Schema) -> list[Problem]:
-    try:
-        parameter.type.read(given)
-        return []
-    except Refused as error:
-        if error.value is not msgspec.UNSET:
-            return _explained(parameter, error.value, error.refusals, schema)
-        text = f"expected {expected(parameter.schema, schema)}, got a number out of range"
-    except RecursionError:
-        text = "nested too deeply"
-    except _BROKEN:
-        text = "not valid JSON"
-    return [Problem((parameter.wire_name,), text)]
-
-
-def _explained(parameter: Parameter, value: Any, refusals: Sequence[Refusal], schema: Schema) -> list[Problem]:
-    path = (parameter.wire_name,)
-    try:
-        whole = {**parameter.schema, "$defs": schema.get("$defs", {})}
-        return explain(whole, value, refusals, path=path, sure=parameter.type.exact)
-    except RecursionError:
-        return [Problem(path, "nested too deeply")]
-
-
-def _missing_of(parameter: Parameter, schema: Schema) -> list[Problem]:
-    if not parameter.required:
-        return []
-    return [Problem((parameter.wire_name,), f"missing (required {expected(parameter.schema, schema)})")]
-
-
-def _unknown(given: Mapping[str, Any], parameters: Sequence[Parameter], rename: Rename = str) -> list[Problem]:
-    known = [parameter.wire_name for parameter in parameters]
-    shown = [name for one in known if (name := rename(one)) is not None]
-    return [unknown(rename(name) or name, shown, what="argument") for name in given if name not in known]
+def _wrong_fixed_argument(errors: Sequence[str]) -> DefinitionError:
+    return DefinitionError(f"an argument that is always sent doesn't fit: {'; '.join(errors)}")

@@ -1,7 +1,6 @@
-"""Reads a docstring: what it says of the whole, of each argument and of the result.
+"""Parses docstrings in Google, NumPy, Sphinx and Epytext style, also mixed.
 
-Knows Google, NumPy and Sphinx (and Epytext) style, also mixed, in one pass; knows no types and no schema.
-Sections about arguments, results and errors leave the description; everything else (examples, notes) stays in it.
+Sections on arguments, results and errors are taken out of the description; all others (examples, notes) stay in it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _BULLET = re.compile(r"([-*+•]|\d+[.)])\s")
 
 
 class Docstring(NamedTuple):
-    """What a docstring says: `arguments` maps names (without `*`) to their text."""
+    """A parsed docstring: `arguments` maps names (without `*`) to their text."""
 
     description: str | None
     arguments: dict[str, str]
@@ -45,7 +44,7 @@ class Docstring(NamedTuple):
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """Splits a docstring; never fails: what it doesn't understand stays in the description."""
+    """Parse a docstring. What isn't understood stays in the description; nothing is an error."""
     if not text:
         return Docstring(None, {}, None)
     reader = _Reader(inspect.cleandoc(text).splitlines())
@@ -55,7 +54,7 @@ def parse_docstring(text: str | None) -> Docstring:
 class _Reader:
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
-        self.kept: list[str] = []
+        self.description: list[str] = []
         self.arguments: dict[str, str] = {}
         self.returns: str | None = None
 
@@ -67,10 +66,10 @@ class _Reader:
                 fenced = not fenced
             after = position if fenced else self._section(position)
             if after == position:
-                self.kept.append(line)
+                self.description.append(line)
                 after += 1
             position = after
-        description = re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in self.kept)).strip()
+        description = re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in self.description)).strip()
         return Docstring(description or None, self.arguments, self.returns)
 
     def _section(self, position: int) -> int:
@@ -192,7 +191,7 @@ def _indent(line: str) -> int:
 
 
 def _flow(lines: list[str]) -> str:
-    """Wrapped lines become one; paragraphs, list items and fenced code keep their own."""
+    """Join wrapped lines; paragraphs, list items and fenced code keep their own lines."""
     text, fenced = "", False
     for line in [*lines[:1], *textwrap.dedent("\n".join(lines[1:])).split("\n")]:
         fence = _FENCE.match(line) is not None

@@ -1,6 +1,6 @@
-"""JSON Schema 2020-12 of types, as a client shows it to a model: plain words, no titles, nested types in `$defs`.
+"""JSON Schema 2020-12 of Python types, written for models: descriptions, no titles, nested types in `$defs`.
 
-Knows msgspec's description of types, and takes over what pydantic writes about its own; both come out alike.
+Written from msgspec's description of a type; schemas that pydantic writes are brought into the same form.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class UnsupportedType(TypeError):
 class SchemaWriter:
     """Writes the schemas of one function's types; `definitions` collects what they refer to.
 
-    With `reading`, schemas tell what is accepted; without, what is sent (a time zone is promised only if it is sure).
+    With `reading`, schemas describe what is accepted; without, what is sent (a time zone is required only if the type does).
     """
 
     def __init__(self, *, reading: bool) -> None:
@@ -40,7 +40,7 @@ class SchemaWriter:
         self._literals: dict[frozenset[Any], tuple[Any, ...]] = {}
 
     def write(self, info: mi.Type, annotation: Any) -> Schema:
-        """The schema of a type that msgspec understands. Raises UnsupportedType for a part that JSON can't carry."""
+        """The schema of a type that msgspec understands. Raises UnsupportedType for a part without a JSON form."""
         self._remember_literals([annotation])
         definitions, names = dict(self.definitions), dict(self._names)
         try:
@@ -50,7 +50,7 @@ class SchemaWriter:
             raise
 
     def adopt(self, schema: Schema, annotation: Any) -> Schema:
-        """Takes over a schema that pydantic wrote: its definitions become ours, renamed where a name is taken."""
+        """Take over a schema that pydantic wrote; its definitions are renamed where a name is taken."""
         left = dict(schema)
         found: dict[str, Schema] = left.pop("$defs", {})
         if has_fields(annotation) or hasattr(annotation, "__pydantic_core_schema__"):
@@ -67,7 +67,7 @@ class SchemaWriter:
         return renamed_root
 
     def _adopted_name(self, name: str, found: Mapping[str, Schema]) -> str:
-        """The name under which a definition was adopted before, with all that it refers to; else a free one."""
+        """The name under which a definition, with all that it refers to, was taken over before; else a free one."""
         whole = msgspec.json.encode([name, *(found[other] for other in sorted(_reached(found, name, {name})))])
         return self._adopted.setdefault(whole, self._free_name(name))
 
@@ -125,7 +125,7 @@ class SchemaWriter:
         return schema
 
     def _remember_literals(self, annotations: Iterable[Any]) -> None:
-        """msgspec sorts the values of a Literal; the author's order says more."""
+        """msgspec sorts the values of a Literal; the schema keeps the author's order."""
         for annotation in annotations:
             for values in literals_in(annotation):
                 self._literals[frozenset(values)] = values
@@ -136,7 +136,7 @@ class SchemaWriter:
 
 
 def object_schema(properties: Mapping[str, Schema], required: list[str], definitions: Mapping[str, Schema]) -> Schema:
-    """The schema of a function's arguments: an object that takes these and no others (TOOL-04, TOOL-08)."""
+    """The schema of a function's arguments: an object with these members and no others."""
     schema: Schema = {"type": "object"}
     if properties:
         schema["properties"] = dict(properties)
@@ -149,7 +149,7 @@ def object_schema(properties: Mapping[str, Schema], required: list[str], definit
 
 
 def root_schema(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """A schema that stands alone. A reference as its root becomes what it names: older revisions want a type there."""
+    """A schema with its definitions. A reference at its root is resolved: older revisions need a `type` there."""
     left = dict(definitions)
     if isinstance(reference := schema.get("$ref"), str):
         name = reference.removeprefix(_REFERENCE)
@@ -165,7 +165,7 @@ def _refers(schema: Any, reference: str) -> bool:
 
 
 def _references(schema: Any) -> set[str]:
-    """The names of the definitions that a schema refers to by itself."""
+    """The names of the definitions that a schema refers to directly."""
     if isinstance(schema, list):
         return {name for item in schema for name in _references(item)}
     if not isinstance(schema, dict):
@@ -190,7 +190,7 @@ def _rename(schema: Any, renamed: Mapping[str, str]) -> Any:
         return schema
     copy = {key: _rename(value, renamed) for key, value in schema.items()}
     if "oneOf" in copy and "propertyName" in copy.get("discriminator", ()):
-        del copy["discriminator"]  # OpenAPI's word: the constants in the branches say the same
+        del copy["discriminator"]  # an OpenAPI keyword; the constants in the branches say the same
     reference = copy.get("$ref")
     if isinstance(reference, str) and reference.startswith(_REFERENCE):
         name = reference.removeprefix(_REFERENCE)
@@ -199,7 +199,7 @@ def _rename(schema: Any, renamed: Mapping[str, str]) -> Any:
 
 
 def own_doc(cls: type) -> str | None:
-    """The docstring that a class was given by its author: not inherited, not made by dataclass, NamedTuple or Enum."""
+    """The docstring that a class's author wrote: not inherited, not generated by dataclass, NamedTuple or Enum."""
     doc = cls.__dict__.get("__doc__")
     if not isinstance(doc, str) or doc.startswith(f"{cls.__name__}(") or doc == "An enumeration.":
         return None
@@ -250,7 +250,7 @@ def _record(
 
 
 def _row(info: mi.StructType | mi.NamedTupleType, fields: dict[str, Schema], required: int) -> Schema:
-    """An object that is an array in JSON: the positions keep their names as descriptions."""
+    """A class that is an array in JSON: the names of its fields become descriptions."""
     for name, field in fields.items():
         field.setdefault("description", name)
     items = list(fields.values())
@@ -277,7 +277,7 @@ def _string(_writer: SchemaWriter, info: Any) -> Schema:
 
 
 def _binary(_writer: SchemaWriter, info: Any) -> Schema:
-    """Lengths are told in characters of base64: four for each three bytes begun."""
+    """Lengths count characters of base64: four for each three bytes begun."""
     limits = _limits(info, minLength="min_length", maxLength="max_length")
     return {
         "type": "string",
@@ -309,7 +309,7 @@ def _list(writer: SchemaWriter, info: Any) -> Schema:
 
 
 def _set(writer: SchemaWriter, info: Any) -> Schema:
-    """Doubles are accepted, but never sent."""
+    """Duplicates are accepted, but never sent."""
     return _list(writer, info) if writer.reading else {**_list(writer, info), "uniqueItems": True}
 
 
@@ -330,7 +330,7 @@ def _dict(writer: SchemaWriter, info: Any) -> Schema:
 
 
 def _moment(form: str, writer: SchemaWriter, info: Any) -> Schema:
-    """The formats `date-time` and `time` ask for a time zone: what is sent may lack it unless the type demands it."""
+    """The formats `date-time` and `time` require a time zone, which what is sent may lack unless the type requires it."""
     return {"type": "string", "format": form} if writer.reading or info.tz else {"type": "string"}
 
 

@@ -1,7 +1,7 @@
-"""What a function returns: its output schema, and each returned value as structured content and text.
+"""Results of a function: the output schema that its annotation gives, and each returned value as structured content and text.
 
-A returned value is checked against the annotation before it leaves (TOOL-15): the author hears of a mistake.
-Knows nothing of tools or eras: a schema whose root is no object is kept, whoever can't take it drops it.
+A returned value is checked against the annotation, or against an explicit output schema, before it is sent. A mistake is a
+DefinitionError for the log. A schema whose root isn't an object is kept; older revisions leave it out.
 """
 
 from __future__ import annotations
@@ -9,23 +9,30 @@ from __future__ import annotations
 import collections.abc
 import enum
 import typing
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hinge.errors import DefinitionError
+from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.base import Result
 from hinge.schema.content import ContentBlock
+from hinge.schema.tools import CallToolResult
 from hinge.server.functions.annotations import Place, Predicate, bare, members, metadata_of, shown
 from hinge.server.functions.json_schema import Schema, SchemaWriter, root_schema
-from hinge.server.functions.validation_errors import explain, lines
-from hinge.server.functions.values import Refused, Unwritable, encode, value_type
+from hinge.server.functions.validation_errors import error_lines, explain
+from hinge.server.functions.values import MsgspecType, NotSerializable, ValueRejected, encode, value_type
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 _AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
 _CONTAINERS = (list, tuple, collections.abc.Sequence)
 _BLOCKS = typing.get_args(ContentBlock)
+
+_to_json = msgspec.json.Encoder().encode
 
 
 class Encoded(msgspec.Struct, frozen=True):
@@ -36,7 +43,7 @@ class Encoded(msgspec.Struct, frozen=True):
 
 
 class Output(NamedTuple):
-    """How a function's values leave. `schema` is None when nothing is promised about them."""
+    """How a function's values are sent. `schema` is None when the annotation says nothing about them."""
 
     schema: Schema | None
     encode: Callable[[Any], Encoded]
@@ -50,15 +57,15 @@ def is_content(annotation: Any) -> bool:
 def inspect_output(annotation: Any, place: Place, content: Predicate, description: str | None = None) -> Output:
     """The output of a function with this return annotation (already resolved; UNSET for none).
 
-    Nothing is promised for no annotation, Any, None, str, and for types that `content` knows, alone, in unions or in
-    lists; `Annotated[CallToolResult, Day]` promises a Day in a result made by hand.
+    There is no schema without annotation, for Any, None and str, and for types that `content` selects, alone, in unions
+    or in lists. `Annotated[CallToolResult, Day]` has the schema of Day, for a CallToolResult that the function returns.
 
     Raises DefinitionError for types that JSON can't carry.
     """
     annotation = type(None) if annotation is None else _awaited(annotation)
-    promised = _promised(annotation, content)
-    if promised is not None:
-        return Output(_TypedOutput(place, promised).schema, _FreeOutput(place).encode)
+    structured = _structured_type(annotation, content)
+    if structured is not None:
+        return Output(_TypedOutput(place, structured).schema, _FreeOutput(place).encode)
     kinds = members(annotation)
     if annotation is UNSET or any(kind in (Any, object) for kind in kinds) or _has_content(kinds, content):
         return Output(None, _FreeOutput(place).encode)
@@ -78,8 +85,8 @@ def _awaited(annotation: Any) -> Any:
     return typing.get_args(plain)[-1] if typing.get_origin(plain) in _AWAITED else annotation
 
 
-def _promised(annotation: Any, content: Predicate) -> Any:
-    """`Annotated[CallToolResult, Day]`: a result made by hand, with a promise about its structured content."""
+def _structured_type(annotation: Any, content: Predicate) -> Any:
+    """The type of the structured content in `Annotated[CallToolResult, Day]`; None for other annotations."""
     if not content(bare(annotation)):
         return None
     types = (item for item in metadata_of(annotation) if isinstance(item, type) or typing.get_origin(item) is not None)
@@ -95,7 +102,7 @@ def _has_content(kinds: tuple[Any, ...], content: Predicate) -> bool:
 
 
 class _FreeOutput:
-    """Nothing is known beforehand: text stays text, everything else is JSON."""
+    """For annotations without a schema: text stays text, everything else becomes JSON."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -107,13 +114,13 @@ class _FreeOutput:
             return Encoded(UNSET, str(value))
         try:
             text = encode(value)
-        except Unwritable as error:
-            raise unwritable(self.place, error) from None
+        except NotSerializable as error:
+            raise _not_serializable(self.place, error) from None
         return Encoded(Raw(text), text.decode())
 
 
 class _TextOutput:
-    """Plain text, or nothing: there is nothing to structure."""
+    """For `str` and `None`: text without structured content."""
 
     def __init__(self, place: Place, annotation: Any) -> None:
         self.place = place
@@ -130,7 +137,7 @@ class _TextOutput:
 
 
 class _TypedOutput:
-    """The annotation is a promise: what is sent fits its schema."""
+    """For annotations with a schema: what is sent fits it."""
 
     def __init__(self, place: Place, annotation: Any) -> None:
         self.place = place
@@ -144,35 +151,94 @@ class _TypedOutput:
                 "or leave the annotation away to send text"
             ) from None
         self.schema = root_schema(self.type.schema, writer.definitions)
-        self._write = self.type.write
+        self._decode = msgspec.json.Decoder(annotation).decode if isinstance(self.type, MsgspecType) else None
 
     def encode(self, value: Any) -> Encoded:
+        if self._decode is not None:
+            try:
+                text = _to_json(value)
+                self._decode(text)
+                return Encoded(Raw(text), text.decode())
+            except (TypeError, ValueError, RecursionError, OverflowError):
+                pass  # `write` raises the error that explains it
         try:
-            text = self._write(value)
-        except Refused as error:
-            raise self._misfit(error) from None
-        except Unwritable as error:
-            raise unwritable(self.place, error) from None
+            text = self.type.write(value)
+        except ValueRejected as error:
+            raise self._wrong_value(error) from None
+        except NotSerializable as error:
+            raise _not_serializable(self.place, error) from None
         return Encoded(Raw(text), text.decode())
 
-    def _misfit(self, error: Refused) -> DefinitionError:
-        found = explain(self.schema, error.value, error.refusals, sure=self.type.exact)
-        text = "; ".join(lines(found))
-        if any(problem.value is None and "number" in problem.text for problem in found):
+    def _wrong_value(self, rejected: ValueRejected) -> DefinitionError:
+        found = explain(self.schema, rejected.value, rejected.rejections, exact=self.type.exact)
+        text = "; ".join(error_lines(found))
+        if any(error.value is None and "number" in error.text for error in found):
             text += " (NaN and infinity have no JSON form)"
         return self.place.mistake(f"returned a value that doesn't fit `-> {shown(self.annotation)}`: {text}; {_ADVICE}")
 
 
-#: What becomes content by itself, where the annotation tells of it.
+#: Types that become content blocks where the annotation names them.
 _CONTENT = frozenset({"Image", "Audio", "File"})
 _SUGGESTED = "return a dataclass, TypedDict, msgspec.Struct, pydantic model, dict, list, number or str"
 _ADVICE = "return what the annotation says, or change the annotation"
 
 
-def unwritable(place: Place, error: Unwritable) -> DefinitionError:
-    """The author's error for a value that can't become JSON."""
+def _not_serializable(place: Place, error: NotSerializable) -> DefinitionError:
     if str(error) in _CONTENT:
         return place.mistake(
-            f"returned {error} where nothing says so: annotate `-> {error}`, or `-> list[str | {error}]` for several"
+            f"returned {error}, which its annotation doesn't say: annotate `-> {error}`, or `-> list[str | {error}]` for several"
         )
     return place.mistake(f"returned {error}, which can't become JSON; {_SUGGESTED}, or convert the value to one")
+
+
+# ---------------------------------------------------------------- an explicit output schema
+
+#: What an author can do about a result without structured content.
+ADVICE_ON_CONTENT = "return a CallToolResult with structured_content, or say output_schema=None"
+
+
+class OutputSchema:
+    """Validates results against an output schema: one that the author wrote (`explicit`), or that of the annotation.
+
+    The annotation already makes values fit its schema; then only a CallToolResult that the function returns is checked.
+    Raises ValueError for an explicit schema that can't be used.
+    """
+
+    __slots__ = ("_schema", "_validator", "explicit")
+
+    def __init__(self, schema: Any, *, explicit: bool) -> None:
+        if not isinstance(schema, Mapping):
+            raise ValueError("no usable JSON Schema: write it as a dict")
+        self.explicit = explicit
+        self._schema = schema
+        self._validator: jsonschema_rs.Validator | None = compile_schema(schema) if explicit else None
+
+    def check(self, result: Result) -> Result:
+        """Check a result that the function returned. Raises DefinitionError if its structured content doesn't fit."""
+        if isinstance(result, CallToolResult) and not result.is_error:
+            if result.structured_content is UNSET:
+                raise DefinitionError(
+                    f"it has an output schema, but returned a result without structured content: {ADVICE_ON_CONTENT}"
+                )
+            self._validate(_serialized(result.structured_content))
+        return result
+
+    def structured(self, value: Any, encoded: Encoded) -> Raw:
+        """The structured content of a returned value. Raises DefinitionError if it doesn't fit."""
+        text = _serialized(value) if encoded.structured is UNSET else bytes(encoded.structured)
+        self._validate(text)
+        return Raw(text)
+
+    def _validate(self, text: bytes) -> None:
+        if self._validator is None:
+            self._validator = compile_schema(self._schema)
+        error = first_problem(self._validator, msgspec.json.decode(text))
+        if error is not None:
+            raise DefinitionError(f"what it returned doesn't fit its output schema: {error}")
+
+
+def _serialized(value: Any) -> bytes:
+    try:
+        return encode(value)
+    except NotSerializable as error:
+        raise DefinitionError(f"it returned {error}, which can't become JSON") from None

@@ -1,38 +1,56 @@
-"""A user's function as the protocol sees it: description, schemas, typed arguments in, encoded values out.
+"""A Python function as MCP shows it: name, description, JSON Schemas of arguments and result, read when it is registered.
 
-Everything is worked out once, when the function is registered; each mistake of its author is told there, in one line.
-Knows nothing of tools, prompts or eras, nor which library reads a value (values.py).
+Every mistake of the function's author is a DefinitionError in one line, with file, line and what to change.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
-from hinge.errors import DefinitionError, InvalidArguments
-from hinge.server.composition.namespace import Rename
-from hinge.server.functions.annotations import Place, Predicate, holds, place_of, resolve, shown
-from hinge.server.functions.arguments import read_text, refusal_of_arguments, whole_numbers
+from hinge.errors import DefinitionError
+from hinge.server.functions.annotations import (
+    Place,
+    Predicate,
+    bare,
+    described_by,
+    holds,
+    is_field_info,
+    metadata_of,
+    place_of,
+    resolve,
+    shown,
+)
+from hinge.server.functions.arguments import Arguments, Parameter
 from hinge.server.functions.docstring import parse_docstring
-from hinge.server.functions.json_schema import Schema, object_schema
-from hinge.server.functions.parameters import EMPTY, Parameter, check_kinds, read_parameters
+from hinge.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType, object_schema
 from hinge.server.functions.results import Encoded, Output, inspect_output, is_content
-from hinge.server.functions.values import Refused
+from hinge.server.functions.validation_errors import error_lines, explain
+from hinge.server.functions.values import NotSerializable, ValueRejected, ValueType, value_type
 
-_asdict = msgspec.structs.asdict
+EMPTY = inspect.Parameter.empty
+
+#: What is wrong with a kind of parameter that JSON arguments can't fill.
+_KINDS = {
+    inspect.Parameter.VAR_POSITIONAL: "`*{name}` has no schema; name each parameter, or take a `{name}: list[str]`",
+    inspect.Parameter.VAR_KEYWORD: "`**{name}` has no schema; name each parameter, or take a `{name}: dict[str, Any]`",
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but arguments are passed by name; remove the `/`",
+}
+
+
+_UNRESOLVED = "import the name at runtime (not only under TYPE_CHECKING) or define it at module level"
 
 
 class Signature:
-    """What is known of a function. Made by `inspect_function`; holds no state of a call."""
+    """A function's description, schemas, argument reader and result writer. Holds no state of a call."""
 
     __slots__ = (
-        "_decode",
-        "_late",
+        "arguments",
         "description",
         "encode",
         "injected",
@@ -59,57 +77,23 @@ class Signature:
         self.name = name
         #: The docstring without its sections on arguments, results and errors; None if there is none.
         self.description = description
-        #: What a caller fills, in order.
+        #: The parameters that a caller fills, in order.
         self.parameters = tuple(parameters)
-        #: JSON Schema of the arguments: an object that takes these and no others.
+        #: Reads the arguments of a call.
+        self.arguments = Arguments(self.parameters, input_schema)
+        #: JSON Schema of the arguments: an object without further members.
         self.input_schema = input_schema
-        #: JSON Schema of the result; None when nothing is promised. Its root may be any type.
+        #: JSON Schema of the result, whose root may be any type; None if the annotation says nothing.
         self.output_schema = output.schema
-        #: Whether calling gives an awaitable.
+        #: Whether calling it gives an awaitable.
         self.is_async = is_async
         #: Whether it is a generator function, sync or async: calling it runs nothing yet.
         self.yields = yields
         #: The parameters that the server fills: name to annotation.
         self.injected = dict(injected)
-        #: A returned value as structured content and text. Raises DefinitionError, meant for the log, when it doesn't fit
-        #: the annotation or can't become JSON.
+        #: A returned value as structured content and text. Raises DefinitionError if it doesn't fit the annotation or
+        #: can't become JSON; the text is for the log.
         self.encode: Callable[[Any], Encoded] = output.encode
-        self._decode = msgspec.json.Decoder(_struct(parameters)).decode
-        self._late = tuple((item.name, item.type.read) for item in parameters if item.type.field is Raw)
-
-    def arguments(self, text: bytes | Raw) -> dict[str, Any]:
-        """Keyword arguments from the JSON text of an object, typed, with defaults; empty text and null count as `{}`.
-
-        Raises InvalidArguments with every problem, and InvalidParams if the text is no JSON object.
-        """
-        try:
-            values = _asdict(self._decode(text))
-            for name, read in self._late:
-                value = values[name]
-                if type(value) is Raw:
-                    values[name] = read(value)
-            return values
-        except (msgspec.MsgspecError, Refused, UnicodeDecodeError, RecursionError):
-            again = b"{}" if bytes(text).strip() in (b"", b"null") else whole_numbers(text)
-            if again is not None:
-                return self.arguments(again)
-            raise refusal_of_arguments(text, self.parameters, self.input_schema) from None
-
-    def refusal(self, text: bytes | Raw, rename: Rename) -> InvalidArguments:
-        """The error for arguments that break the schema, in the names of a caller who has others for them.
-
-        Raises DefinitionError when only what isn't the caller's is wrong.
-        """
-        found = refusal_of_arguments(text, self.parameters, self.input_schema, rename)
-        assert isinstance(found, InvalidArguments)
-        return found
-
-    def arguments_from_text(self, values: Mapping[str, str]) -> dict[str, Any]:
-        """Keyword arguments from plain texts, as prompts and URI templates have them: `"3"` is an int if one is wanted.
-
-        Raises InvalidArguments with every problem.
-        """
-        return read_text(values, self.parameters, self.input_schema)
 
 
 def inspect_function(
@@ -120,12 +104,12 @@ def inspect_function(
     name: str | None = None,
     generators: bool = False,
 ) -> Signature:
-    """Works out a function's signature. Takes functions, bound methods, partials and objects with `__call__`.
+    """Read a function's signature. Takes functions, bound methods, partials and objects with `__call__`.
 
-    `injected(annotation)` tells the parameters that the server fills and no schema shows; `content(annotation)`
-    tells return types that go out as they are, without output schema. `name` is for messages; else the function's.
+    `injected(annotation)` selects the parameters that the server fills, which no schema shows; `content(annotation)`
+    selects return types that are sent as they are, without an output schema. `name` replaces the function's own.
 
-    Raises DefinitionError: one line with function, file, line, parameter and what to do.
+    Raises DefinitionError: one line with function, file, line, parameter and what to change.
     """
     function = _callable(function, name)
     yields = _yields(function)
@@ -137,12 +121,12 @@ def inspect_function(
     signature = _signature(function, place)
     fixed = _fixed_keywords(function)
     parameters = [item for item in signature.parameters.values() if item.name not in fixed]
-    check_kinds(parameters, place)
+    _check_kinds(parameters, place)
     annotations = {item.name: _resolve(item.annotation, code, place, item.name) for item in parameters}
     hidden = {key: value for key, value in annotations.items() if holds(value, injected)}
     docs = parse_docstring(_doc_of(function))
     visible = [item for item in parameters if item.name not in hidden]
-    found, definitions = read_parameters(visible, annotations, docs.arguments, place)
+    found, definitions = _read_parameters(visible, annotations, docs.arguments, place)
     properties = {item.wire_name: item.schema for item in found}
     required = [item.wire_name for item in found if item.required]
     returned = UNSET if signature.return_annotation is EMPTY else _resolve(signature.return_annotation, code, place)
@@ -156,17 +140,6 @@ def inspect_function(
         is_async=_is_async(function),
         yields=yields,
     )
-
-
-def _struct(parameters: Sequence[Parameter]) -> type[msgspec.Struct]:
-    fields: list[Any] = [
-        (item.name, item.type.field)
-        if item.default is None
-        else (item.name, item.type.field, msgspec.field(default_factory=item.default))
-        for item in parameters
-    ]
-    names = {item.name: item.wire_name for item in parameters}
-    return msgspec.defstruct("Arguments", fields, rename=names, kw_only=True, forbid_unknown_fields=True)
 
 
 def _callable(function: Any, name: str | None) -> Callable[..., Any]:
@@ -254,4 +227,102 @@ def _resolve(annotation: Any, code: Any, place: Place, parameter: str | None = N
         raise place.mistake(f"{what} can't be resolved: {error}; {_UNRESOLVED}", parameter) from None
 
 
-_UNRESOLVED = "import the name at runtime (not only under TYPE_CHECKING) or define it at module level"
+# ---------------------------------------------------------------- parameters
+
+
+def _check_kinds(parameters: Iterable[inspect.Parameter], place: Place) -> None:
+    """Raises DefinitionError for parameters that can't be filled by name from JSON."""
+    for parameter in parameters:
+        if parameter.kind in _KINDS:
+            raise place.mistake(_KINDS[parameter.kind].format(name=parameter.name), parameter.name)
+        if parameter.annotation is EMPTY:
+            raise place.mistake(_unannotated(parameter), parameter.name)
+
+
+def _unannotated(parameter: inspect.Parameter) -> str:
+    name, default = parameter.name, parameter.default
+    if name in ("self", "cls"):
+        return "belongs to a method; register the bound method, `instance.method`, not the function in its class"
+    if name in ("ctx", "context"):
+        return f"has no annotation; write `{name}: Context`"
+    if default is EMPTY or default is None or is_field_info(default):
+        return f"has no annotation, so there is no schema for it; write e.g. `{name}: str`"
+    kind = type(default).__name__
+    return f"has no annotation, so there is no schema for it; write e.g. `{name}: {kind} = {default!r}`"
+
+
+def _read_parameters(
+    parameters: Iterable[inspect.Parameter], annotations: Mapping[str, Any], docs: Mapping[str, str], place: Place
+) -> tuple[list[Parameter], dict[str, Schema]]:
+    """The parameters in order, and the definitions that their schemas refer to. Raises DefinitionError."""
+    writer = SchemaWriter(reading=True)
+    found = [
+        _read_parameter(parameter, annotations[parameter.name], docs.get(parameter.name), writer, place)
+        for parameter in parameters
+    ]
+    taken: set[str] = set()
+    for parameter in found:
+        if parameter.wire_name in taken:
+            raise place.mistake(f"the name `{parameter.wire_name}` is taken by another parameter", parameter.name)
+        taken.add(parameter.wire_name)
+    return found, writer.definitions
+
+
+def _read_parameter(
+    parameter: inspect.Parameter, annotation: Any, doc: str | None, writer: SchemaWriter, place: Place
+) -> Parameter:
+    default = parameter.default
+    field = default if is_field_info(default) else next(filter(is_field_info, metadata_of(annotation)), None)
+    if is_field_info(default):
+        annotation, default = Annotated[annotation, field], EMPTY
+    if field is not None and default is EMPTY and not field.is_required():
+        default = _Factory(field.default_factory) if field.default_factory is not None else field.default
+    try:
+        kind = value_type(annotation, writer)
+    except (TypeError, NameError) as reason:
+        raise place.mistake(_unusable(annotation, reason), parameter.name) from None
+    schema = dict(kind.schema)
+    if text := described_by(annotation) or schema.get("description") or doc:
+        schema["description"] = text
+    if default is not EMPTY and not isinstance(default, _Factory) and default is not msgspec.UNSET:
+        schema["default"] = _default(default, kind, annotation, writer, place, parameter.name)
+    wire_name = getattr(field, "alias", None) or parameter.name
+    return Parameter(parameter.name, wire_name, kind, schema, _maker(default))
+
+
+class _Factory(NamedTuple):
+    """Makes a new default for each call."""
+
+    factory: Callable[[], Any]
+
+
+def _maker(default: Any) -> Callable[[], Any] | None:
+    if default is EMPTY:
+        return None
+    return default.factory if isinstance(default, _Factory) else lambda: default
+
+
+def _unusable(annotation: Any, reason: Exception) -> str:
+    if not isinstance(reason, UnsupportedType):
+        return f"annotation `{shown(bare(annotation))}` can't be read from JSON: {reason}"
+    return (
+        f"annotation `{shown(bare(annotation))}` can't be read from JSON: {reason}; use str, int, float, bool, list, "
+        "dict, Literal, Enum, date, a dataclass, TypedDict, msgspec.Struct or pydantic model"
+    )
+
+
+def _default(default: Any, kind: ValueType, annotation: Any, writer: SchemaWriter, place: Place, name: str) -> Any:
+    """The default as JSON, checked like a caller's value."""
+    try:
+        return msgspec.json.decode(kind.write_default(default))
+    except NotSerializable as error:
+        raise place.mistake(
+            f"its default, of type {error}, can't be shown in the schema; use None or a JSON value", name
+        ) from None
+    except ValueRejected as error:
+        if default is None:
+            plain = shown(bare(annotation))
+            what = f"its default None doesn't fit `{plain}`; write `{name}: {plain} | None = None`"
+            raise place.mistake(what, name) from None
+        found = explain({**kind.schema, "$defs": writer.definitions}, error.value, error.rejections, exact=kind.exact)
+        raise place.mistake(f"its default doesn't fit its annotation: {'; '.join(error_lines(found))}", name) from None

@@ -1,7 +1,7 @@
-"""What is wrong with a JSON value: every difference from a schema of ours, as lines that a model can act on.
+"""Validation errors: every difference between a JSON value and a schema of ours, worded so that a model can correct it.
 
-Knows the JSON Schema words that our own schemas use and nothing of the library that refused the value: it runs only
-after a refusal, whichever library that was, and at most ECHO_LIMIT bytes of the value are echoed.
+Runs only after msgspec or pydantic rejected the value, and words the errors of both alike. At most ECHO_LIMIT bytes of the
+value are repeated in all errors together. Knows only the JSON Schema keywords that our own schemas use.
 """
 
 from __future__ import annotations
@@ -11,157 +11,171 @@ import decimal
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
 
 from hinge.errors import ECHO_LIMIT, shorten
 
-#: No more lines than this: a model corrects a few at a time.
-_MOST = 20
-#: No more parts of a value than this are looked at.
-_VISITS = 10_000
-#: How alike two names must be for one to be taken for the other, 0 to 1.
-_CLOSE = 0.7
-#: No more bytes than this of one value are echoed.
-_ECHO_ONE = 40
+#: At most this many errors are listed: a model corrects a few at a time.
+_MAX_ERRORS = 20
+#: At most this many parts of a value are compared.
+_MAX_VISITS = 10_000
+#: How similar two names must be for one to be suggested in place of the other, 0 to 1.
+_SIMILARITY = 0.7
+#: At most this many bytes of one value are repeated.
+_MAX_ECHO = 40
+#: At most this many options of an enum are listed.
+_MAX_OPTIONS = 12
 
-Path = tuple[str | int, ...]
+Schema: TypeAlias = Mapping[str, Any]
+Path: TypeAlias = tuple[str | int, ...]
 
 
 class Key(str):
-    """A step of a path that the caller chose, not we: its bytes count as echo."""
+    """A step of a path that the caller named: its bytes count as repeated."""
 
     __slots__ = ()
 
 
-class Refusal(NamedTuple):
-    """That a library refused a value, and where.
+class Rejection(NamedTuple):
+    """A library rejected a value at this place.
 
-    `reason` is the text of the author's own check, if one failed; `spare` is what to say when the schema doesn't tell
-    what is wrong. `tried` means that this was one of several types that might have fitted.
+    `reason` is the text of the author's own check, if one failed; `fallback` is used when the schema doesn't explain it.
+    `member` says that the value was tried as one of several types that might have fitted.
     """
 
     path: Path
     reason: str | None = None
-    spare: str | None = None
-    tried: bool = False
+    fallback: str | None = None
+    member: bool = False
 
 
-class Problem(NamedTuple):
-    """One difference. `text` is complete, or, when `value` is given, is followed by what came instead."""
+class Violation(NamedTuple):
+    """One difference. `text` is complete; when `value` is given, "got" and that value are appended."""
 
     path: Path
     text: str
     value: Any = msgspec.UNSET
 
 
-def lines(problems: Sequence[Problem]) -> list[str]:
-    """The problems as text: `days: expected integer, got string "three"`; the echo in all of them is bounded."""
-    echo = _Echo()
-    texts = [echo.line(problem) for problem in problems[:_MOST]]
-    if len(problems) > _MOST:
+def error_lines(violations: Sequence[Violation]) -> list[str]:
+    """One line for each: `days: expected integer, got string "three"`."""
+    writer = _LineWriter()
+    texts = [writer.line(violation) for violation in violations[:_MAX_ERRORS]]
+    if len(violations) > _MAX_ERRORS:
         texts.append("and more")
     return texts
 
 
-def explain(schema: Schema, value: Any, refusals: Sequence[Refusal], *, path: Path = (), sure: bool) -> list[Problem]:
-    """Why `value` was refused: what the schema says, and the refusals that it doesn't account for.
+def explain(
+    schema: Schema, value: Any, rejections: Sequence[Rejection], *, path: Path = (), exact: bool
+) -> list[Violation]:
+    """Why `value` was rejected: where it differs from the schema, and the rejections that this doesn't explain.
 
-    With `sure`, the library checks what the schema says, so each difference counts; without, it may be more lenient,
-    so only differences at a place that it refused count (and patterns are left to it).
-    `schema` may hold `$ref`s into its own `$defs`. Paths of refusals are relative to the value.
+    With `exact` the library checks just what the schema says, so that each difference counts. Without, it may be more
+    lenient: only differences at a place that it rejected count, and patterns are left to it.
+    `schema` may hold `$ref`s into its own `$defs`. Paths of rejections are relative to the value.
     """
-    finder = _Finder(schema, patterns=sure)
-    found = finder.problems(schema, value, ())
-    if not sure:
-        found = [problem for problem in found if any(_related(problem.path, refusal.path) for refusal in refusals)]
-    for refusal in refusals:
-        told = found if refusal.tried else [problem for problem in found if _related(problem.path, refusal.path)]
-        if refusal.reason is None and told:
-            continue
-        found.append(_from_refusal(schema, value, refusal))
-    return [problem._replace(path=path + problem.path) for problem in found]
+    found = _Comparison(schema, patterns=exact).violations(schema, value, ())
+    if not exact:
+        found = [error for error in found if any(_overlap(error.path, rejection.path) for rejection in rejections)]
+    for rejection in rejections:
+        explained = found if rejection.member else [one for one in found if _overlap(one.path, rejection.path)]
+        if rejection.reason is not None or not explained:
+            found.append(_from_rejection(schema, value, rejection))
+    return [error._replace(path=path + error.path) for error in found]
 
 
-def unknown(name: str, known: Iterable[str], path: Path = (), what: str = "field") -> Problem:
-    """A member that doesn't exist: names the closest that does, or all of them when they are few."""
+def unknown_member(name: str, known: Iterable[str], path: Path = (), what: str = "field") -> Violation:
+    """A member that doesn't exist: suggests the most similar one that does, or lists them."""
     names = list(known)
-    if close := _closest(name, names):
-        hint = f'did you mean "{close}"?'
+    if similar := _most_similar(name, names):
+        hint = f'did you mean "{similar}"?'
     elif not names:
         hint = f"there are no {what}s here"
     else:
         hint = "known: " + ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-    return Problem((*path, Key(name)), f"unknown {what}; {hint}")
+    return Violation((*path, Key(name)), f"unknown {what}; {hint}")
 
 
-def _closest(name: str, names: Sequence[str]) -> str | None:
+def missing(path: Path, schema: Schema, root: Schema) -> Violation:
+    """A required member that isn't there."""
+    return Violation(path, f"missing (required {describe(schema, root)})")
+
+
+def out_of_range(path: Path, schema: Schema, root: Schema) -> Violation:
+    """A number that no Python float can hold."""
+    return Violation(path, f"expected {describe(schema, root)}, got a number out of range")
+
+
+def _most_similar(name: str, names: Sequence[str]) -> str | None:
     from difflib import get_close_matches
 
-    short = name[:_ECHO_ONE]
+    short = name[:_MAX_ECHO]
     folded = {other.lower().replace("_", ""): other for other in names}
     if match := folded.get(short.lower().replace("_", "").replace("-", "")):
         return match
-    return next(iter(get_close_matches(short, names, 1, _CLOSE)), None)
+    return next(iter(get_close_matches(short, names, 1, _SIMILARITY)), None)
 
 
-def _related(one: Path, other: Path) -> bool:
+def _overlap(one: Path, other: Path) -> bool:
+    """Whether one path leads to the other's place or a place within it."""
     shared = min(len(one), len(other))
     return one[:shared] == other[:shared]
 
 
-def _from_refusal(schema: Schema, value: Any, refusal: Refusal) -> Problem:
-    if refusal.reason is not None:
-        return Problem(refusal.path, shorten(" ".join(refusal.reason.split())))
-    for step in refusal.path:
+def _from_rejection(schema: Schema, value: Any, rejection: Rejection) -> Violation:
+    if rejection.reason is not None:
+        return Violation(rejection.path, shorten(" ".join(rejection.reason.split())))
+    for step in rejection.path:
         try:
             value = value[step]
         except (KeyError, IndexError, TypeError):
-            return Problem(refusal.path, "missing")
-    here = follow(schema, refusal.path)
-    if refusal.spare is not None and not here.keys() & {"format", "pattern", "contentEncoding"}:
-        return Problem(refusal.path, shorten(refusal.spare), value)
-    return Problem(refusal.path, f"expected {expected(here, schema)}", value)
+            return Violation(rejection.path, "missing")
+    here = schema_at(schema, rejection.path)
+    if rejection.fallback is not None and not here.keys() & {"format", "pattern", "contentEncoding"}:
+        return Violation(rejection.path, shorten(rejection.fallback), value)
+    return Violation(rejection.path, f"expected {describe(here, schema)}", value)
 
 
-class _Finder:
-    """Walks a value and a schema side by side."""
+class _Comparison:
+    """Compares a value with a schema."""
 
     def __init__(self, root: Schema, *, patterns: bool) -> None:
         self.root = root
         self.patterns = patterns
         self.visits = 0
 
-    def problems(self, schema: Schema | bool, value: Any, path: Path) -> list[Problem]:
+    def violations(self, schema: Schema | bool, value: Any, path: Path) -> list[Violation]:
         self.visits += 1
-        if self.visits > _VISITS or not isinstance(schema, Mapping):
+        if self.visits > _MAX_VISITS or not isinstance(schema, Mapping):
             return []
         if isinstance(reference := schema.get("$ref"), str):
-            return self.problems(resolve_reference(self.root, reference), value, path)
+            return self.violations(definition(self.root, reference), value, path)
         if "anyOf" in schema or "oneOf" in schema:
             return self._union(schema, value, path)
         if not self._has_type(schema, value) or not self._is_listed(schema, value):
-            return [Problem(path, f"expected {expected(schema, self.root)}", value)]
+            return [Violation(path, f"expected {describe(schema, self.root)}", value)]
         return list(self._inside(schema, value, path))
 
-    def _inside(self, schema: Schema, value: Any, path: Path) -> Iterator[Problem]:
+    def _inside(self, schema: Schema, value: Any, path: Path) -> Iterator[Violation]:
         for part in schema.get("allOf", ()):
-            yield from self.problems(part, value, path)
+            yield from self.violations(part, value, path)
         if isinstance(value, dict):
             yield from self._object(schema, value, path)
         elif isinstance(value, list):
             yield from self._array(schema, value, path)
         elif not self._within_limits(schema, value):
-            yield Problem(path, f"expected {expected(schema, self.root)}", value)
+            yield Violation(path, f"expected {describe(schema, self.root)}", value)
 
     def _has_type(self, schema: Schema, value: Any) -> bool:
         wanted = schema.get("type")
         if wanted is None:
             return True
         types = wanted if isinstance(wanted, list) else [wanted]
-        actual = type_of(value)
+        actual = json_type(value)
         return actual in types or (actual == "integer" and "number" in types)
 
     def _is_listed(self, schema: Schema, value: Any) -> bool:
@@ -177,59 +191,58 @@ class _Finder:
         if isinstance(value, str):
             if self.patterns and "pattern" in schema and not re.search(schema["pattern"], value):
                 return False
-            return fits_format(schema, value)
+            return has_format(schema, value)
         return True
 
-    def _object(self, schema: Schema, value: dict[str, Any], path: Path) -> Iterator[Problem]:
+    def _object(self, schema: Schema, value: dict[str, Any], path: Path) -> Iterator[Violation]:
         properties: Schema = schema.get("properties", {})
         others = schema.get("additionalProperties", True)
         for name in schema.get("required", ()):
             if name not in value:
-                yield Problem((*path, name), f"missing (required {expected(properties.get(name, {}), self.root)})")
+                yield missing((*path, name), properties.get(name, {}), self.root)
         for name, item in value.items():
             if name in properties:
-                yield from self.problems(properties[name], item, (*path, name))
+                yield from self.violations(properties[name], item, (*path, name))
             elif others is False:
-                yield unknown(name, properties, path)
+                yield unknown_member(name, properties, path)
             else:
-                yield from self.problems(others, item, (*path, Key(name)))
-                if "propertyNames" in schema and self.problems(schema["propertyNames"], name, path):
-                    yield Problem((*path, Key(name)), "the name is not allowed here")
+                yield from self.violations(others, item, (*path, Key(name)))
+                if "propertyNames" in schema and self.violations(schema["propertyNames"], name, path):
+                    yield Violation((*path, Key(name)), "the name is not allowed here")
         if not _counts(schema, len(value), "minProperties", "maxProperties"):
-            yield Problem(path, f"expected {expected(schema, self.root)}", value)
+            yield Violation(path, f"expected {describe(schema, self.root)}", value)
 
-    def _array(self, schema: Schema, value: list[Any], path: Path) -> Iterator[Problem]:
+    def _array(self, schema: Schema, value: list[Any], path: Path) -> Iterator[Violation]:
         first: Sequence[Schema] = schema.get("prefixItems", ())
         rest = schema.get("items", True)
         if not _counts(schema, len(value), "minItems", "maxItems"):
-            yield Problem(path, f"expected {expected(schema, self.root)}", value)
+            yield Violation(path, f"expected {describe(schema, self.root)}", value)
         for index, item in enumerate(value):
-            yield from self.problems(first[index] if index < len(first) else rest, item, (*path, index))
+            yield from self.violations(first[index] if index < len(first) else rest, item, (*path, index))
 
-    def _union(self, schema: Schema, value: Any, path: Path) -> list[Problem]:
-        """No branch may fit: then the problems of the branch that was meant, if that can be told."""
+    def _union(self, schema: Schema, value: Any, path: Path) -> list[Violation]:
+        """Nothing if a branch fits, else the violations of the branch that was most likely meant."""
         branches = [resolved(self.root, branch) for branch in schema.get("anyOf") or schema["oneOf"]]
         tagged = [branch for branch in branches if self._has_tag_of(branch, value)]
-        meant: list[list[Problem]] = []
+        meant: list[list[Violation]] = []
         for branch in tagged or branches:
-            found = self.problems(branch, value, path)
+            found = self.violations(branch, value, path)
             if not found:
                 return []
             if self._has_type(branch, value):
                 meant.append(found)
         if isinstance(value, dict) and not tagged and (tags := _tags(branches)):
             name, options = tags
-            wanted = expected({"enum": options}, self.root)
             if name not in value:
-                return [Problem((*path, name), f"missing (required {wanted})")]
-            return [Problem((*path, name), f"expected {wanted}", value[name])]
+                return [missing((*path, name), {"enum": options}, self.root)]
+            return [Violation((*path, name), f"expected {describe({'enum': options}, self.root)}", value[name])]
         closest = min(meant, key=len, default=[])
-        if len(meant) == 1 or any(problem.path != path for problem in closest):
+        if len(meant) == 1 or any(violation.path != path for violation in closest):
             return closest
-        return [Problem(path, f"expected {expected(schema, self.root)}", value)]
+        return [Violation(path, f"expected {describe(schema, self.root)}", value)]
 
     def _has_tag_of(self, branch: Schema, value: Any) -> bool:
-        """Whether a member that can have only one value in this branch has that value."""
+        """Whether a member that has only one possible value in this branch has that value."""
         if not isinstance(value, dict):
             return False
         return any(
@@ -269,17 +282,17 @@ _LIMITED: dict[str, type | tuple[type, ...]] = {
 }
 
 
-class _Echo:
-    """Writes lines and keeps count of the caller's bytes in them."""
+class _LineWriter:
+    """Writes lines and counts the caller's bytes in them."""
 
     def __init__(self) -> None:
         self.left = ECHO_LIMIT
 
-    def line(self, problem: Problem) -> str:
-        path = self.path(problem.path)
-        text = problem.text
-        if problem.value is not msgspec.UNSET:
-            text += f", got {self.value(problem.value)}{_json_in_a_string(problem)}"
+    def line(self, violation: Violation) -> str:
+        path = self.path(violation.path)
+        text = violation.text
+        if violation.value is not msgspec.UNSET:
+            text += f", got {self.value(violation.value)}{_json_in_a_string(violation)}"
         return f"{path}: {text}" if path else text
 
     def path(self, path: Path) -> str:
@@ -294,14 +307,14 @@ class _Echo:
         return text
 
     def value(self, value: Any) -> str:
-        kind = type_of(value)
+        kind = json_type(value)
         if value is None:
             return kind
         shown = _json(self._cut(value)) if isinstance(value, str) else self._cut(_json(value))
         return f"{kind} {shown}" if self.left > 0 or shown.strip('"…') else kind
 
     def _cut(self, text: str) -> str:
-        room = max(0, min(_ECHO_ONE, self.left))
+        room = max(0, min(_MAX_ECHO, self.left))
         data = text.encode("utf-8", "replace")
         self.left -= min(len(data), room)
         if len(data) <= room:
@@ -313,10 +326,10 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _json_in_a_string(problem: Problem) -> str:
+def _json_in_a_string(violation: Violation) -> str:
     """Models sometimes write JSON into a string where JSON itself is wanted."""
-    value = problem.value
-    wants = problem.text.startswith(("expected object", "expected array"))
+    value = violation.value
+    wants = violation.text.startswith(("expected object", "expected array"))
     return " (pass the JSON itself, not a string that holds JSON)" if wants and _is_json_text(value) else ""
 
 
@@ -329,11 +342,6 @@ def _is_json_text(value: Any) -> bool:
         return False
     return True
 
-
-Schema = Mapping[str, Any]
-
-#: No more options than this are told.
-_OPTIONS = 12
 
 _EXAMPLES = {
     "date": '"2026-01-31"',
@@ -364,12 +372,12 @@ _TYPES: dict[type, str] = {
 }
 
 
-def type_of(value: Any) -> str:
+def json_type(value: Any) -> str:
     """The JSON type of a decoded value; whole numbers are `integer`."""
     return _TYPES[type(value)]
 
 
-def fits_format(schema: Schema, value: str) -> bool:
+def has_format(schema: Schema, value: str) -> bool:
     """Whether the string has the schema's format or encoding; formats that aren't known here always fit."""
     wanted = bytes if schema.get("contentEncoding") == "base64" else _FORMATS.get(schema.get("format", ""))
     if wanted is None:
@@ -381,7 +389,7 @@ def fits_format(schema: Schema, value: str) -> bool:
     return True
 
 
-def resolve_reference(root: Schema, reference: str) -> Schema:
+def definition(root: Schema, reference: str) -> Schema:
     """The definition that a `#/$defs/...` reference names; an empty schema if there is none."""
     found: Schema = root.get("$defs", {}).get(reference.rpartition("/")[2], {})
     return found
@@ -390,11 +398,11 @@ def resolve_reference(root: Schema, reference: str) -> Schema:
 def resolved(root: Schema, schema: Schema) -> Schema:
     """The schema, or the definition that it refers to."""
     reference = schema.get("$ref")
-    return resolve_reference(root, reference) if isinstance(reference, str) else schema
+    return definition(root, reference) if isinstance(reference, str) else schema
 
 
-def follow(root: Schema, path: Iterable[str | int]) -> Schema:
-    """The schema for the place in a value that `path` names, as far as it can be told; else an empty schema."""
+def schema_at(root: Schema, path: Iterable[str | int]) -> Schema:
+    """The schema for the place in a value that `path` names, as far as it is known; else an empty schema."""
     schema = root
     for step in path:
         for branch in _branches(root, schema):
@@ -422,14 +430,14 @@ def _step(schema: Schema, step: str | int) -> Schema | None:
     return found if isinstance(found, Mapping) else None
 
 
-def expected(schema: Schema | bool, root: Schema) -> str:
-    """The words for what the schema wants; `root` holds the definitions that it refers to."""
+def describe(schema: Schema | bool, root: Schema) -> str:
+    """What the schema expects, in a few words; `root` holds the definitions that it refers to."""
     if not isinstance(schema, Mapping):
         return "any value" if schema else "nothing"
     schema = resolved(root, schema)
     branches = schema.get("anyOf") or schema.get("oneOf")
     if branches:
-        return " or ".join(dict.fromkeys(expected(branch, root) for branch in branches))
+        return " or ".join(dict.fromkeys(describe(branch, root) for branch in branches))
     if "const" in schema:
         return _json(schema["const"])
     if "enum" in schema:
@@ -439,8 +447,8 @@ def expected(schema: Schema | bool, root: Schema) -> str:
 
 
 def _options(options: Sequence[Any]) -> str:
-    shown = ", ".join(_json(option) for option in options[:_OPTIONS])
-    more = f", … ({len(options)} in all)" if len(options) > _OPTIONS else ""
+    shown = ", ".join(_json(option) for option in options[:_MAX_OPTIONS])
+    more = f", … ({len(options)} in all)" if len(options) > _MAX_OPTIONS else ""
     return f"one of {shown}{more}" if len(options) > 1 else shown
 
 

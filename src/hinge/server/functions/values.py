@@ -1,7 +1,7 @@
-"""One annotation: JSON text to a typed value and back, and its schema. Which library does it is decided here, once.
+"""Reads and writes the values of one annotation as JSON, and gives its schema. Decides which library does it.
 
-msgspec does what it can; pydantic, imported only then, does annotations that use it, and types that msgspec lacks.
-Both are strict: a string is no number. Neither library's words leave this file: a refusal says where, not why.
+msgspec by default; pydantic, imported only when needed, for annotations that use it and for types that msgspec lacks.
+Both are strict: values are never coerced. Their error texts stay in this file: a rejection says where, not why.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec import UNSET, Raw
 
 from hinge.server.functions.annotations import Traits, bare, traits_of
 from hinge.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
-from hinge.server.functions.validation_errors import Path, Refusal
+from hinge.server.functions.validation_errors import Path, Rejection
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -30,43 +30,43 @@ if TYPE_CHECKING:
 _encode = msgspec.json.Encoder().encode
 
 
-class Refused(ValueError):
+class ValueRejected(ValueError):
     """A value doesn't fit the type.
 
-    `refusals` tell where, as far as the library does. `value` is the whole value as plain JSON types, or UNSET when it
-    holds a number that Python's can't.
+    `rejections` say where, as far as the library reports it. `value` is the whole value as plain JSON types, or UNSET
+    when it contains a number that no Python float can hold.
     """
 
-    def __init__(self, refusals: Sequence[Refusal], value: Any) -> None:
-        super().__init__(refusals)
-        self.refusals = refusals
+    def __init__(self, rejections: Sequence[Rejection], value: Any) -> None:
+        super().__init__(rejections)
+        self.rejections = rejections
         self.value = value
 
 
-class Unwritable(TypeError):
-    """A value can't become JSON; the text says which type stands in the way."""
+class NotSerializable(TypeError):
+    """A value can't become JSON; the text names the type that has no JSON form."""
 
 
 class ValueType(Protocol):
-    """How values of one annotation are read and written."""
+    """Reads and writes the values of one annotation."""
 
-    #: What stands for the annotation in a msgspec struct: itself, or Raw, to be read by `read`.
+    #: The type of the field in a msgspec struct: the annotation, or Raw, which `read` reads afterwards.
     field: Any
-    #: Whether the schema says all that reading checks.
+    #: Whether the schema says everything that reading checks.
     exact: bool
     #: The JSON Schema; nested types are in the definitions of the writer that made it.
     schema: Schema
 
     def read(self, text: bytes | Raw) -> Any:
-        """The typed value of JSON text. Raises Refused."""
+        """The typed value of JSON text. Raises ValueRejected."""
         ...
 
     def write(self, value: Any) -> bytes:
-        """A value as JSON text that fits the schema. Raises Refused, Unwritable."""
+        """A value as JSON text that fits the schema. Raises ValueRejected, NotSerializable."""
         ...
 
     def write_default(self, value: Any) -> bytes:
-        """Like `write`, for what a caller could have sent as well."""
+        """Like `write`, for a default: a value that a caller could have sent as well."""
         ...
 
 
@@ -86,7 +86,7 @@ def value_type(annotation: Any, writer: SchemaWriter) -> ValueType:
 
 
 def _traits(annotation: Any) -> Traits:
-    """What the annotation uses. While pydantic isn't loaded, no part of it can be pydantic's: no need to look."""
+    """What the annotation uses. As long as pydantic isn't loaded, no part of it can be pydantic's."""
     if "pydantic" in sys.modules or "annotated_types" in sys.modules:
         return traits_of(annotation)
     return Traits(pydantic=False, struct=False, msgspec_limits=False)
@@ -126,14 +126,14 @@ class MsgspecType:
         try:
             return self._decode(text)
         except msgspec.ValidationError as error:
-            raise Refused([refusal_of(error)], _decoded(text)) from None
+            raise ValueRejected([rejection_of(error)], _decoded(text)) from None
 
     def write(self, value: Any) -> bytes:
         text = encode(value)
         try:
             self._decode(text)
         except msgspec.ValidationError as error:
-            raise Refused([refusal_of(error)], _decoded(text)) from None
+            raise ValueRejected([rejection_of(error)], _decoded(text)) from None
         return text
 
     write_default = write
@@ -143,8 +143,8 @@ _PLACE = re.compile(r" - at `(?:key in `)?\$(.*?)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
-def refusal_of(error: msgspec.ValidationError) -> Refusal:
-    """Where msgspec refused; and the author's words, when a check of his (`__post_init__`) raised."""
+def rejection_of(error: msgspec.ValidationError) -> Rejection:
+    """Where msgspec rejected a value, with the text of the author's own check (`__post_init__`) if that raised."""
     text = str(error)
     place = _PLACE.search(text)
     path: Path = ()
@@ -153,18 +153,18 @@ def refusal_of(error: msgspec.ValidationError) -> Refusal:
             break
         path += (step[1] if step[1] is not None else int(step[2]),)
     own_words = text[: place.start()] if place else text
-    return Refusal(path, own_words if error.__cause__ is not None else None)
+    return Rejection(path, own_words if error.__cause__ is not None else None)
 
 
 def encode(value: Any) -> bytes:
-    """Any value that msgspec knows as JSON text. Raises Unwritable."""
+    """Any value that msgspec knows as JSON text. Raises NotSerializable."""
     try:
         return _encode(value)
     except TypeError as error:
         found = re.search(r"objects of type (\S+) is unsupported", str(error))
-        raise Unwritable(found[1] if found else str(error)) from None
+        raise NotSerializable(found[1] if found else str(error)) from None
     except (ValueError, RecursionError, OverflowError) as error:
-        raise Unwritable(f"{type(value).__name__} ({error})") from None
+        raise NotSerializable(f"{type(value).__name__} ({error})") from None
 
 
 class PydanticType:
@@ -193,7 +193,7 @@ class PydanticType:
         try:
             return self._adapter.validate_json(bytes(text), strict=True)
         except _validation_error() as error:
-            raise _refused(error, _decoded(text)) from None
+            raise _rejected(error, _decoded(text)) from None
 
     def write(self, value: Any) -> bytes:
         try:
@@ -203,7 +203,7 @@ class PydanticType:
         try:
             fitting = self._adapter.validate_python(value)
         except _validation_error() as error:
-            raise _refused(error, _plain(value)) from None
+            raise _rejected(error, _plain(value)) from None
         try:
             return self._adapter.dump_json(fitting, warnings="error", by_alias=True)
         except _serialization_error():
@@ -211,18 +211,18 @@ class PydanticType:
         try:
             text = self._adapter.dump_json(fitting, warnings="none", by_alias=True)
         except _serialization_error() as error:
-            raise Unwritable(f"{type(value).__name__} ({_one_line(error)})") from None
-        raise Refused([Refusal((), spare="has a part of another type than annotated")], _decoded(text))
+            raise NotSerializable(f"{type(value).__name__} ({_one_line(error)})") from None
+        raise ValueRejected([Rejection((), fallback="has a part of another type than annotated")], _decoded(text))
 
     def write_default(self, value: Any) -> bytes:
         try:
             self._adapter.validate_python(value)
         except _validation_error() as error:
-            raise _refused(error, _plain(value)) from None
+            raise _rejected(error, _plain(value)) from None
         return self.write(value)
 
 
-# An except clause looks its class up only when something was raised: the hot path pays for no import statement.
+# An except clause evaluates its class only when something was raised, so that calls pay for no import statement.
 def _validation_error() -> type[ValidationError]:
     from pydantic import ValidationError
 
@@ -236,7 +236,7 @@ def _serialization_error() -> type[PydanticSerializationError]:
 
 
 def _adapter(annotation: Any) -> tuple[TypeAdapter[Any], bool]:
-    """The adapter, and whether it reads and writes bytes as base64: a model decides that for itself."""
+    """The adapter, and whether it reads and writes bytes as base64: a model has a configuration of its own."""
     from pydantic import ConfigDict, PydanticUserError, TypeAdapter
 
     with warnings.catch_warnings():
@@ -265,7 +265,7 @@ def _generator() -> type[GenerateJsonSchema]:
 
 
 def _with_base64(schema: Any) -> Any:
-    """Bytes are base64 wherever no model's own configuration says otherwise: everywhere but in the definitions."""
+    """Mark bytes as base64, except in the definitions, where a model's own configuration decides."""
     if isinstance(schema, list):
         return [_with_base64(item) for item in schema]
     if not isinstance(schema, dict):
@@ -290,13 +290,13 @@ def _plain(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=lambda item: f"<{type(item).__name__}>"))
 
 
-def _refused(error: ValidationError, value: Any) -> Refused:
-    found: list[Refusal] = []
+def _rejected(error: ValidationError, value: Any) -> ValueRejected:
+    found: list[Rejection] = []
     for problem in error.errors(include_url=False, include_input=False):
         path = _path_of(problem["loc"], value, missing=problem["type"] == "missing")
-        reason, spare = _words(problem["type"], problem["msg"])
-        found.append(Refusal(path, reason, spare, tried=len(path) < len(problem["loc"])))
-    return Refused(found, value)
+        reason, fallback = _words(problem["type"], problem["msg"])
+        found.append(Rejection(path, reason, fallback, member=len(path) < len(problem["loc"])))
+    return ValueRejected(found, value)
 
 
 def _path_of(location: Sequence[str | int], value: Any, *, missing: bool) -> Path:
@@ -315,7 +315,7 @@ def _path_of(location: Sequence[str | int], value: Any, *, missing: bool) -> Pat
 
 
 def _words(kind: str, message: str) -> tuple[str | None, str | None]:
-    """The text of a check that the author wrote; or a library's own, as we would say it."""
+    """The text of a check that the author wrote, or else the library's own, reworded."""
     if kind in ("value_error", "assertion_error"):
         return message.removeprefix("Value error, ").removeprefix("Assertion failed, "), None
     if kind not in _kinds():

@@ -5,11 +5,18 @@ from typing import Any
 import pytest
 
 from hinge.errors import ECHO_LIMIT
-from hinge.server.functions.validation_errors import Refusal, expected, explain, follow, lines, unknown
+from hinge.server.functions.validation_errors import (
+    Rejection,
+    describe,
+    error_lines,
+    explain,
+    schema_at,
+    unknown_member,
+)
 
 
-def told(schema: dict[str, Any], value: Any, *refusals: Refusal, sure: bool = True) -> list[str]:
-    return lines(explain(schema, value, refusals, sure=sure))
+def told(schema: dict[str, Any], value: Any, *rejections: Rejection, exact: bool = True) -> list[str]:
+    return error_lines(explain(schema, value, rejections, exact=exact))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +47,7 @@ def told(schema: dict[str, Any], value: Any, *refusals: Refusal, sure: bool = Tr
     ],
 )
 def test_what_a_schema_expects_is_told_in_a_few_words(schema: dict[str, Any], words: str) -> None:
-    assert expected(schema, schema) == words
+    assert describe(schema, schema) == words
 
 
 @pytest.mark.parametrize(
@@ -150,37 +157,41 @@ def test_of_several_objects_the_closest_is_explained() -> None:
 
 def test_unknown_names_are_answered_with_the_closest_known() -> None:
     known = ["city", "days", "class_"]
-    assert lines([unknown("dayz", known)]) == ['dayz: unknown field; did you mean "days"?']
-    assert lines([unknown("Class", known)]) == ['Class: unknown field; did you mean "class_"?']
-    assert lines([unknown("zzz", known)]) == ["zzz: unknown field; known: city, days, class_"]
-    assert lines([unknown("zzz", [], what="argument")]) == ["zzz: unknown argument; there are no arguments here"]
+    assert error_lines([unknown_member("dayz", known)]) == ['dayz: unknown field; did you mean "days"?']
+    assert error_lines([unknown_member("Class", known)]) == ['Class: unknown field; did you mean "class_"?']
+    assert error_lines([unknown_member("zzz", known)]) == ["zzz: unknown field; known: city, days, class_"]
+    assert error_lines([unknown_member("zzz", [], what="argument")]) == [
+        "zzz: unknown argument; there are no arguments here"
+    ]
 
 
 def test_an_authors_own_check_is_told_in_his_words() -> None:
-    assert told({"type": "integer"}, 13, Refusal((), "13 is\n unlucky")) == ["13 is unlucky"]
+    assert told({"type": "integer"}, 13, Rejection((), "13 is\n unlucky")) == ["13 is unlucky"]
 
 
 def test_a_refusal_that_the_schema_cannot_explain_uses_the_spare_words() -> None:
-    refusal = Refusal((), spare="expected a valid thing")
+    refusal = Rejection((), fallback="expected a valid thing")
     assert told({"type": "string"}, "x", refusal) == ['expected a valid thing, got string "x"']
     assert told({"type": "string", "format": "ipv4"}, "x", refusal) == ['expected ipv4 string, got string "x"']
 
 
 def test_unless_sure_only_differences_at_refused_places_count() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
-    assert told(schema, {"a": "1", "b": "2"}, Refusal(("b",)), sure=False) == ['b: expected integer, got string "2"']
+    assert told(schema, {"a": "1", "b": "2"}, Rejection(("b",)), exact=False) == ['b: expected integer, got string "2"']
 
 
 def test_unless_sure_patterns_are_left_to_the_library() -> None:
     """A pattern that is safe in the library's regex engine may take for ever in Python's."""
     schema = {"type": "string", "pattern": "^(a+)+$"}
-    assert told(schema, "a" * 60 + "b", Refusal(()), sure=False) == [
+    assert told(schema, "a" * 60 + "b", Rejection(()), exact=False) == [
         f'expected string matching ^(a+)+$, got string "{"a" * 40}…"'
     ]
 
 
 def test_a_type_that_was_only_tried_is_not_told_beside_the_one_that_was_meant() -> None:
-    found = told(PETS, {"kind": "dog", "loud": 1}, Refusal(("loud",)), Refusal(("lives",), tried=True), sure=False)
+    found = told(
+        PETS, {"kind": "dog", "loud": 1}, Rejection(("loud",)), Rejection(("lives",), member=True), exact=False
+    )
     assert found == ["loud: expected boolean, got integer 1"]
 
 
@@ -206,5 +217,5 @@ def test_a_huge_value_is_looked_at_only_in_part() -> None:
 
 def test_a_path_is_followed_through_references_and_unions() -> None:
     schema: dict[str, Any] = {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/Node"}], "$defs": TREE["$defs"]}
-    assert follow(schema, ("kids", 0, "name")) == {"type": "string"}
-    assert follow(schema, ("nothing",)) == {}
+    assert schema_at(schema, ("kids", 0, "name")) == {"type": "string"}
+    assert schema_at(schema, ("nothing",)) == {}
