@@ -14,7 +14,7 @@ help:
 	@echo "make demo          run examples/demo.py"
 	@echo "make test          run the tests, one process per processor"
 	@echo "make check         formatting, lint, types, layers, structure, public names"
-	@echo "make shape         measures of the structure of the code, with their limits"
+	@echo "make shape         measures of the structure of the code and of the path of a call"
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm)"
 	@echo "make bench         Hinge beside its peers; bench-quick takes less than 90 s"
@@ -47,6 +47,7 @@ check-shape: .venv/.check
 
 shape: .venv/.check
 	$(PY) -m tools.shape
+	$(PY) -m tests.call_path
 
 conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
