@@ -12,9 +12,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "hinge"
 
-# What is reached from further left than its layer, in a function that users look for there: docs/decisions/022.
-DOORS = frozenset({("hinge.server.server", "hinge.proxy.proxy"), ("hinge.server.server", "hinge.openapi.server")})
-
 
 @dataclass(frozen=True)
 class Module:
@@ -130,14 +127,13 @@ def _inner_imports(modules: tuple[Module, ...]) -> dict[str, list[Import]]:
     }
 
 
-def import_cycles(modules: Sequence[Module], doors: frozenset[tuple[str, str]] = frozenset()) -> list[list[str]]:
+def import_cycles(modules: Sequence[Module]) -> list[list[str]]:
     """Cycles of imports that run, each as the names along it; empty when there are none.
 
-    An import inside a function runs, if later. One under TYPE_CHECKING never does: it may point back; so may the `doors`,
-    pairs of who imports and what.
+    An import inside a function runs, if later. One under TYPE_CHECKING never does: it may point back.
     """
     graph = {
-        name: sorted({found.target for found in imports if not found.type_only and (name, found.target) not in doors})
+        name: sorted({found.target for found in imports if not found.type_only})
         for name, imports in inner_imports(modules).items()
     }
     cycles: list[list[str]] = []

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.source import DOORS, PACKAGE, Module, bare_strings, import_cycles, imports_of, inner_imports, read_package
+from hinge.lazy import LAZY_IMPORTS, load
+from tests.source import PACKAGE, Module, bare_strings, import_cycles, imports_of, inner_imports, read_package
 
 # Leftmost first; layers on one line don't know each other. Each imports only from lines above its own, and itself.
 LAYERS = (
@@ -16,7 +17,7 @@ LAYERS = (
     ("jsonrpc",),
     ("schema",),
     ("protocol",),
-    ("timeouts", "channel", "signals"),
+    ("timeouts", "channel", "signals", "lazy"),
     ("session",),
     ("http1", "backends"),
     ("lock",),
@@ -73,8 +74,6 @@ def layer_violations(modules: Sequence[Module]) -> Iterator[str]:
             continue
         for found in imports:
             target = layer_of(found.target)
-            if (name, found.target) in DOORS:
-                continue
             if target != source and RANK.get(target, -1) >= RANK[source]:
                 yield f"{by_name[name].at(found.line)}: {source} imports {found.target}, which isn't to its left"
 
@@ -132,23 +131,19 @@ def test_imports_point_only_to_the_left(hinge: list[Module]) -> None:
 
 
 def test_no_import_closes_a_cycle(hinge: list[Module]) -> None:
-    assert not import_cycles(hinge, DOORS)
+    assert not import_cycles(hinge)
 
 
-def test_every_door_is_there_and_waits_in_a_function(hinge: list[Module]) -> None:
-    """A door costs nothing and loads nothing until somebody goes through it."""
-    for name, target in DOORS:
-        module = next(module for module in hinge if module.name == name)
-        waiting = {
-            found.module
-            for function in ast.walk(module.tree)
-            if isinstance(function, ast.FunctionDef)
-            for found in ast.walk(function)
-            if isinstance(found, ast.ImportFrom)
-        }
-        assert target in waiting
-        assert target not in {node.module for node in module.tree.body if isinstance(node, ast.ImportFrom)}
-        assert not {one for one in modules_loaded_by(name) if layer_of(one) in ("client", "bridge", "openapi")}
+def test_add_ons_are_loaded_through_one_table_only(hinge: list[Module]) -> None:
+    """What points from the core to an add-on is listed here; it costs nothing until it is used."""
+    assert LAZY_IMPORTS == {
+        "proxy": ("hinge.proxy.proxy", "proxy"),
+        "server_from_openapi": ("hinge.openapi.server", "server_from"),
+    }
+    for name in LAZY_IMPORTS:
+        assert callable(load(name))
+    loaded = modules_loaded_by("hinge.server.server")
+    assert not {one for one in loaded if layer_of(one) in ("client", "proxy", "openapi")}
 
 
 def test_the_pure_part_knows_no_async_no_clock_and_no_sockets(hinge: list[Module]) -> None:

@@ -31,7 +31,7 @@ from hinge.schema.content import (
     TextContent,
 )
 from hinge.schema.tools import CallToolResult, ToolAnnotations
-from hinge.server.composition.made_from import ServerOptions
+from hinge.server.options import ServerOptions
 from hinge.server.server import Server
 
 logger = logging.getLogger("hinge")

@@ -32,9 +32,9 @@ from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, ServerCapabilities
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import SetLevelParams
-from hinge.server.composition.made_from import ServerOptions
-from hinge.server.composition.mounting import Forwarded, Kind
+from hinge.server.composition.mount import Forwarded, Kind
 from hinge.server.context import Context
+from hinge.server.options import ServerOptions
 from hinge.server.server import Server
 from hinge.transports.http.client.endpoint import call_headers
 

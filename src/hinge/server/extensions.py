@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -20,9 +20,6 @@ from hinge.schema.methods import METHODS
 from hinge.schema.tools import CallToolParams
 from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, RequestHandler, Served, invalid_params, params_decoder
-
-if TYPE_CHECKING:
-    from hinge.server.server import Server
 
 CallTool: TypeAlias = Callable[[Context[Any], CallToolParams], Awaitable[Any]]
 
@@ -88,11 +85,11 @@ class Extension:
         """What clients may listen to."""
         return ()
 
-    def attach(self, server: Server[Any]) -> None:
+    def attach(self, server: Any) -> None:
         """Called once, when it is added: register the tools, prompts and resources that it brings."""
 
     @asynccontextmanager
-    async def lifespan(self, server: Server[Any]) -> AsyncIterator[None]:
+    async def lifespan(self, server: Any) -> AsyncIterator[None]:
         """`async with` around the time in which the server serves: for work of its own in the background."""
         yield
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 from hinge.errors import DefinitionError
-from hinge.server.composition.include import include
+from hinge.server.composition.include import Registries, include
 from hinge.server.features.completion import Completable, Completions, RegisteredCompleter
 from hinge.server.features.files import FOLDER, Files, default_uri
 from hinge.server.features.prompts import Prompts
@@ -76,7 +76,10 @@ class Router:
         """
         if not isinstance(router, Router):
             raise DefinitionError(f"A {type(router).__name__} can't be included: give a Router, or a Server")
-        include(self, router, prefix)
+        include(self._registries(), router._registries(), prefix)
+
+    def _registries(self) -> Registries:
+        return Registries(self._tools, self._prompts, self._resources, self._completions, self._folders)
 
     # ---------------------------------------------------------------- who sees what
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from hinge.backends import backend_for
 from hinge.backends.base import Backend
 from hinge.channel import Channel
-from hinge.errors import DefinitionError, MethodNotFound
+from hinge.errors import DefinitionError, InvalidParams, MethodNotFound
+from hinge.lazy import load
 from hinge.protocol.calls import Call, EraName
 from hinge.protocol.changes import Changed
 from hinge.protocol.connection import Connection
@@ -28,9 +30,9 @@ from hinge.schema.lifecycle import (
     ServerCapabilities,
 )
 from hinge.schema.notifications import LoggingLevel, SetLevelParams
-from hinge.server.composition.extensions import MountedExtensions
-from hinge.server.composition.mountable import Mountable
-from hinge.server.composition.mounting import Mounts
+from hinge.server.composition.mount import Forwarded, Kind, MountedExtensions, Mounts
+from hinge.server.composition.namespace import Layer, Named
+from hinge.server.composition.transform import ToolChange, ToolChanges
 from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from hinge.server.elicitation.request_state import Seal
@@ -40,10 +42,12 @@ from hinge.server.features.subscriptions import Authorize, Subscriptions
 from hinge.server.lifespan import ConnectionLifespan, Conversations, Lifespan
 from hinge.server.middleware.chain import CallNext, Middleware
 from hinge.server.middleware.telemetry import telemetry
-from hinge.server.options import check_text
+from hinge.server.options import ApiOptions, ProxyOptions, check_text
 from hinge.server.registration import icons_of
+from hinge.server.router import Router
 from hinge.server.server_options import check_http, check_server
 from hinge.server.tracking import tracking
+from hinge.server.watchdog import unwatch, watch
 from hinge.session import Session
 
 if TYPE_CHECKING:
@@ -52,7 +56,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar as DefaultTypeVar
 
-    from hinge.server.composition.made_from import ApiOptions, ProxyOptions
     from hinge.transports.http.server.app import HttpApp
 
     StateT = DefaultTypeVar("StateT", default=Any)
@@ -63,7 +66,16 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 ExtensionT = TypeVar("ExtensionT", bound=Extension)
 
 
-class Server(Mountable, Generic[StateT]):
+#: What a server has to do with one kind of item.
+_METHODS: dict[Kind, str] = {
+    "tools": "tools/call",
+    "prompts": "prompts/get",
+    "resources": "resources/read",
+    "templates": "completion/complete",
+}
+
+
+class Server(Router, Generic[StateT]):
     """An MCP server: register tools and handlers, then `run()` it, mount `http_app()`, or hand it to a `Client`.
 
     `eras` says which protocol eras it speaks (both by default). `lifespan` is `async with lifespan(server) as state`,
@@ -148,9 +160,8 @@ class Server(Mountable, Generic[StateT]):
         `target` is a Client that isn't connected yet, or whatever a Client takes: a URL, a command line, a Server. The same
         as `hinge.proxy`, which explains the options.
         """
-        from hinge.proxy.proxy import proxy
-
-        return proxy(target, **options)
+        server: Server[Any] = load("proxy")(target, **options)
+        return server
 
     @staticmethod
     def from_openapi(
@@ -165,9 +176,8 @@ class Server(Mountable, Generic[StateT]):
         `(method, url, headers, body)` that gives `(status, headers, body)`; Hinge's own by default. The same as
         `hinge.openapi.server_from`, which explains the options. Raises DefinitionError for a document that can't be used.
         """
-        from hinge.openapi.server import server_from
-
-        return server_from(document, http_client=http_client, **options)
+        server: Server[Any] = load("server_from_openapi")(document, http_client=http_client, **options)
+        return server
 
     @property
     def name(self) -> str:
@@ -382,6 +392,138 @@ class Server(Mountable, Generic[StateT]):
     def _features(self) -> frozenset[str]:
         served = {"tools": len(self._tools), "prompts": len(self._prompts), "resources": len(self._resources)}
         return self._mounts.features() | {kind for kind, count in served.items() if count}
+
+    # ---------------------------------------------------------------- holding
+
+    def mount(
+        self,
+        server: Server[Any],
+        prefix: str | None = None,
+        *,
+        tools: Mapping[str, ToolChange | None] | None = None,
+    ) -> None:
+        """Make all of another server a part of this one, live: what it offers shows up here, also what changes later.
+
+        Its tool `forecast` is `weather_forecast` here under the prefix "weather", prompts likewise; its resource
+        `city://oslo` is `weather+city://oslo`. Without a prefix names stay, and this server's own go first. Calls run
+        through its middleware and see its lifespan's state and its visibility; changes and subscriptions are passed on.
+        Its extensions are announced and served here, unless this server has them itself; methods of its own stay with it.
+        `tools` shows some of its tools in other words, by the names that they have there, or hides them (None).
+
+        Raises DefinitionError for a prefix that can't be, or that can't be told from another one, and for an extension
+        with requests that another mounted server has, too.
+        """
+        if not isinstance(server, Server):
+            raise DefinitionError(
+                f"A {type(server).__name__} can't be mounted: make a server of it, mount(Server.from_client(…), …)"
+            )
+        made = self._mounts.check(server, prefix, ToolChanges(tools) if tools is not None else None)
+        self._dispatch.elsewhere = self._elsewhere
+        handlers = self._mounts.handlers()
+        handlers["resources/subscribe"] = self._subscriptions.subscribe
+        handlers["resources/unsubscribe"] = self._subscriptions.unsubscribe
+        for method, handler in handlers.items():
+            if method not in self._taken:
+                self._dispatch.requests[method] = Forwarded(method, self._applied(method, handler))
+        self._tools.known, self._prompts.known = (
+            partial(self._known_names, "tools"),
+            partial(self._known_names, "prompts"),
+        )
+        self._mounts.add(made)
+
+    def unmount(self, server: Server[Any]) -> None:
+        """Take a mounted server away; connected clients are told. Raises KeyError when it isn't mounted here."""
+        self._mounts.remove(server)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Hold the lifespan open, and those of mounted servers: whoever serves does it inside this block."""
+        await self._enter()
+        try:
+            yield
+        finally:
+            await self._exit()
+
+    async def _enter(self) -> None:
+        """One more who serves."""
+        await self._lifespan.enter()
+        try:
+            await self._mounts.enter()
+        except BaseException:
+            await self._lifespan.exit()
+            raise
+        watch(self.limits.stall)
+
+    async def _exit(self) -> None:
+        """One less."""
+        unwatch()
+        try:
+            await self._mounts.exit()
+        finally:
+            await self._lifespan.exit()
+
+    # ---------------------------------------------------------------- being held
+
+    async def _within(self, ctx: Context[Any]) -> Any:
+        """Serve a request for a server that this one is mounted in; the result isn't dressed yet."""
+        ctx.state = self._lifespan.state
+        ctx.own = self._nested_chain
+        return await self._inner_chain(ctx)
+
+    async def _offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
+        """Whether this caller finds a tool, prompt, resource or template of this name or URI here."""
+        return _METHODS[kind] in self._taken or self._has(ctx, kind, key) or await self._mounts.offers(ctx, kind, key)
+
+    def _known_names(self, kind: Named, ctx: Context[Any]) -> Iterator[str]:
+        """The tools or prompts that are registered here and in what is mounted, as they are called here."""
+        yield from self._tools.names(ctx) if kind == "tools" else self._prompts.names(ctx)
+        for mount in self._mounts:
+            within = [one for one in mount.server._middleware if isinstance(one, ToolChanges)]
+            steps: list[Layer] = [
+                *reversed(within),
+                *([mount.changes] if mount.changes is not None else []),
+                mount.prefix,
+            ]
+            for inner in mount.server._known_names(kind, ctx):
+                name: str | None = inner
+                for step in steps:
+                    name = None if name is None else step.outer(kind, name)
+                if name is not None:
+                    yield name
+
+    def _has(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
+        """The same of what is registered here."""
+        if kind == "tools":
+            return self._tools.sees(ctx, key)
+        if kind == "prompts":
+            return self._prompts.sees(ctx, key)
+        if kind == "templates":
+            return self._resources.sees(ctx, key)
+        try:
+            return self._resources.has(ctx, key)
+        except InvalidParams:
+            return False
+
+    def _announced(self, era: EraName) -> dict[str, dict[str, Any]]:
+        """The settings of the extensions that are on offer in an era, here and in what is mounted."""
+        return {**self._elsewhere.settings(era), **self._extensions.settings(era)}
+
+    # ---------------------------------------------------------------- watching
+
+    async def _may_watch(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether this caller may watch a resource: its server decides, after what decides for this one."""
+        if self._authorize is not None:
+            verdict = self._authorize(ctx, uri)
+            if not (verdict if isinstance(verdict, bool) else await verdict):
+                return False
+        inner = await self._mounts.may_watch(ctx, uri)
+        if inner is not None:
+            return inner
+        return self._authorize is not None or await self._resources.known(ctx, uri)
+
+    def _unwatched(self, uri: str) -> None:
+        """The last one who watched a resource has gone."""
+        self._mounts.unwatched(uri)
 
 
 def _eras(eras: Any) -> tuple[EraName, ...]:

@@ -9,7 +9,7 @@ import pytest
 
 from hinge import Client, DefinitionError, Server, proxy
 from hinge.openapi import server_from
-from hinge.server.composition.made_from import ApiOptions, ProxyOptions, ServerOptions
+from hinge.server.options import ApiOptions, ProxyOptions, ServerOptions
 from tests.server.peer import ERAS
 
 

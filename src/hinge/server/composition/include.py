@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -15,13 +15,13 @@ from hinge.errors import DefinitionError
 from hinge.schema.resources import ReadResourceParams, ReadResourceResult, Resource
 from hinge.server.composition.namespace import Prefix
 from hinge.server.context import Context
-from hinge.server.features.resources import RegisteredResource
+from hinge.server.features.completion import Completions
+from hinge.server.features.prompts import Prompts
+from hinge.server.features.resources import RegisteredResource, Resources
+from hinge.server.features.tools import Tools
 from hinge.server.features.uri_templates import Matched
 from hinge.server.features.visibility import Item, Shelf
 from hinge.server.threads import Threads
-
-if TYPE_CHECKING:
-    from hinge.server.router import Router
 
 
 class IncludedResource(RegisteredResource):
@@ -53,34 +53,44 @@ class IncludedResource(RegisteredResource):
         return found
 
 
-def include(target: Router, source: Router, prefix: str | None) -> None:
+class Registries(NamedTuple):
+    """What a router holds."""
+
+    tools: Tools
+    prompts: Prompts
+    resources: Resources
+    completions: Completions
+    #: URIs of folders, which also have a template.
+    folders: set[str]
+
+
+def include(target: Registries, source: Registries, prefix: str | None) -> None:
     """Copy tools, prompts and resources. Raises DefinitionError, before anything is copied, for names that are taken."""
     names = Prefix(prefix)
-    tools = {names.name(name): entry for name, entry in source._tools._shelf.entries.items()}
-    prompts = {names.name(name): entry for name, entry in source._prompts._shelf.entries.items()}
+    tools = {names.name(name): entry for name, entry in source.tools._shelf.entries.items()}
+    prompts = {names.name(name): entry for name, entry in source.prompts._shelf.entries.items()}
     resources = {
-        names.uri(uri): IncludedResource(entry, names) for uri, entry in source._resources._shelf.entries.items()
+        names.uri(uri): IncludedResource(entry, names) for uri, entry in source.resources._shelf.entries.items()
     }
-    _check("tool", tools, target._tools._shelf)
-    _check("prompt", prompts, target._prompts._shelf)
-    _check("resource", resources, target._resources._shelf)
+    _check("tool", tools, target.tools._shelf)
+    _check("prompt", prompts, target.prompts._shelf)
+    _check("resource", resources, target.resources._shelf)
     for name, tool in tools.items():
         made = copy.copy(tool)
         made.item = _renamed(tool.item, name, names.tool(tool.item.listing))
         made.run = _outward(tool.run, names)
-        target._tools._shelf.add(name, made)
-    completions = source._completions
-    for (inner, prompt), name in zip(source._prompts._shelf.entries.items(), prompts, strict=True):
+        target.tools._shelf.add(name, made)
+    for (inner, prompt), name in zip(source.prompts._shelf.entries.items(), prompts, strict=True):
         again = copy.copy(prompt)
         again.item = _renamed(prompt.item, name, names.prompt(prompt.item.listing))
         again._run = _outward(prompt._run, names)
-        target._completions.prompts[name] = dict(completions.prompts[inner])
-        target._prompts._shelf.add(name, again)
+        target.completions.prompts[name] = dict(source.completions.prompts[inner])
+        target.prompts._shelf.add(name, again)
     for uri, resource in resources.items():
         inner = names.inner_uri(uri) or uri
-        target._completions.resources[uri] = dict(completions.resources[inner])
-        target._resources.adopt(uri, resource, source._resources.existence(inner))
-    target._folders |= {names.uri(uri) for uri in source._folders}
+        target.completions.resources[uri] = dict(source.completions.resources[inner])
+        target.resources.adopt(uri, resource, source.resources.existence(inner))
+    target.folders.update(names.uri(uri) for uri in source.folders)
 
 
 def _check(what: str, entries: Mapping[str, Any], shelf: Shelf[Any]) -> None:

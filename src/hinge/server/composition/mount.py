@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from hinge.errors import DefinitionError, MethodNotFound, ResourceNotFound
 from hinge.jsonrpc import ABSENT
+from hinge.protocol.calls import EraName
 from hinge.protocol.changes import Changed
 from hinge.schema.base import Page, PageParams
 from hinge.schema.completion import CompleteParams, PromptReference
@@ -23,14 +24,13 @@ from hinge.schema.lifecycle import ListChanged, ResourcesCapability, ServerCapab
 from hinge.schema.prompts import GetPromptParams, ListPromptsResult
 from hinge.schema.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams
 from hinge.schema.tools import CallToolParams, ListToolsResult
-from hinge.server.composition.namespace import Prefix, plain
+from hinge.server.composition.namespace import Named, Prefix, plain
 from hinge.server.composition.transform import ToolChanges
 from hinge.server.context import Context
-from hinge.server.dispatch import RequestHandler, Served
+from hinge.server.dispatch import Dispatch, Elsewhere, RequestHandler, Served
+from hinge.server.extensions import Extensions, Topic
 from hinge.server.features.pagination import paginate
-
-if TYPE_CHECKING:
-    from hinge.server.server import Server
+from hinge.server.middleware.chain import Middleware
 
 logger = logging.getLogger("hinge")
 
@@ -47,10 +47,78 @@ class Forwarded(Served):
         self.row = None
 
 
+class MountableServer(Protocol):
+    """What mounting needs of a server, both of the one that mounts and of the one that is mounted."""
+
+    _dispatch: Dispatch
+    _elsewhere: MountedExtensions
+    _extensions: Extensions
+    _middleware: list[Middleware]
+    _mounted_in: list[Callable[[Any, Changed], None]]
+    _mounts: Mounts
+
+    @property
+    def name(self) -> str:
+        """The name that clients see."""
+        ...
+
+    def notify(self, event: Changed) -> None:
+        """Tell clients about a change."""
+        ...
+
+    async def _enter(self) -> None:
+        """Enter the lifespan."""
+        ...
+
+    async def _exit(self) -> None:
+        """Leave the lifespan."""
+        ...
+
+    async def _within(self, ctx: Context[Any]) -> Any:
+        """Serve a request of the outer server; the result does not have its final shape yet."""
+        ...
+
+    def _feature_methods(self, kind: str) -> dict[str, RequestHandler]:
+        """The handlers of this server alone."""
+        ...
+
+    def _features(self) -> frozenset[str]:
+        """The kinds of lists that there are, here and in mounted servers."""
+        ...
+
+    def _capabilities(self) -> ServerCapabilities:
+        """What is offered, here and in mounted servers."""
+        ...
+
+    def _announced(self, era: EraName) -> dict[str, dict[str, Any]]:
+        """The settings of extensions in an era, here and in mounted servers."""
+        ...
+
+    def _has(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
+        """Whether this caller finds an item that is registered here."""
+        ...
+
+    async def _offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
+        """Whether this caller finds an item, here or in mounted servers."""
+        ...
+
+    def _known_names(self, kind: Named, ctx: Context[Any]) -> Iterator[str]:
+        """The names of all tools or prompts, here and in mounted servers."""
+        ...
+
+    async def _may_watch(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether this caller may subscribe to a resource."""
+        ...
+
+    def _unwatched(self, uri: str) -> None:
+        """The last subscription to a resource has ended."""
+        ...
+
+
 class Mount(NamedTuple):
     """A server and the prefix that its names have here."""
 
-    server: Server[Any]
+    server: MountableServer
     prefix: Prefix
     changes: ToolChanges | None = None
 
@@ -88,7 +156,7 @@ _LISTS = {
 class Mounts:
     """What is mounted in one server, and the handlers that serve it together with the server's own."""
 
-    def __init__(self, host: Server[Any], page_size: int | None) -> None:
+    def __init__(self, host: MountableServer, page_size: int | None) -> None:
         self._host = host
         self._page_size = page_size
         self._all: list[Mount] = []
@@ -104,7 +172,7 @@ class Mounts:
     def __iter__(self) -> Iterator[Mount]:
         return iter(self._all)
 
-    def check(self, server: Server[Any], prefix: str | None, changes: ToolChanges | None) -> Mount:
+    def check(self, server: MountableServer, prefix: str | None, changes: ToolChanges | None) -> Mount:
         """Whether a server can be mounted. Raises DefinitionError for a prefix that is taken, and for a circle."""
         made = Mount(server, Prefix(prefix), changes)
         if server is self._host or server._mounts.holds(self._host):
@@ -129,7 +197,7 @@ class Mounts:
         mount.server._mounted_in.append(self._heard)
         self._tell(mount.server)
 
-    def remove(self, server: Server[Any]) -> None:
+    def remove(self, server: MountableServer) -> None:
         """Take a mounted server away. Raises KeyError when it isn't there."""
         found = next((mount for mount in self._all if mount.server is server), None)
         if found is None:
@@ -138,15 +206,15 @@ class Mounts:
         server._mounted_in.remove(self._heard)
         self._tell(server)
 
-    def holds(self, server: Server[Any]) -> bool:
+    def holds(self, server: MountableServer) -> bool:
         """Whether a server is mounted here, however deep."""
         return any(mount.server is server or mount.server._mounts.holds(server) for mount in self._all)
 
-    def _tell(self, server: Server[Any]) -> None:
+    def _tell(self, server: MountableServer) -> None:
         for kind in sorted(server._features()):
             self._host.notify(Changed(kind))
 
-    def _heard(self, server: Server[Any], event: Changed) -> None:
+    def _heard(self, server: MountableServer, event: Changed) -> None:
         """Something changed in a mounted server: it did here, too."""
         for mount in self._all:
             if mount.server is server:
@@ -393,3 +461,78 @@ def _changed(params: Raw, changes: dict[str, Any]) -> Raw:
     found: dict[str, Any] = {} if params is ABSENT else msgspec.json.decode(params, type=dict[str, Raw])
     found.update(changes)
     return Raw(msgspec.json.encode({key: value for key, value in found.items() if value is not None}))
+
+
+class MountedExtensions(Elsewhere, Mapping[str, tuple[str, Topic]]):
+    """All that is found in mounted servers; as a mapping, the topics of the server and of all that is mounted in it."""
+
+    def __init__(self, host: MountableServer) -> None:
+        self._host = host
+
+    def settings(self, era: EraName) -> dict[str, dict[str, Any]]:
+        """What mounted servers announce in an era; of two with the same extension, the first."""
+        found: dict[str, dict[str, Any]] = {}
+        for mount in self._host._mounts:
+            found = {**mount.server._announced(era), **found}
+        return found
+
+    def with_methods(self) -> set[str]:
+        """The ids of all extensions, of the server and in it, that have methods or topics of their own."""
+        return self._host._extensions.with_methods.union(
+            *(mount.server._elsewhere.with_methods() for mount in self._host._mounts)
+        )
+
+    def request(self, method: str) -> Served | None:
+        """Who serves a request of an extension."""
+        for mount in self._host._mounts:
+            served = mount.server._extensions.requests.get(method) or mount.server._elsewhere.request(method)
+            if served is not None:
+                return _Passed(served, mount)
+        return None
+
+    def notification(self, method: str) -> Served | None:
+        """Who hears a notification of an extension."""
+        for mount in self._host._mounts:
+            served = mount.server._extensions.notifications.get(method) or mount.server._elsewhere.notification(method)
+            if served is not None:
+                return served
+        return None
+
+    def result_type(self, said: str) -> str | None:
+        """The id of the extension that has results of this type."""
+        for mount in self._host._mounts:
+            found = mount.server._dispatch.result_types.get(said) or mount.server._elsewhere.result_type(said)
+            if found is not None:
+                return found
+        return None
+
+    # ---------------------------------------------------------------- topics, by the key of the filter
+
+    def __getitem__(self, key: str) -> tuple[str, Topic]:
+        own = self._host._extensions.topics.get(key)
+        if own is not None:
+            return own
+        for mount in self._host._mounts:
+            if key in mount.server._elsewhere:
+                return mount.server._elsewhere[key]
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        found = dict.fromkeys(self._host._extensions.topics)
+        for mount in self._host._mounts:
+            found |= dict.fromkeys(mount.server._elsewhere)
+        return iter(found)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Passed(Served):
+    """A request that a mounted server serves, in its own chain of middleware."""
+
+    def __init__(self, inner: Served, mount: Mount) -> None:
+        async def serve(ctx: Context[Any], params: Raw) -> Any:
+            return await mount.ask(ctx)
+
+        super().__init__(inner.name, serve, Raw)
+        self.first, self.last = inner.first, inner.last

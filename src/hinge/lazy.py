@@ -1,0 +1,18 @@
+"""Add-ons that the core loads on use: the one table of imports that point from the core to what is built on it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+#: What is loaded, by the name that the core uses: module and attribute.
+LAZY_IMPORTS = {
+    "proxy": ("hinge.proxy.proxy", "proxy"),
+    "server_from_openapi": ("hinge.openapi.server", "server_from"),
+}
+
+
+def load(name: str) -> Any:
+    """Import an entry of the table, on its first use."""
+    module, attribute = LAZY_IMPORTS[name]
+    return getattr(import_module(module), attribute)
