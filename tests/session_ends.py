@@ -7,13 +7,11 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from hinge import jsonrpc
-from hinge.channel import ChannelKind
-from hinge.protocol.calls import Call, Outgoing
+from hinge import Limits
 from hinge.protocol.connection import Connection
-from hinge.protocol.limits import Limits
 from hinge.session import Session
 from tests.fuzz.ends import description_of, shake_hands
+from tests.support import Call, ChannelKind, Outgoing, jsonrpc
 
 LIMITS = Limits(pending=3)
 

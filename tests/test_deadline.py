@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hinge import CallTimeout, Client, Context, DefinitionError, ElicitFormParams, Outcome, Server
-from hinge.protocol.calls import EraName
 from tests.client.puppet import SILENCE, legacy
 from tests.jumping_clock import in_no_time
+from tests.support import EraName
 
 
 def made() -> Server:

@@ -6,8 +6,7 @@ import logging
 
 import pytest
 
-from hinge import errors
-from hinge.errors import (
+from hinge import (
     CallError,
     CallTimeout,
     ConnectFailed,
@@ -30,8 +29,9 @@ from hinge.errors import (
     ResourceNotFound,
     ToolCallError,
     UnsupportedVersion,
-    wire_error,
+    errors,
 )
+from hinge.errors import wire_error
 from hinge.protocol.eras import handshake as era_2025
 from hinge.protocol.eras import stateless as era_2026
 

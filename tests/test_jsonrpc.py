@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from hinge import jsonrpc
-from hinge.errors import ErrorObject, InvalidRequest, ParseError
-from hinge.jsonrpc import ABSENT, Failure, Notification, Request, Response, Unreadable
+from hinge import ErrorObject, InvalidRequest, ParseError
+from hinge.jsonrpc import ABSENT, Unreadable
 from tests.fuzz import messages
+from tests.support import Failure, Notification, Request, Response, jsonrpc
 
 
 def decode(text: str) -> Any:

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from hinge import jsonrpc
-from hinge.errors import InvalidParams
-from hinge.protocol.calls import Batch, Call
+from hinge import InvalidParams
 from hinge.protocol.connection import Connection
 from hinge.protocol.states import CallState
 from hinge.session import Session
 from tests.fuzz.ends import description_of, shake_hands
 from tests.session_ends import LIMITS, Line, Waiting, call_of, is_quiet, nothing, notice_of, serving, turns
+from tests.support import Batch, Call, jsonrpc
 
 # ---------------------------------------------------------------- every end of a handler is one reply
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from hinge import jsonrpc
-from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, InvalidParams, NotSent, PeerError
-from hinge.protocol.calls import Call
+from hinge import CallTimeout, ChannelClosed, ConnectionLost, HingeError, InvalidParams, NotSent, PeerError
 from hinge.protocol.connection import Connection
 from hinge.session import Session
 from tests.fuzz.ends import hello
 from tests.jumping_clock import in_no_time
 from tests.session_ends import LIMITS, Line, asking, is_quiet, nothing, serving, turns
+from tests.support import Call, jsonrpc
 
 pytestmark = pytest.mark.foreign_words("sessions alone: what they ask, and with which params, is the tests' own")
 

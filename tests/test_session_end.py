@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from hinge import jsonrpc
-from hinge.errors import ChannelClosed, ConnectionLost, NotSent
-from hinge.protocol.calls import Call
+from hinge import ChannelClosed, ConnectionLost, NotSent
 from hinge.session import Session
 from tests.jumping_clock import in_no_time
 from tests.session_ends import Line, Waiting, call_of, is_quiet, nothing, notice_of, serving, turns
+from tests.support import Call, jsonrpc
 
 # ---------------------------------------------------------------- the end of the conversation
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.source import Module, read_package
+from tests.source import ROOT, Module, imports_of, read_package
 from tools import shape
+from tools.public_api import PUBLIC_MODULES
 from tools.shape import MEASURES
 
 #: Where a limit is not reached yet: the present number. Whoever lowers a number lowers it here too; none is ever raised.
@@ -30,6 +32,21 @@ def test_no_measure_is_above_its_ceiling(name: str) -> None:
     ceiling = max(CEILINGS.get(name, measure.limit), measure.limit)
     places = list(measure.find(read_package()))
     assert len(places) <= ceiling, f"{len(places)} {measure.title}, at most {ceiling}; see `python -m tools.shape -v`"
+
+
+#: So many test files may import one internal module; what more of them need stands in `tests/support.py`.
+IMPORTING_FILES = 15
+
+
+def test_few_test_files_depend_on_one_internal_module() -> None:
+    internal = frozenset(module.name for module in read_package()) - set(PUBLIC_MODULES)
+    files: dict[str, set[str]] = defaultdict(set)
+    for test in read_package(ROOT / "tests"):
+        for found in imports_of(test, internal):
+            if found.target in internal:
+                files[found.target].add(test.name)
+    many = {target: len(names) for target, names in files.items() if len(names) > IMPORTING_FILES}
+    assert not many, "import what is public from `hinge`, and the rest from `tests.support`"
 
 
 def package(directory: Path, files: Mapping[str, str]) -> list[Module]:

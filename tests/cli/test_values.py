@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from hinge import StartError
 from hinge.cli.values import parse_arguments, parse_texts
-from hinge.errors import StartError
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -11,11 +11,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from hinge.channel import Channel, Serve
-from hinge.protocol.calls import Outgoing
-from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.schema.revisions import V2025_11, V2026_07
+from hinge import Limits
 from hinge.transports.memory import connect
+from tests.support import DEFAULT_LIMITS, V2025_11, V2026_07, Channel, Outgoing, Serve
 from tests.wire.routes import Ear
 
 META = "io.modelcontextprotocol/"

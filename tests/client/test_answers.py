@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, InvalidResponse
-from hinge.client.callbacks import SamplingRejected
-from hinge.errors import HingeError, InvalidParams, MethodNotFound
-from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
-from hinge.schema.roots import Root
-from hinge.schema.sampling import CreateMessageParams
+from hinge import (
+    Client,
+    CreateMessageParams,
+    ElicitFormParams,
+    ElicitResult,
+    ElicitUrlParams,
+    HingeError,
+    InvalidParams,
+    InvalidResponse,
+    MethodNotFound,
+    Root,
+    SamplingRejected,
+)
 from tests.client.puppet import META, SILENCE, Puppet, done, legacy, modern
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

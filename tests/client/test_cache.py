@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from hinge import Changed, ChangesLost, Client
+from hinge import Changed, ChangesLost, Client, Limits
 from hinge.client.cache import METHODS, Cache, Entry, MemoryStore
-from hinge.protocol.limits import Limits
 from tests.client.puppet import META, Error, Puppet, done, legacy, modern
 
 REVISION = "2026-07-28"

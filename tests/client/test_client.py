@@ -10,10 +10,19 @@ import msgspec
 import pydantic
 import pytest
 
-from hinge import CallTimeout, Client, Context, Implementation, InvalidResponse, NotSent, PeerError, Server
-from hinge.errors import DefinitionError
-from hinge.protocol.limits import Limits
-from hinge.schema.notifications import LogParams
+from hinge import (
+    CallTimeout,
+    Client,
+    Context,
+    DefinitionError,
+    Implementation,
+    InvalidResponse,
+    Limits,
+    LogParams,
+    NotSent,
+    PeerError,
+    Server,
+)
 from tests.client.puppet import META, SILENCE, Error, Puppet, legacy, modern
 
 EMPTY_PAGE = {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}
@@ -263,7 +272,7 @@ async def test_pages_without_end_end() -> None:
 
 async def test_a_missing_resource_is_told_by_either_code() -> None:
     """RES-07, T-37."""
-    from hinge.client.methods import is_not_found
+    from hinge import is_not_found
 
     for error, missing in (
         (Error(-32002, "gone", {"uri": "x"}), True),

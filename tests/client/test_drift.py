@@ -24,8 +24,8 @@ from hinge import (
     contract_of,
 )
 from hinge.lock.file import written
-from hinge.protocol.calls import EraName
 from tests.client.puppet import Puppet, discovered, done, shaken
+from tests.support import EraName
 
 each_era = pytest.mark.parametrize("era", ["2025", "2026"])
 EMPTY = {"type": "object"}

@@ -13,11 +13,13 @@ import pytest
 from hinge import (
     CallTimeout,
     CallToolResult,
+    Changed,
     Client,
     ClientContext,
     ClientExtension,
     ClientMethod,
     Context,
+    DefinitionError,
     Extension,
     InvalidResponse,
     Method,
@@ -26,10 +28,8 @@ from hinge import (
     Topic,
 )
 from hinge.client.middleware import CallNext
-from hinge.errors import DefinitionError
-from hinge.protocol.changes import Changed
-from hinge.schema.base import Result
 from tests.client.puppet import HANG_UP, META, Puppet, discovered, done, legacy, modern, shaken
+from tests.support import Result
 from tests.transports.http_rig import serving
 
 extended = pytest.mark.foreign_words("an extension adds a type of result and a key of the filter")

@@ -8,12 +8,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Changed, ChangesLost, Client, ConnectFailed, ConnectionLost, NotSent, Outcome
-from hinge.protocol.calls import EraName, Outgoing
-from hinge.protocol.limits import Limits
-from hinge.schema.elicitation import ElicitFormParams
+from hinge import (
+    Changed,
+    ChangesLost,
+    Client,
+    ConnectFailed,
+    ConnectionLost,
+    ElicitFormParams,
+    Limits,
+    NotSent,
+    Outcome,
+)
 from tests.client.puppet import HANG_UP, SILENCE, Puppet, done, legacy, modern
 from tests.jumping_clock import in_no_time
+from tests.support import EraName, Outgoing
 
 LISTED = {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}
 

@@ -13,8 +13,18 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Changed, ChangesLost, Client, ConnectFailed, ConnectionLost, Limits, Outcome, Server
-from hinge.errors import CallError
+from hinge import (
+    CallError,
+    CallTimeout,
+    Changed,
+    ChangesLost,
+    Client,
+    ConnectFailed,
+    ConnectionLost,
+    Limits,
+    Outcome,
+    Server,
+)
 from hinge.transports.stream.sockets import SocketServer
 from tests.client.puppet import HANG_UP, Puppet, discovered, legacy, modern
 

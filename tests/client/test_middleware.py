@@ -6,11 +6,19 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ClientContext, Context, InvalidResponse, PeerError, Server
+from hinge import (
+    CallToolResult,
+    Client,
+    ClientContext,
+    Context,
+    DefinitionError,
+    ElicitFormParams,
+    ElicitResult,
+    InvalidResponse,
+    PeerError,
+    Server,
+)
 from hinge.client.middleware import CallNext
-from hinge.errors import DefinitionError
-from hinge.schema.elicitation import ElicitFormParams, ElicitResult
-from hinge.schema.tools import CallToolResult
 from tests.client.puppet import Puppet, done, legacy, modern
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -8,12 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import CallTimeout, Client, ConnectFailed, ConnectionLost, Discovery, PeerError, Server
-from hinge.errors import CallError, DefinitionError
-from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_11, V2026_07
+from hinge import (
+    CallError,
+    CallTimeout,
+    Client,
+    ConnectFailed,
+    ConnectionLost,
+    DefinitionError,
+    Discovery,
+    Limits,
+    PeerError,
+    Server,
+)
 from tests.client.puppet import HANG_UP, INFO, META, SILENCE, Error, Puppet, discovered, done, legacy, modern, shaken
 from tests.jumping_clock import in_no_time
+from tests.support import DEFAULT_LIMITS, HANDSHAKE_REVISIONS, V2025_11, V2026_07
 
 
 async def found(puppet: Puppet, **options: Any) -> Discovery:

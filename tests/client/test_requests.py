@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Client, InvalidResponse, Outcome, PeerError, ToolCallError, ToolError
-from hinge.schema.elicitation import ElicitFormParams
-from hinge.schema.notifications import ProgressParams
+from hinge import (
+    CallTimeout,
+    Client,
+    ElicitFormParams,
+    InvalidResponse,
+    Outcome,
+    PeerError,
+    ProgressParams,
+    ToolCallError,
+    ToolError,
+)
 from tests.client.puppet import META, SILENCE, Error, Puppet, done, legacy, modern
 from tests.jumping_clock import in_no_time
 

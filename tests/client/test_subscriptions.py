@@ -7,12 +7,20 @@ from typing import Any
 
 import pytest
 
-from hinge import CallTimeout, Changed, ChangesLost, Client, ConnectionLost, InvalidResponse, PeerError
-from hinge.channel import Channel, Serve
-from hinge.client.subscriptions import Subscription
-from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge import (
+    CallTimeout,
+    Changed,
+    ChangesLost,
+    Client,
+    ConnectionLost,
+    InvalidResponse,
+    Limits,
+    PeerError,
+    Subscription,
+)
 from tests.client.puppet import HANG_UP, META, SILENCE, Error, Puppet, discovered, legacy, modern, shaken
 from tests.jumping_clock import in_no_time
+from tests.support import DEFAULT_LIMITS, Channel, Serve
 
 LISTS = {
     "notifications/tools/list_changed": Changed("tools"),

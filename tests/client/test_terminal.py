@@ -16,6 +16,8 @@ from hinge import (
     Client,
     ClientGroup,
     Context,
+    CreateMessageParams,
+    CreateMessageResult,
     Declined,
     ElicitFormParams,
     ElicitResult,
@@ -29,7 +31,6 @@ from hinge import (
     Tool,
 )
 from hinge.schema.prompts import PromptArgument
-from hinge.schema.sampling import CreateMessageParams, CreateMessageResult
 from tests.typist import Typist
 
 ERAS: tuple[Literal["2025", "2026"], ...] = ("2025", "2026")

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hinge import Limits
 from hinge.protocol import states
-from hinge.protocol.limits import Limits
 from hinge.transports.http.server.options import HttpOptions
 from tests.docs.documents import documents
 from tests.source import ROOT

@@ -9,9 +9,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hinge.client.client import Client
-from hinge.errors import CallError
-from hinge.schema.notifications import ProgressParams
+from hinge import CallError, Client, ProgressParams
 from tests.faults.table import word_of
 
 #: Kept in caches of a fixed size.

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from hinge import Client, Context, Limits, Server
-from hinge.protocol.calls import EraName
+from tests.support import EraName
 from tests.transports.http_rig import serving
 
 LIMITS = Limits(pending=20_000, calls=20_000, call_idle=120.0)

@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hinge import Context, Server
-from hinge.schema.tools import ToolAnnotations
+from hinge import Context, Server, ToolAnnotations
 
 server: Server[Any] = Server("program")
 journal = Path(sys.argv[1])

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hinge.errors import (
+from hinge import (
     CallError,
     CallTimeout,
     ConnectFailed,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from hinge import Client, Limits
-from hinge.protocol.calls import EraName
 from tests.faults.bystanders import PROMPTLY, Caller, alive, ending_of, quiet_loop
 from tests.faults.table import Case, read_cases
+from tests.support import EraName
 
 HERE = Path(__file__).parent
 BOTH: tuple[str, ...] = ("2025", "2026")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hinge import Client, Limits
-from hinge.protocol.calls import EraName
 from tests.faults.bystanders import PROMPTLY, Caller, alive, ending_of, quiet_loop
 from tests.faults.posts import Posts
 from tests.faults.table import Case, read_cases
+from tests.support import EraName
 from tests.transports.scripted_http import ScriptedServer
 
 BOTH: tuple[str, ...] = ("2025", "2026")

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, Limits, Server
-from hinge.protocol.calls import EraName
-from hinge.schema.tools import ToolAnnotations
+from hinge import Client, Context, Limits, Server, ToolAnnotations
 from hinge.transports.stream.sockets import SocketServer
 from tests.faults.bystanders import PROMPTLY, Caller, ending_of, quiet_loop
 from tests.faults.proxy import Mishap, Proxy
+from tests.support import EraName
 from tests.transports.http_rig import serving
 
 LIMITS = Limits(call_idle=4.0, connect=4.0, teardown=1.0, drain=0.2)

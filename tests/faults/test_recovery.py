@@ -15,10 +15,20 @@ from typing import Any
 
 import pytest
 
-from hinge import CallError, Changed, ChangesLost, Client, ConnectionLost, Limits, NotSent, Outcome, PeerError
-from hinge.errors import HttpStatus
-from hinge.protocol.calls import EraName
+from hinge import (
+    CallError,
+    Changed,
+    ChangesLost,
+    Client,
+    ConnectionLost,
+    HttpStatus,
+    Limits,
+    NotSent,
+    Outcome,
+    PeerError,
+)
 from tests.faults.bystanders import PROMPTLY, ending_of, quiet_loop
+from tests.support import EraName
 from tests.transports.http_rig import Log, make_server, serving
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, until
 

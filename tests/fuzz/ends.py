@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from hinge import jsonrpc
-from hinge.protocol.calls import Call
+from hinge import Implementation
 from hinge.protocol.connection import Connection
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import handshake as era_2025
-from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, ServerCapabilities
+from tests.support import Call, jsonrpc
 
 ME = Implementation(name="fuzz", version="1")
 

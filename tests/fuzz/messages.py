@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from hinge.schema.methods import METHODS
-from hinge.schema.revisions import REVISIONS
+from tests.support import REVISIONS
 
 PREFIX = "io.modelcontextprotocol/"
 

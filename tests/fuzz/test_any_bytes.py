@@ -8,15 +8,24 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hinge import jsonrpc
-from hinge.errors import InvalidRequest, ParseError, ProtocolError
-from hinge.jsonrpc import Failure, Notification, Request, Response
-from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing
+from hinge import InvalidRequest, ParseError, ProtocolError
 from hinge.protocol.connection import Connection
 from hinge.protocol.eras import detect as era
-from hinge.protocol.http.headers import Headers
 from tests.fuzz import messages
 from tests.fuzz.ends import description_of, examples, shake_hands
+from tests.support import (
+    Batch,
+    Call,
+    Failure,
+    Headers,
+    Inbound,
+    Notification,
+    Origin,
+    Outgoing,
+    Request,
+    Response,
+    jsonrpc,
+)
 
 _headers = st.fixed_dictionaries(
     {}, optional={"mcp-protocol-version": messages.revisions, "mcp-method": messages.methods}

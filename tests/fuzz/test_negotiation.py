@@ -10,13 +10,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from hinge import CallError, ConnectFailed, ConnectionLost, Discovery, ErrorObject, PeerError
 from hinge.client import negotiation
-from hinge.client.negotiation import Answer, Discovery, Handshake, Probe, negotiate
-from hinge.errors import CallError, ConnectFailed, ConnectionLost, ErrorObject, PeerError
-from hinge.protocol.calls import EraName
-from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
+from hinge.client.negotiation import Answer, Handshake, Probe, negotiate
 from tests.fuzz import messages
 from tests.fuzz.ends import examples
+from tests.support import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, EraName
 
 #: Revisions of a world in which there were more of them: names sort by age.
 HANDSHAKE = ("a1", "a2", "a3", "a4")

@@ -11,16 +11,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hinge import jsonrpc
-from hinge.errors import HingeError, InvalidParams, NotSent
-from hinge.protocol.calls import Batch, Call, Outgoing, Pending
+from hinge import HingeError, InvalidParams, Limits, NotSent
 from hinge.protocol.connection import Connection
 from hinge.protocol.eras import stateless as era_2026
-from hinge.protocol.limits import Limits
 from hinge.protocol.states import CallState, HandshakeState, PendingState
 from hinge.schema.lifecycle import ClientCapabilities
 from tests.fuzz import messages
 from tests.fuzz.ends import ME, description_of, examples, hello, initialize_result
+from tests.support import Batch, Call, Outgoing, Pending, jsonrpc
 
 STATELESS = era_2026.request_meta(era_2026.LATEST, ME, ClientCapabilities())
 ERAS: list[Any] = [("2025",), ("2026",), ("2025", "2026")]

@@ -13,9 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from hinge import Client, Context, Server
-from hinge.errors import CallError, HingeError
-from hinge.protocol.changes import Changed
+from hinge import CallError, Changed, Client, Context, HingeError, Server
 from tests.fuzz.ends import examples
 from tests.jumping_clock import JumpingLoop
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from hinge import Contract
 from hinge.lock.comparing import differences, gravest
-from hinge.lock.contract import Contract
 from hinge.lock.normal import normal
 
 STRING: Any = {"type": "string"}

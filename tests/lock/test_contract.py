@@ -10,6 +10,7 @@ import pytest
 from hinge import (
     Annotations,
     Client,
+    Contract,
     Implementation,
     InvalidResponse,
     Prompt,
@@ -19,12 +20,12 @@ from hinge import (
     Server,
     Tool,
     ToolAnnotations,
+    contract_of,
 )
-from hinge.client.contract import contract_of
 from hinge.lock.canonical import fingerprint
-from hinge.lock.contract import Contract, definition_of, definitions, identity
+from hinge.lock.contract import definition_of, definitions, identity
 from hinge.schema.prompts import PromptArgument
-from hinge.schema.revisions import FIRST, REVISIONS, V2025_11, V2026_07
+from tests.support import FIRST, REVISIONS, V2025_11, V2026_07
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}
 

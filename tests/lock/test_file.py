@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import StartError
-from hinge.lock.contract import Contract
+from hinge import Contract, StartError
 from hinge.lock.file import is_lock, read_lock, written
 
 CONTRACT = Contract(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hinge.protocol.changes import Changed, covers
+from hinge import Changed
+from hinge.protocol.changes import covers
 
 
 @pytest.mark.parametrize(

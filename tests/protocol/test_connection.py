@@ -7,17 +7,13 @@ from typing import Any
 
 import pytest
 
-from hinge import jsonrpc
-from hinge.errors import InvalidParams
-from hinge.protocol.calls import Call, Origin, Outgoing
+from hinge import InvalidParams, Limits
 from hinge.protocol.connection import Connection
 from hinge.protocol.eras import stateless as era_2026
-from hinge.protocol.http.headers import Headers
-from hinge.protocol.limits import Limits
 from hinge.protocol.states import CallState, HandshakeState
 from hinge.schema.lifecycle import ClientCapabilities
-from hinge.schema.revisions import V2025_03, V2025_11, V2026_07
 from tests.fuzz.ends import ME, description_of, hello, initialize_result, shake_hands
+from tests.support import V2025_03, V2025_11, V2026_07, Call, Headers, Origin, Outgoing, jsonrpc
 
 META = era_2026.request_meta(V2026_07, ME, ClientCapabilities())
 

@@ -6,15 +6,12 @@ import json
 
 import pytest
 
-from hinge import jsonrpc
-from hinge.errors import ConnectionLost, HingeError, InvalidResponse, NotSent, PeerError
-from hinge.protocol.calls import Batch, Pending
+from hinge import ConnectionLost, HingeError, InvalidResponse, Limits, NotSent, PeerError
 from hinge.protocol.connection import Connection
 from hinge.protocol.eras import handshake as era_2025
-from hinge.protocol.limits import Limits
 from hinge.protocol.states import CallState, PendingState
-from hinge.schema.revisions import V2025_03, V2025_11
 from tests.protocol.test_connection import call_of, client, notice, request, server
+from tests.support import V2025_03, V2025_11, Batch, Pending, jsonrpc
 
 # ---------------------------------------------------------------- what the peer owes
 

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from hinge import Implementation
 from hinge.protocol.description import ServerDescription
-from hinge.schema.base import SERVER_INFO, Implementation
 from hinge.schema.lifecycle import ListChanged, ServerCapabilities
-from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from tests.fuzz.ends import ME, description_of
+from tests.support import HANDSHAKE_REVISIONS, SERVER_INFO, STATELESS_REVISIONS
 
 
 @pytest.mark.parametrize(

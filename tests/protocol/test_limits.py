@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge.errors import DefinitionError
-from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge import DefinitionError, Limits
 from tests.source import ROOT
+from tests.support import DEFAULT_LIMITS
 
 #: Not a limit but a habit, which is off unless it is asked for.
 OPTIONAL = {"alive"}

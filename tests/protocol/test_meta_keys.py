@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import DefinitionError
+from hinge import DefinitionError
 from hinge.protocol.meta import check_meta, is_extension_id, is_reserved
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

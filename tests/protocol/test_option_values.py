@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import DefinitionError
+from hinge import DefinitionError
 from hinge.protocol.options import (
     FLAG,
     SECONDS,

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from hinge.protocol.calls import UNKNOWN_ORIGIN, Call, Origin, Outgoing, Pending, Record
+from hinge.protocol.calls import Record
 from tests.fuzz.ends import description_of
+from tests.support import UNKNOWN_ORIGIN, Call, Origin, Outgoing, Pending
 
 
 def kinds(root: type[Record] = Record) -> list[type[Record]]:

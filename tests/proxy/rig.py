@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, ElicitFormParams, ProtocolError, Server, proxy
-from hinge.schema.roots import Root
+from hinge import Client, Context, ElicitFormParams, ProtocolError, Root, Server, proxy
 
 ERAS = ("2025", "2026")
 

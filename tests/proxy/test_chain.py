@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Client, ElicitFormParams, PeerError, ProgressParams, ToolCallError
-from hinge.schema.base import Implementation
+from hinge import Changed, Client, ElicitFormParams, Implementation, PeerError, ProgressParams, ToolCallError
 from tests.proxy.foreign import PEERS, free_port, listening, needs_everything, needs_official, output_of
 
 HINGE = [sys.executable, "-m", "hinge"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hinge import (
+    CallNext,
     CallToolResult,
     Changed,
     Client,
@@ -25,11 +26,10 @@ from hinge import (
     UrlElicitationRequired,
     proxy,
 )
-from hinge.schema.revisions import FIRST, V2025_03, V2025_06, V2025_11
-from hinge.server.middleware.chain import CallNext
 from tests.jumping_clock import in_no_time
 from tests.proxy.rig import ANSWERING, Behind, all_eras, each_behind, each_front, fill_in
 from tests.server.peer import Refusal, talking_to
+from tests.support import FIRST, V2025_03, V2025_06, V2025_11
 from tests.transports.http_rig import serving
 
 # ---------------------------------------------------------------- features

@@ -9,9 +9,9 @@ import pytest
 
 from hinge import Client, Context, ElicitFormParams, Limits, Server, proxy
 from hinge.http1.asgi import Scope
-from hinge.protocol.http.headers import Headers
 from tests.proxy.rig import Behind, each_behind
 from tests.server.peer import Refusal, talking_to
+from tests.support import Headers
 from tests.transports.http_rig import META, Site, modern, serving
 
 CAN: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}

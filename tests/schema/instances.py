@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import NODEFAULT, Raw, UnsetType, structs
 
+from hinge import ResourceContents
 from hinge.schema import (
     base,
     completion,
@@ -24,8 +25,7 @@ from hinge.schema import (
     subscriptions,
     tools,
 )
-from hinge.schema.base import Model
-from hinge.schema.content import ResourceContents
+from tests.support import Model
 
 T = TypeVar("T")
 

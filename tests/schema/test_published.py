@@ -9,10 +9,10 @@ import pytest
 from msgspec import NODEFAULT, Raw, UnsetType, structs
 
 from hinge.protocol.revisions.adapt import known_in
-from hinge.schema.base import Model
 from hinge.schema.methods import METHODS, method_in
-from hinge.schema.revisions import ALWAYS, FORM_WORDS, MEMBERS, META_KEYS, REVISIONS, SCHEMA_WORDS, TYPES, within
+from hinge.schema.revisions import ALWAYS, FORM_WORDS, MEMBERS, META_KEYS, SCHEMA_WORDS, TYPES, within
 from tests.schema.instances import MODELS
+from tests.support import REVISIONS, Model
 from tests.wire_table import Kind, alternatives, read_table
 
 #: Our names for published types; what isn't here is named alike.

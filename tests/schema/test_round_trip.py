@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hinge.schema.base import Model
-from hinge.schema.content import ContentBlock, ResourceContents, TextContent
-from hinge.schema.tools import CallToolParams, CallToolResult, Tool
+from hinge import CallToolResult, ContentBlock, ResourceContents, TextContent, Tool
+from hinge.schema.tools import CallToolParams
 from tests.schema.instances import MODELS, drawn, full
+from tests.support import Model
 
 sparing = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -11,18 +11,26 @@ import pydantic
 import pytest
 from mcp_types import methods
 
-from hinge import jsonrpc
+from hinge import CreateMessageParams, CreateMessageResult, Implementation, InputRequiredResult
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import stateless as era_2026
 from hinge.protocol.revisions.adapt import known_in, shape
-from hinge.schema.base import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID, Implementation, Model, Result
-from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import InitializeParams, InitializeResult, ServerCapabilities
 from hinge.schema.methods import METHODS, Method, method_in
-from hinge.schema.revisions import REVISIONS, V2025_11, V2026_07, knows
-from hinge.schema.sampling import CreateMessageParams, CreateMessageResult
+from hinge.schema.revisions import knows
 from hinge.schema.subscriptions import ListenResult
 from tests.schema.instances import full, least
+from tests.support import (
+    CLIENT_CAPABILITIES,
+    PROTOCOL_VERSION,
+    REVISIONS,
+    SUBSCRIPTION_ID,
+    V2025_11,
+    V2026_07,
+    Model,
+    Result,
+    jsonrpc,
+)
 from tests.wire_schema import Side, adapter, check_message
 from tests.wire_table import read_table
 

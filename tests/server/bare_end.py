@@ -12,11 +12,18 @@ from typing import Any, Literal
 import msgspec
 
 from hinge import Server
-from hinge.channel import ChannelKind
-from hinge.protocol.calls import Call, Origin, Outgoing
-from hinge.schema.base import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
-from hinge.schema.revisions import V2025_11, V2026_07
 from hinge.session import Session
+from tests.support import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    PROTOCOL_VERSION,
+    V2025_11,
+    V2026_07,
+    Call,
+    ChannelKind,
+    Origin,
+    Outgoing,
+)
 
 Era = Literal["2025", "2026"]
 Answer = Callable[[str, Any], Any]

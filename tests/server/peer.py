@@ -10,10 +10,8 @@ from typing import Any
 import msgspec
 
 from hinge import Server
-from hinge.channel import Channel
-from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
-from hinge.schema.revisions import V2025_11, V2026_07
 from hinge.transports.memory import connect
+from tests.support import UNKNOWN_ORIGIN, V2025_11, V2026_07, Batch, Call, Channel, Inbound, Origin, Outgoing
 
 ERAS = ("2025", "2026")
 _META = "io.modelcontextprotocol/"

@@ -7,8 +7,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from hinge import Server
-from hinge.protocol.limits import Limits
+from hinge import Limits, Server
 
 server: Server[Any] = Server("stubborn", limits=Limits(drain=0.2, teardown=0.2))
 

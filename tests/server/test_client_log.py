@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from hinge import Context, HingeError, LogToClient, Server, current_context
-from hinge.schema.base import LOG_LEVEL
 from hinge.server.log_to_client import level_of
 from tests.server.bare_end import BareEnd, Era
+from tests.support import LOG_LEVEL
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 

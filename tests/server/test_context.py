@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, Server
-from hinge.errors import HingeError
-from hinge.protocol.calls import Origin
-from hinge.protocol.http.headers import read_headers
+from hinge import Client, Context, HingeError, Server
 from tests.server.bare_end import BareEnd, Era
+from tests.support import Origin, read_headers
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 

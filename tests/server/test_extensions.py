@@ -23,11 +23,10 @@ from hinge import (
     Topic,
     require_client_extension,
 )
-from hinge.protocol.calls import EraName, Origin
-from hinge.schema.base import Result
 from hinge.schema.tools import CallToolParams
 from hinge.server.extensions import CallTool
 from tests.server.bare_end import BareEnd, Era
+from tests.support import EraName, Origin, Result
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 JOBS = "com.example/jobs"
@@ -187,7 +186,7 @@ async def test_the_name_header_repeats_what_the_extension_says() -> None:
 
 
 def _headers(found: Mapping[str, str]) -> Any:
-    from hinge.protocol.http.headers import read_headers
+    from tests.support import read_headers
 
     return read_headers([(name.encode(), value.encode()) for name, value in found.items()])
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from hinge import CallError, Client, PeerError
-from hinge.protocol.calls import EraName
 from tests.server import leaving
+from tests.support import EraName
 
 PROGRAM = [sys.executable, "-m", "tests.server.leaving"]
 WAYS = pytest.mark.parametrize("way", ["memory", "stdio", "unix"])

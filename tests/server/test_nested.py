@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from hinge import Client, Context, Depends, Image, Router, Server, ToolCallError, ToolError
-from hinge.server.middleware.chain import CallNext
+from hinge import CallNext, Client, Context, Depends, Image, Router, Server, ToolCallError, ToolError
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 

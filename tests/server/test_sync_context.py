@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hinge import Context, Declined, Server
-from hinge.schema.base import LOG_LEVEL
 from tests.server.bare_end import BareEnd, Era
+from tests.support import LOG_LEVEL
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import pytest
 
 from hinge import Context, DefinitionError, Depends, Limits, Server
-from hinge.protocol.calls import Call
 from tests.server.bare_end import BareEnd, Era
+from tests.support import Call
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 

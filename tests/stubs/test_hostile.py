@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from hinge.errors import DefinitionError
+from hinge import DefinitionError
 from hinge.stubs.module import Offered, module_text
 from tests.source import ROOT
 from tests.stubs.hostile import SERVERS

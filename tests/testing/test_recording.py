@@ -17,13 +17,13 @@ from hinge import (
     Context,
     DefinitionError,
     HttpStatus,
+    Limits,
     PeerError,
     ProgressParams,
+    Refusal,
     Server,
     StartError,
 )
-from hinge.protocol.http.headers import Refusal
-from hinge.protocol.limits import Limits
 from hinge.testing import Recording, ScriptedPeer
 from tests.docs.serving import over_http
 from tests.testing.tour import ANSWERS, ERAS, ROUTES, everything, reachable, take_tour

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Changed, Client, ConnectionLost, HttpStatus, PeerError, Server
-from hinge.protocol.http.headers import Refusal
+from hinge import Changed, Client, ConnectionLost, HttpStatus, PeerError, Refusal, Server
 from hinge.testing import Wire
 from tests.docs.serving import over_http
 

@@ -9,11 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from hinge import jsonrpc
-from hinge.channel import Channel
-from hinge.errors import ChannelClosed, ConnectionLost, ErrorObject, ParseError, ProtocolError
-from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
+from hinge import ChannelClosed, ConnectionLost, ErrorObject, ParseError, ProtocolError
 from hinge.protocol.states import CallState
+from tests.support import UNKNOWN_ORIGIN, Batch, Call, Channel, Inbound, Origin, Outgoing, jsonrpc
 
 
 class EchoConversation:

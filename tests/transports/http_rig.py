@@ -15,12 +15,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from hinge import Context, Server
 from hinge.protocol.http.sse import Decoder, Event
-from hinge.schema.revisions import V2025_11, V2026_07
-from hinge.server.context import Context
-from hinge.server.server import Server
 from hinge.transports.http.server.app import HttpApp
 from hinge.transports.http.server.run import serve_http
+from tests.support import V2025_11, V2026_07
 
 META = "io.modelcontextprotocol/"
 BOTH_TYPES = "application/json, text/event-stream"

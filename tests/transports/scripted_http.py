@@ -12,22 +12,24 @@ from typing import Any, Self
 
 import msgspec
 
-from hinge.channel import Channel
-from hinge.errors import PeerError
-from hinge.jsonrpc import (
-    Message,
-    Notification,
-    Request,
-    RequestId,
-    Response,
-    decode,
-    encode_request,
-    encode_response,
-)
-from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending
-from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge import Limits, PeerError
+from hinge.jsonrpc import Message, RequestId, decode, encode_request, encode_response
 from hinge.protocol.states import CallState, PendingState
 from hinge.transports.http.client.transport import HttpChannel, HttpTransport
+from tests.support import (
+    DEFAULT_LIMITS,
+    UNKNOWN_ORIGIN,
+    Batch,
+    Call,
+    Channel,
+    Inbound,
+    Notification,
+    Origin,
+    Outgoing,
+    Pending,
+    Request,
+    Response,
+)
 
 
 class Asked:

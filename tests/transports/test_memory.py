@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from hinge.channel import Channel
-from hinge.errors import ChannelClosed, ConnectionLost
+from hinge import ChannelClosed, ConnectionLost, Limits
 from hinge.jsonrpc import encode_notification
-from hinge.protocol.calls import Outgoing
-from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.transports.memory import MemoryChannel, connect
+from tests.support import DEFAULT_LIMITS, Channel, Outgoing
 from tests.transports.echo import AskConversation, EchoConversation
 from tests.transports.loops import on_both_loops, until
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from hinge.protocol.limits import Limits
+from hinge import Limits
 from hinge.transports.stream.descriptors import DescriptorTransport
 from hinge.transports.stream.line_channel import LineChannel
 from tests.transports.echo import AskConversation, EchoConversation

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from hinge import Server
-from hinge.channel import Channel
-from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
 from hinge.transports.memory import connect
 from hinge.transports.stream.sockets import SocketServer
+from tests.support import UNKNOWN_ORIGIN, Batch, Call, Channel, Inbound, Origin, Outgoing
 from tests.transports.http_rig import JSON_HEADERS, Site, Wire, serving
 from tests.wire import server as wire_server
 

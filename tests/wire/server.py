@@ -20,8 +20,7 @@ if __name__ == "__main__":
 
 import msgspec
 
-from hinge import Context, Limits, Server, errors
-from hinge.errors import ProtocolError, ToolError
+from hinge import Context, Limits, ProtocolError, Server, ToolError, errors
 from hinge.schema.notifications import LOGGING_LEVELS
 
 #: What `acme/throw` and the tool `throw` can raise: the kinds of failure that a handler knows.

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from hinge import Client, Limits, Server
-from hinge.channel import Channel, ChannelKind, Serve
-from hinge.protocol.calls import Outgoing
 from hinge.transports.duplex import Pump
 from tests.client.puppet import META, Puppet, legacy, modern
 from tests.jumping_clock import in_no_time
+from tests.support import Channel, ChannelKind, Outgoing, Serve
 from tests.wire import server as wire_server
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec import Raw
 
-from hinge.client.negotiation import Answer, Discovery, Handshake, Probe, negotiate
-from hinge.errors import ConnectFailed, ConnectionLost, ErrorObject, HttpStatus, PeerError
-from hinge.protocol.limits import Limits
-from hinge.schema.revisions import V2025_03, V2025_06, V2025_11, V2026_07
+from hinge import ConnectFailed, ConnectionLost, Discovery, ErrorObject, HttpStatus, Limits, PeerError
+from hinge.client.negotiation import Answer, Handshake, Probe, negotiate
+from tests.support import V2025_03, V2025_06, V2025_11, V2026_07
 from tests.transports.http_rig import ABSENT, JSON_HEADERS, Log, Site, initialize, make_server, modern, serving
 
 META = "io.modelcontextprotocol/"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.errors import InvalidResponse
+from hinge import InvalidResponse
 from hinge.http1.client.connection import BUFFER_BYTES, Unpacker
 from hinge.http1.client.pool import SocketWire
 from hinge.http1.client.wire import WireResponse

@@ -12,7 +12,7 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.errors import ConnectionLost, InvalidResponse, NotSent
+from hinge import ConnectionLost, InvalidResponse, NotSent
 from hinge.http1.client.pool import SocketWire, _kept_for, read_url
 from hinge.http1.client.wire import WireResponse
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, until

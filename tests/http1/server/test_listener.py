@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Server
-from hinge.errors import StartError
+from hinge import Client, Server, StartError
 from hinge.http1.asgi import JSON_TYPE
 from hinge.http1.server import listener as http_listener
 from hinge.http1.server.listener import Listener

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import InvalidEnvelope
-from hinge.protocol.calls import UNKNOWN_ORIGIN, EraName
+from hinge import InvalidEnvelope
 from hinge.protocol.eras import detect as era
 from hinge.protocol.eras import stateless as era_2026
 from hinge.schema.base import NOTHING
-from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_11, V2026_07
 from tests.client.puppet import META
 from tests.fuzz.ends import description_of
+from tests.support import HANDSHAKE_REVISIONS, UNKNOWN_ORIGIN, V2025_11, V2026_07, EraName
 
 BOTH: tuple[EraName, ...] = ("2025", "2026")
 CLAIM = f"{META}protocolVersion"

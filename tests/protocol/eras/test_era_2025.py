@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hinge import jsonrpc
-from hinge.errors import (
+from hinge import (
     HeaderMismatch,
+    Implementation,
     InvalidParams,
     InvalidRequest,
     MethodNotFound,
@@ -17,16 +17,14 @@ from hinge.errors import (
     ProtocolError,
     ResourceNotFound,
 )
-from hinge.protocol.calls import UNKNOWN_ORIGIN, Call
 from hinge.protocol.eras import detect as era
 from hinge.protocol.eras import handshake as era_2025
 from hinge.protocol.eras.handshake import ASSUMED, LATEST, Handshake
 from hinge.protocol.states import HandshakeState
-from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, RootsCapability
 from hinge.schema.methods import METHODS
-from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_03, V2025_11, V2026_07
 from tests.fuzz.ends import ME, description_of
+from tests.support import HANDSHAKE_REVISIONS, UNKNOWN_ORIGIN, V2025_03, V2025_11, V2026_07, Call, jsonrpc
 
 THEM = Implementation(name="them", version="2")
 THEIRS = ClientCapabilities(roots=RootsCapability())

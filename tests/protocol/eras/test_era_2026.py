@@ -9,38 +9,42 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from hinge import jsonrpc
-from hinge.errors import (
+from hinge import (
+    CallToolResult,
     HeaderMismatch,
+    Implementation,
+    InputRequiredResult,
     InvalidEnvelope,
     InvalidParams,
     MethodNotFound,
     MissingClientCapability,
     ProtocolError,
+    ReadResourceResult,
     ResourceNotFound,
     UnsupportedVersion,
 )
-from hinge.protocol.calls import Call, Origin
 from hinge.protocol.eras import detect as era
 from hinge.protocol.eras import stateless as era_2026
-from hinge.protocol.http.headers import Headers
-from hinge.schema.base import (
+from hinge.schema.base import RequestMeta
+from hinge.schema.lifecycle import ClientCapabilities, RootsCapability
+from hinge.schema.notifications import SEVERITY
+from hinge.schema.tools import ListToolsResult
+from tests.fuzz.ends import ME, description_of
+from tests.support import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
+    HANDSHAKE_REVISIONS,
     LOG_LEVEL,
     PROTOCOL_VERSION,
     SERVER_INFO,
+    V2025_11,
+    V2026_07,
+    Call,
     EmptyResult,
-    Implementation,
-    RequestMeta,
+    Headers,
+    Origin,
+    jsonrpc,
 )
-from hinge.schema.input_required import InputRequiredResult
-from hinge.schema.lifecycle import ClientCapabilities, RootsCapability
-from hinge.schema.notifications import SEVERITY
-from hinge.schema.resources import ReadResourceResult
-from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_11, V2026_07
-from hinge.schema.tools import CallToolResult, ListToolsResult
-from tests.fuzz.ends import ME, description_of
 
 UNKNOWN = "2031-01-01"
 FULL: dict[str, Any] = {PROTOCOL_VERSION: V2026_07, CLIENT_CAPABILITIES: {}}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import DefinitionError
-from hinge.protocol.http.headers import Headers, Refusal
+from hinge import DefinitionError, Refusal
 from hinge.protocol.http.origin import Guard
+from tests.support import Headers
 
 
 def check(guard: Guard, host: str | None = "localhost", origin: str | None = None) -> Refusal | None:

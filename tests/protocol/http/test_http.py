@@ -8,27 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.errors import (
-    HeaderMismatch,
-    InvalidRequest,
-    NotSent,
-)
+from hinge import HeaderMismatch, InvalidRequest, NotSent, Refusal
 from hinge.protocol.http.headers import (
     MODERN_METHODS,
     SESSION_METHODS,
-    Headers,
-    Refusal,
     check_envelope_headers,
     check_method,
     check_name_header,
     is_session_id,
     last_event_id,
     protocol_version,
-    read_headers,
     request_headers,
     session_id,
 )
 from hinge.protocol.http.values import REPEATED
+from tests.support import Headers, read_headers
 
 VERSION = "v-modern"
 

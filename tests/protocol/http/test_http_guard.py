@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.protocol.http.headers import Headers, Refusal, read_headers
+from hinge import Refusal
 from hinge.protocol.http.origin import Authority, Guard, parse_authority
+from tests.support import Headers, read_headers
 
 #: Every kind of bind, without options: a loopback name and addresses, all interfaces, one address, a name, a socket.
 BINDS = ("localhost", "127.0.0.1", "::1", "[::1]", "127.0.0.2", "0.0.0.0", "::", "192.0.2.7", "mcp.internal", None)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.protocol.http.headers import Headers, Refusal
+from hinge import Refusal
 from hinge.protocol.http.media_types import (
     BOTH,
     EITHER,
@@ -20,6 +20,7 @@ from hinge.protocol.http.media_types import (
     media_type,
     parse_media_type,
 )
+from tests.support import Headers
 
 
 def content_type(value: str | None) -> Refusal | None:

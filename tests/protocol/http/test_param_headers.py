@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.errors import DefinitionError, HeaderMismatch, NotSent
-from hinge.protocol.http.headers import Headers, read_headers
+from hinge import DefinitionError, HeaderMismatch, NotSent
 from hinge.protocol.http.parameters import ParamHeader, check_param_headers, collect_param_headers, param_headers
+from tests.support import Headers, read_headers
 
 BIG = 2**53 - 1
 

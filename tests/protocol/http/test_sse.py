@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hinge.errors import InvalidResponse
+from hinge import InvalidResponse
 from hinge.protocol.http.sse import Decoder, Event, comment, encode, priming
 
 

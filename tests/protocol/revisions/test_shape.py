@@ -9,16 +9,24 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from hinge import CreateMessageResult, ElicitUrlParams, Implementation
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import stateless as era_2026
 from hinge.protocol.revisions.adapt import TooNew, known_in, shape
-from hinge.schema.base import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID, Implementation, Model, Result
-from hinge.schema.elicitation import ElicitUrlParams
 from hinge.schema.lifecycle import DiscoverResult, InitializeParams, InitializeResult, ServerCapabilities
-from hinge.schema.revisions import HANDSHAKE_REVISIONS, REVISIONS, TYPES, V2026_07, knows, within
-from hinge.schema.sampling import CreateMessageResult
+from hinge.schema.revisions import TYPES, knows, within
 from hinge.schema.subscriptions import ListenResult
 from tests.schema.instances import MODELS, drawn, full
+from tests.support import (
+    CLIENT_CAPABILITIES,
+    HANDSHAKE_REVISIONS,
+    PROTOCOL_VERSION,
+    REVISIONS,
+    SUBSCRIPTION_ID,
+    V2026_07,
+    Model,
+    Result,
+)
 from tests.wire_schema import problems
 from tests.wire_table import Member, read_table
 

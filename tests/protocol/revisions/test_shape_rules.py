@@ -8,18 +8,27 @@ import msgspec
 import pytest
 from msgspec import UNSET, Raw
 
-from hinge.protocol.revisions.adapt import TooNew, shape
-from hinge.schema.base import SERVER_INFO, EmptyResult, Implementation
-from hinge.schema.content import (
+from hinge import (
+    CallToolResult,
     ContentBlock,
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitFormParams,
+    ElicitUrlParams,
     EmbeddedResource,
+    GetPromptResult,
     ImageContent,
+    Implementation,
+    InputRequiredResult,
+    ProgressParams,
+    PromptMessage,
     ResourceContents,
     ResourceLink,
+    SamplingMessage,
     TextContent,
+    Tool,
 )
-from hinge.schema.elicitation import ElicitFormParams, ElicitUrlParams
-from hinge.schema.input_required import InputRequiredResult
+from hinge.protocol.revisions.adapt import TooNew, shape
 from hinge.schema.lifecycle import (
     ClientCapabilities,
     Elicitation,
@@ -28,18 +37,20 @@ from hinge.schema.lifecycle import (
     RootsCapability,
     ServerCapabilities,
 )
-from hinge.schema.notifications import ProgressParams
-from hinge.schema.prompts import GetPromptResult, PromptMessage
-from hinge.schema.revisions import FIRST, HANDSHAKE_REVISIONS, REVISIONS, V2025_03, V2025_06, V2025_11, V2026_07
-from hinge.schema.sampling import (
-    CreateMessageParams,
-    CreateMessageResult,
-    SamplingMessage,
-    ToolChoice,
-    ToolResultContent,
-)
-from hinge.schema.tools import CallToolResult, ListToolsResult, Tool
+from hinge.schema.sampling import ToolChoice, ToolResultContent
+from hinge.schema.tools import ListToolsResult
 from tests.schema.instances import CHOICES, FORM
+from tests.support import (
+    FIRST,
+    HANDSHAKE_REVISIONS,
+    REVISIONS,
+    SERVER_INFO,
+    V2025_03,
+    V2025_06,
+    V2025_11,
+    V2026_07,
+    EmptyResult,
+)
 
 TEXT = TextContent(text="see there")
 

@@ -6,20 +6,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge.protocol.revisions.adapt import shape
-from hinge.schema.base import Annotations
-from hinge.schema.content import (
+from hinge import (
+    Annotations,
     AudioContent,
+    CallToolResult,
+    CreateMessageParams,
     EmbeddedResource,
+    GetPromptResult,
     ImageContent,
+    PromptMessage,
     ResourceContents,
     ResourceLink,
+    SamplingMessage,
     TextContent,
 )
-from hinge.schema.prompts import GetPromptResult, PromptMessage
-from hinge.schema.revisions import FIRST, V2025_03, V2025_06
-from hinge.schema.sampling import CreateMessageParams, SamplingMessage, ToolResultContent, ToolUseContent
-from hinge.schema.tools import CallToolResult
+from hinge.protocol.revisions.adapt import shape
+from hinge.schema.sampling import ToolResultContent, ToolUseContent
+from tests.support import FIRST, V2025_03, V2025_06
 
 TEXT = TextContent(text="see there")
 IMAGE = ImageContent(data="aGk=", mime_type="image/png")

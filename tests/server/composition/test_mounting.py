@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hinge import (
+    CallNext,
     CallToolResult,
     Changed,
     Client,
@@ -23,7 +24,6 @@ from hinge import (
     TextContent,
 )
 from hinge.server.composition.namespace import Prefix
-from hinge.server.middleware.chain import CallNext
 from tests.server.peer import ERAS, Refusal, talking_to
 
 both_eras = pytest.mark.parametrize("era", ERAS)

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from hinge import ArgumentChange, Client, Context, Overloaded, PeerError, Server, ToolCallError, ToolChange, ToolChanges
-from hinge.schema.revisions import V2025_06
 from tests.server import peer
 from tests.server.peer import Refusal, talking_to
+from tests.support import V2025_06
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 

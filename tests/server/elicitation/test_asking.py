@@ -9,10 +9,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Client, Context, Declined, Limits, PeerError, SamplingRejected, Server, TextContent, ToolCallError
-from hinge.errors import HingeError
-from hinge.schema.elicitation import ElicitFormParams, ElicitResult
-from hinge.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
+from hinge import (
+    Client,
+    Context,
+    Declined,
+    ElicitFormParams,
+    ElicitResult,
+    HingeError,
+    Limits,
+    PeerError,
+    SamplingMessage,
+    SamplingRejected,
+    Server,
+    TextContent,
+    ToolCallError,
+)
+from hinge.schema.sampling import ToolResultContent, ToolUseContent
 from hinge.server.elicitation.elicit import check_balance
 from tests.jumping_clock import in_no_time
 from tests.transports.http_rig import serving

@@ -12,9 +12,8 @@ import pytest
 from msgspec import Meta
 from pydantic import BaseModel, Field, field_validator
 
-from hinge import DefinitionError, Titled
+from hinge import DefinitionError, ElicitFormParams, Titled
 from hinge.protocol.revisions.adapt import TooNew, shape
-from hinge.schema.elicitation import ElicitFormParams
 from hinge.server.elicitation.forms import form_of
 from tests.wire_table import REVISIONS
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.errors import DefinitionError, InvalidParams
+from hinge import DefinitionError, InvalidParams
 from hinge.server.elicitation.request_state import Seal
 
 PAYLOAD, BOUND = b"what we remember", b"who asks for what"

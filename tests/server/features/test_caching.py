@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, Server
-from hinge.errors import DefinitionError
-from hinge.server.features.caching import CacheHint
+from hinge import CacheHint, Context, DefinitionError, Server
 from tests.server.peer import talking_to
 
 

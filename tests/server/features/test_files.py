@@ -13,8 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hinge import Server
-from hinge.errors import DefinitionError, ResourceNotFound
+from hinge import DefinitionError, ResourceNotFound, Server
 from hinge.server.features import files as module
 from hinge.server.features.files import Files
 from tests.server.features.test_path_safety import WAYS_OUT

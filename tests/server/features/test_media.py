@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Audio, CallToolResult, DefinitionError, File, Image, PromptMessage, Server, TextContent
-from hinge.schema.base import Annotations
+from hinge import Annotations, Audio, CallToolResult, DefinitionError, File, Image, PromptMessage, Server, TextContent
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.errors import InvalidParams
+from hinge import InvalidParams
 from hinge.server.features.pagination import paginate
 
 

@@ -13,9 +13,20 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from hinge import Annotations, Changed, Context, Depends, Icon, ResourceContents, Server
-from hinge.errors import DefinitionError, InternalError, InvalidParams, ResourceNotFound
-from hinge.schema.resources import ReadResourceResult
+from hinge import (
+    Annotations,
+    Changed,
+    Context,
+    DefinitionError,
+    Depends,
+    Icon,
+    InternalError,
+    InvalidParams,
+    ReadResourceResult,
+    ResourceContents,
+    ResourceNotFound,
+    Server,
+)
 from hinge.server.features.resources import MAX_URI
 from tests.server.peer import ERAS, Peer, Refusal, talking_to
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import DefinitionError
-from hinge.server.features.uri_templates import MAX_TEMPLATE, MAX_VARIABLES, UriTemplate, Value
+from hinge import DefinitionError, UriTemplate
+from hinge.server.features.uri_templates import MAX_TEMPLATE, MAX_VARIABLES, Value
 
 VALUES: dict[str, Value] = {
     "city": "São Paulo",

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, DefinitionError, PeerError, Principal, Refusal, Server
-from hinge.protocol.calls import Origin
-from hinge.protocol.http.headers import Headers
-from hinge.server.features.visibility import Caller, Item
+from hinge import Caller, Client, Context, DefinitionError, Item, PeerError, Principal, Refusal, Server
 from tests.server.bare_end import BareEnd, Era
+from tests.support import Headers, Origin
 from tests.transports.http_rig import serving
 
 ANNA, BEN = Origin(principal="anna"), Origin(principal="ben")
@@ -132,7 +130,7 @@ async def test_pages_and_cursors_count_only_what_the_caller_sees() -> None:
 
 async def test_a_list_that_varies_is_private_whatever_the_cache_hint_says() -> None:
     """CACHE-09, CACHE-11: what one caller sees must not be kept for another."""
-    from hinge.server.features.caching import CacheHint
+    from hinge import CacheHint
 
     public = {method: CacheHint(ttl=60, scope="public") for method in ("tools/list", "prompts/list", "resources/list")}
     server = shop(cache=public)

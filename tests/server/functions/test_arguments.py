@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hinge.errors import ECHO_LIMIT, InvalidArguments, InvalidParams
+from hinge import InvalidArguments, InvalidParams
+from hinge.errors import ECHO_LIMIT
 from hinge.server.functions.signature import Signature, inspect_function
 
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from hinge import Ask, Context, Limits, Server
-from hinge.protocol.calls import Outgoing
 from tests.server.bare_end import BareEnd, Era
+from tests.support import Outgoing
 from tests.transports.http_rig import modern, serving
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])

@@ -8,7 +8,7 @@ import msgspec
 import pydantic
 import pytest
 
-from hinge.errors import DefinitionError
+from hinge import DefinitionError
 from hinge.server.functions.signature import inspect_function
 
 

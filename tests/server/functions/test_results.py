@@ -17,9 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from hinge.errors import DefinitionError
-from hinge.schema.content import ContentBlock, EmbeddedResource, TextContent
-from hinge.schema.tools import CallToolResult
+from hinge import CallToolResult, ContentBlock, DefinitionError, EmbeddedResource, TextContent
 from hinge.server.functions.annotations import Place
 from hinge.server.functions.results import Encoded, Output, inspect_output, is_content
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import hinge.errors
-from hinge.errors import DefinitionError
+from hinge import DefinitionError
 from hinge.server.functions.signature import Signature, inspect_function
 
 

@@ -11,10 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hinge import Context, InvalidParams, ProtocolError, Server
-from hinge.errors import ErrorObject
-from hinge.schema.tools import CallToolResult
-from hinge.server.middleware.chain import CallNext
+from hinge import CallNext, CallToolResult, Context, ErrorObject, InvalidParams, ProtocolError, Server
 from tests.wire import routes
 from tests.wire.scenario import NEWEST
 from tests.wire.talk import Talk

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, InvalidParams
-from hinge.errors import HingeError
+from hinge import CallNext, Context, HingeError, InvalidParams
 from hinge.protocol.states import HandshakeState
-from hinge.server.middleware.chain import CallNext
 from tests.server.middleware.test_middleware import a_server, talking
 from tests.wire.scenario import NEWEST
 

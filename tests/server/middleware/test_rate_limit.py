@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hinge import Client, Context, DefinitionError, PeerError, RateLimit, Server
-from hinge.protocol.calls import Origin
 from tests.server.bare_end import BareEnd, Era
+from tests.support import Origin
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from hinge import Client, MissingClientCapability, PeerError, Server
-from hinge.schema.revisions import V2025_11
+from tests.support import V2025_11
 
 _exporter = InMemorySpanExporter()
 

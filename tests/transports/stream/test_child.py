@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from hinge.channel import Channel
-from hinge.errors import ChannelClosed, ConnectFailed, ConnectionLost, DefinitionError
-from hinge.protocol.limits import Limits
+from hinge import ChannelClosed, ConnectFailed, ConnectionLost, DefinitionError, Limits
 from hinge.transports.stream import subprocess as process
 from hinge.transports.stream.subprocess import INHERITED, ChildChannel, Shown, Stdio, child_environment
+from tests.support import Channel
 from tests.transports.echo import AskConversation
 from tests.transports.loops import FACTORIES, on_both_loops, until
 

@@ -9,11 +9,10 @@ import os
 import msgspec
 import pytest
 
-from hinge.errors import ChannelClosed, ConnectionLost
-from hinge.protocol.calls import Outgoing
-from hinge.protocol.limits import Limits
+from hinge import ChannelClosed, ConnectionLost, Limits
 from hinge.transports.stream.descriptors import DescriptorTransport
 from hinge.transports.stream.line_channel import ONE_WRITE, LineChannel
+from tests.support import Outgoing
 from tests.transports.echo import NOT_JSON, AskConversation, EchoConversation, request
 from tests.transports.loops import on_both_loops, until
 from tests.transports.wire import Wire, asking, serving

@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-from hinge.channel import Channel
-from hinge.errors import ConnectFailed, ConnectionLost, DefinitionError, StartError
-from hinge.protocol.limits import Limits
+from hinge import ConnectFailed, ConnectionLost, DefinitionError, Limits, StartError
 from hinge.transports.stream.sockets import Address, SocketServer, TcpSocket, UnixSocket, serve_socket
+from tests.support import Channel
 from tests.transports.echo import AskConversation, EchoConversation, request
 from tests.transports.loops import on_both_loops, until
 

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import pytest
 
-from hinge.errors import StartError
+from hinge import StartError
 from hinge.transports.stream.stdio import serve_stdio
 from tests.transports.echo import EchoConversation, request
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import (
+from hinge import (
     CallError,
     CallTimeout,
     ConnectionLost,
     HttpStatus,
     InvalidResponse,
+    Limits,
     NotSent,
     Outcome,
     PeerError,
 )
-from hinge.protocol.limits import Limits
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking, notification, result_of
 
 MIB = 1024 * 1024

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hinge.errors import DefinitionError, HttpStatus, NotSent
+from hinge import DefinitionError, HttpStatus, NotSent
 from hinge.http1.client.pool import read_url, request_head
 from hinge.http1.client.proxy import ProxyRoute, find_proxy, from_environment
 from hinge.transports.http.client.transport import HttpTransport

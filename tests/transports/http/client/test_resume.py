@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import ConnectionLost
+from hinge import ConnectionLost
 from hinge.transports.http.client.events import Backoff
 from tests.transports.scripted_http import (
     Answer,

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import HttpStatus, InvalidResponse, PeerError, SessionEnded
-from hinge.protocol.limits import Limits
+from hinge import HttpStatus, InvalidResponse, Limits, PeerError, SessionEnded
 from hinge.transports.http.client.events import Backoff
 from tests.transports.scripted_http import (
     SESSION,

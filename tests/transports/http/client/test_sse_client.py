@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ConnectFailed, ConnectionLost, HttpStatus, Limits, PeerError, ProgressParams
+from hinge import Client, ConnectFailed, ConnectionLost, DefinitionError, HttpStatus, Limits, PeerError, ProgressParams
 from hinge.client.callbacks import OnRoots
-from hinge.errors import DefinitionError
-from hinge.schema.revisions import V2025_11
 from hinge.transports.http.client.legacy_sse import SseTransport
+from tests.support import V2025_11
 from tests.transports.http_rig import Log, make_server, serving
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer
 

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 import pytest
 import uvloop
 
-from hinge.errors import CallError, ChannelClosed, ConnectionLost
+from hinge import CallError, ChannelClosed, ConnectionLost, Limits
 from hinge.http1.client.wire import HeaderPairs
-from hinge.protocol.calls import Outgoing
-from hinge.protocol.limits import Limits
 from hinge.protocol.states import PendingState
 from hinge.transports.http.client.transport import HttpTransport
+from tests.support import Outgoing
 from tests.transports.scripted_http import (
     Answer,
     Asked,

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import DefinitionError
+from hinge import DefinitionError, Limits, Refusal
 from hinge.http1.asgi import Message, Scope
-from hinge.protocol.http.headers import Headers, Refusal
-from hinge.protocol.limits import Limits
 from hinge.transports.http.server.app import HttpApp
+from tests.support import Headers
 from tests.transports.http_rig import (
     ABSENT,
     BOTH_TYPES,

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import StartError
+from hinge import Limits, StartError
 from hinge.http1.server import listener as http_listener
-from hinge.protocol.limits import Limits
 from hinge.transports.http.server.run import serve_http
 from tests.transports.http_rig import (
     Log,

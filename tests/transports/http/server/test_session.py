@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from hinge import Limits
 from hinge.http1.asgi import Scope
-from hinge.protocol.http.headers import Headers
-from hinge.protocol.limits import Limits
-from hinge.schema.revisions import FIRST, V2025_03, V2025_06, V2025_11
 from hinge.transports.http.server import session_store as http_session_table
+from tests.support import FIRST, V2025_03, V2025_06, V2025_11, Headers
 from tests.transports.http_rig import (
     JSON_HEADERS,
     Log,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.errors import InvalidRequest
+from hinge import InvalidRequest
 from hinge.protocol.http.sse import Decoder, Event
 from hinge.transports.http.server.replay import ReplayLog
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hinge.protocol.limits import Limits
-from hinge.schema.revisions import V2025_06, V2025_11
+from hinge import Limits
+from tests.support import V2025_06, V2025_11
 from tests.transports.http_rig import Log, Site, handshake_call, make_server, serving, text_of
 
 

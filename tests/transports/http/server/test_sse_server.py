@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import DefinitionError
+from hinge import DefinitionError, Limits
 from hinge.http1.asgi import Scope
-from hinge.protocol.http.headers import Headers
-from hinge.protocol.limits import Limits
-from hinge.schema.revisions import FIRST, HANDSHAKE_REVISIONS, V2025_03
 from hinge.transports.http.server.app import HttpApp
+from tests.support import FIRST, HANDSHAKE_REVISIONS, V2025_03, Headers
 from tests.transports.http_rig import (
     JSON_HEADERS,
     Log,

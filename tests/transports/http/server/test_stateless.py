@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from hinge import Limits
 from hinge.http1.asgi import Message
-from hinge.protocol.limits import Limits
 from tests.transports.http_rig import (
     JSON_HEADERS,
     Log,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import StartError
+from hinge import StartError
 from hinge.transports.http.server.workers import run_workers
 from tests.transports.http_rig import Log, Site, make_server, process, text_of
 
