@@ -1,7 +1,8 @@
-"""A small host: a conversation on the terminal, with the tools of several servers. `python examples/host.py [CONFIG]`.
+"""A small host: a chat in the terminal that uses the tools of several servers. `python examples/host.py [CONFIG]`.
 
-It needs `hinge run examples/host_servers.py:cafe --http` in another terminal, and works without it. There is no language
-model here: `Rules` stands where one would, and calls the tool that is named, as in `forecast city=Oslo`.
+Start `hinge run examples/host_servers.py:cafe --http` in another terminal to see a server that is reached over HTTP; the
+host works without it. `Rules` takes the place of a language model: it calls the tool that is named, as in
+`forecast city=Oslo`. Asking the user needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -31,61 +32,61 @@ from hinge import (
 )
 
 HELP = """\
-  TOOL name=value …         call a tool; what is missing is asked for
-  /servers                  which servers there are, and how they are
-  /tools                    what they offer together
-  /prompts                  the same for prompts
+  TOOL name=value …         call a tool; asks for missing arguments
+  /servers                  list the servers and their state
+  /tools                    list the tools of all servers
+  /prompts                  list the prompts
   /prompt NAME name=value … get the messages of a prompt
-  /resources                what can be read
-  /read URI                 read it
-  /quit                     leave; so do Ctrl-C and Ctrl-D"""
+  /resources                list the resources
+  /read URI                 read a resource
+  /quit                     leave; Ctrl-C and Ctrl-D do the same"""
 
 
 class Choice(NamedTuple):
-    """What a model decides: which tool, with which arguments."""
+    """A model's decision: which tool to call, with which arguments."""
 
     tool: Tool
     arguments: dict[str, Any]
 
 
 class Model(Protocol):
-    """What this host needs of a model. Put yours here."""
+    """What this host needs from a model. Implement it with yours."""
 
     def choose(self, said: str, tools: Sequence[Tool]) -> Choice | None:
-        """The tool that serves what the user said, if one does."""
+        """Choose a tool for what the user typed; None if none fits."""
         ...
 
     async def answer(self, request: CreateMessageParams) -> str:
-        """The answer to a question that a server has."""
+        """Answer a sampling request of a server."""
         ...
 
 
 class Rules:
-    """No model at all: a tool is called by its name, and servers get the same answer every time."""
+    """A stand-in for a model: calls a tool by its name, and gives servers the same answer every time."""
 
     def choose(self, said: str, tools: Sequence[Tool]) -> Choice | None:
-        """The tool of that name."""
+        """Choose the tool with the name that was typed."""
         name, *words = shlex.split(said)
         tool = next((tool for tool in tools if tool.name == name), None)
         return None if tool is None else Choice(tool, arguments_of(words))
 
     async def answer(self, request: CreateMessageParams) -> str:
-        """Always the same book."""
+        """Always recommend the same book."""
         return f"“The Hound”, since you said: {request.messages[-1].text}"
 
 
 class Host:
-    """Servers, a model, and whoever sits at the terminal."""
+    """Connects the servers, the model and the user at the terminal."""
 
     def __init__(self, config: Path, model: Model, terminal: Terminal) -> None:
         self.model = model
         self.terminal = terminal
         self.tools: dict[str, Tool] = {}
-        answers = {**terminal.callbacks, "on_sample": terminal.sample_with(model.answer)}
-        self.servers = ClientGroup.from_config(config, on_change=self.changed, on_log=self.log, **answers)
+        callbacks = {**terminal.callbacks, "on_sample": terminal.sample_with(model.answer)}
+        self.servers = ClientGroup.from_config(config, on_change=self.changed, on_log=self.log, **callbacks)
 
     async def run(self) -> None:
-        """Talk until the user leaves."""
+        """Run the chat until the user leaves."""
         async with self.servers:
             self.tools = {tool.name: tool for tool in await self.servers.list_tools()}
             self.show_servers()
@@ -95,7 +96,7 @@ class Host:
                     await self.terminal.interruptible(self.turn(line))
 
     async def turn(self, line: str) -> None:
-        """One thing that the user said. Whatever fails, the conversation goes on."""
+        """Handle one line. An error is shown and doesn't end the chat."""
         try:
             command, _, rest = line.strip().partition(" ")
             if command.startswith("/"):
@@ -105,10 +106,10 @@ class Host:
         except (HingeError, OSError, ValueError) as exc:
             self.terminal.show(f"! {exc}")
 
-    # ---------------------------------------------------------------- what the user can say
+    # ---------------------------------------------------------------- input
 
     async def call(self, line: str) -> None:
-        """Call the tool that the model chooses, with the user's consent if it may change something."""
+        """Call the tool that the model chooses; ask for consent unless it is read-only."""
         choice = self.model.choose(line, list(self.tools.values()))
         if choice is None:
             self.terminal.show("! Which tool? /tools shows them.")
@@ -117,8 +118,8 @@ class Host:
         arguments = await self.terminal.complete_arguments(tool, choice.arguments)
         if arguments is None:
             return
-        harmless = tool.annotations is not None and tool.annotations.read_only_hint
-        if not harmless and not await self.terminal.confirm(f"Call {tool.name} with {json.dumps(arguments)}?"):
+        read_only = tool.annotations is not None and tool.annotations.read_only_hint
+        if not read_only and not await self.terminal.confirm(f"Call {tool.name} with {json.dumps(arguments)}?"):
             return
         result = await self.servers.call_tool(tool.name, arguments, on_progress=self.progress, raise_on_error=False)
         self.terminal.show(f"{self.servers.origin(tool.name).server}: {content_to_text(result)}")
@@ -126,7 +127,7 @@ class Host:
             self.terminal.show(f"saved {path}")
 
     async def command(self, name: str, rest: str) -> None:
-        """One of the commands."""
+        """Run a command."""
         if name == "/servers":
             self.show_servers()
         elif name == "/tools":
@@ -146,7 +147,7 @@ class Host:
             self.terminal.show(HELP)
 
     async def prompt(self, name: str = "", *words: str) -> None:
-        """Show the messages of a prompt; a model would be given them."""
+        """Show the messages of a prompt, which a real host would give to the model."""
         found = next((prompt for prompt in await self.servers.list_prompts() if prompt.name == name), None)
         arguments = arguments_of(words)
         if found is not None:
@@ -154,19 +155,19 @@ class Host:
         texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in arguments.items()}
         self.terminal.show(content_to_text(await self.servers.get_prompt(name, texts)))
 
-    # ---------------------------------------------------------------- what the user sees
+    # ---------------------------------------------------------------- output
 
     def show_servers(self) -> None:
-        """How each server is, and why it isn't ready."""
+        """Show the state of each server, and why it isn't ready."""
         for name, server in self.servers.servers.items():
             self.terminal.show(f"  {name:12} {server.state}{f': {server.reason}' if server.reason else ''}")
 
     def show_item(self, name: str, where: str, text: str | None) -> None:
-        """One line of a list."""
+        """Show one line of a list."""
         self.terminal.show(f"  {name:20} {where:10} {(text or '').partition(chr(10))[0]}")
 
-    async def changed(self, change: Changed | ChangesLost, server: str) -> None:
-        """A server changed what it offers, came late or came back: say what is new, also in the middle of a line."""
+    async def changed(self, change: Changed | Lost, server: str) -> None:
+        """Show which tools changed when a server changes its lists, connects late or reconnects."""
         before, after = self.tools, {tool.name: tool for tool in await self.servers.list_tools(cache="refresh")}
         self.tools = after
         news = [f"+{name}" for name in after if name not in before] + [
@@ -176,21 +177,21 @@ class Host:
             self.terminal.show(f"* {server} changed the tools: {' '.join(news)}")
 
     def log(self, params: LogParams, server: str) -> None:
-        """A server's own log."""
+        """Show a log message of a server."""
         self.terminal.show(f"* {server} says: {params.data}")
 
     def progress(self, params: ProgressParams) -> None:
-        """How far a call is."""
+        """Show the progress of a call."""
         self.terminal.show(f"  … {params.message or f'{params.progress:g}'}")
 
 
 def arguments_of(words: Sequence[str]) -> dict[str, Any]:
-    """`name=value` words: what reads as JSON is JSON, all else is text."""
+    """Parse `name=value` words; a value that isn't JSON is text."""
     found: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
-            raise ValueError(f"{word!r} is no argument: write name=value")
+            raise ValueError(f"{word!r} is not an argument: write name=value")
         try:
             found[name] = json.loads(text)
         except ValueError:
@@ -199,14 +200,14 @@ def arguments_of(words: Sequence[str]) -> dict[str, Any]:
 
 
 class OnTerminal(logging.Handler):
-    """Warnings of the library, such as a server that was lost, go to the terminal like all else."""
+    """Shows warnings of the library, such as a lost connection, in the terminal."""
 
     def __init__(self, terminal: Terminal) -> None:
         super().__init__(logging.WARNING)
         self.terminal = terminal
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One warning."""
+        """Show a warning."""
         self.terminal.show(f"* {record.getMessage()}")
 
 

@@ -179,6 +179,14 @@ async def test_a_form_that_is_none_is_declined_with_a_reason(
     assert "is declined: it has 101 fields" in caplog.text
 
 
+async def test_ctrl_c_before_a_prompt_is_drawn_cancels_as_well(typist: Typist, terminal: Terminal) -> None:
+    """The terminal is taken before the first word is shown: no signal ends the program in between."""
+    answer = asyncio.create_task(terminal.elicit(NAME))
+    await typist.sees("asks")
+    typist.type("\x03")
+    assert (await answer).action == "cancel"
+
+
 # ---------------------------------------------------------------- what a server can't do
 
 

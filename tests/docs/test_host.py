@@ -62,7 +62,7 @@ async def begins(typist: Typist) -> None:
     assert "  broken       failed: Can't start there-is-no-such-program" in shown
     await typist.asks("forecast city=Oslo days=1", "city: ")
     await typist.asks("forecast city=Oslo days=30", "city: Nobody knows 30 days ahead")
-    await typist.asks("forecast Oslo", "! 'Oslo' is no argument: write name=value")
+    await typist.asks("forecast Oslo", "! 'Oslo' is not an argument: write name=value")
     await typist.asks("'", "! No closing quotation")
     await typist.asks("dance", "! Which tool? /tools shows them.")
     await typist.asks("/prompt review title=Dune", "user: Write a short review of 'Dune'.")
