@@ -166,7 +166,7 @@ class Host:
         """Show one line of a list."""
         self.terminal.show(f"  {name:20} {where:10} {(text or '').partition(chr(10))[0]}")
 
-    async def changed(self, change: Changed | Lost, server: str) -> None:
+    async def changed(self, change: Changed | ChangesLost, server: str) -> None:
         """Show which tools changed when a server changes its lists, connects late or reconnects."""
         before, after = self.tools, {tool.name: tool for tool in await self.servers.list_tools(cache="refresh")}
         self.tools = after
