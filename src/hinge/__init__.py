@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from hinge.server.composition.transform import ToolChange as ToolChange
     from hinge.server.composition.transform import ToolChanges as ToolChanges
     from hinge.server.context import Context as Context
-    from hinge.server.current import current_context as current_context
+    from hinge.server.context import current_context as current_context
     from hinge.server.dependencies import Ask as Ask
     from hinge.server.dependencies import Depends as Depends
     from hinge.server.elicitation.elicit import Declined as Declined
@@ -239,7 +239,7 @@ _HOME = {
     "UrlElicitationRequired": "hinge.client.url_elicitation",
     "content_to_text": "hinge.client.content",
     "contract_of": "hinge.client.contract",
-    "current_context": "hinge.server.current",
+    "current_context": "hinge.server.context",
     "is_not_found": "hinge.client.methods",
     "proxy": "hinge.proxy.proxy",
     "require_client_extension": "hinge.server.extensions",

@@ -170,3 +170,28 @@ class Deadline(Record):
             since = " after its last progress" if self._moved else ""
             return f"within {self._idle:g} seconds{since}"
         return f"within {round(self._total or 0.0, 3):g} seconds"
+
+
+class PausableTimeout:
+    """The time limit of a call, which can be paused while the user is asked for input."""
+
+    __slots__ = ("_left", "_limit", "_pauses")
+
+    def __init__(self, limit: asyncio.Timeout) -> None:
+        self._limit = limit
+        self._pauses = 0
+        self._left = 0.0
+
+    def pause(self) -> None:
+        """Stop the time until `resume` was called as often as this."""
+        self._pauses += 1
+        end = self._limit.when()
+        if self._pauses == 1 and end is not None and not self._limit.expired():
+            self._left = end - asyncio.get_running_loop().time()
+            self._limit.reschedule(None)
+
+    def resume(self) -> None:
+        """Continue with the time that was left."""
+        self._pauses -= 1
+        if not self._pauses and not self._limit.expired():
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._left)

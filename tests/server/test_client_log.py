@@ -300,12 +300,18 @@ async def test_code_without_a_context_finds_it(era: Era) -> None:
         current_context()
 
 
-def test_calls_are_not_tracked_unless_somebody_asks() -> None:
-    """The path of a call pays one look at a variable."""
+def test_importing_a_name_changes_nothing_about_calls() -> None:
+    """A call that began before `current_context` was imported knows its context all the same."""
     code = (
-        "import hinge, sys; hinge.Server('x'); from hinge.server.tracking import tracking\n"
-        "assert tracking.serve is None and 'hinge.server.current' not in sys.modules\n"
-        "from hinge import LogToClient\n"
-        "assert tracking.serve is not None\n"
+        "import asyncio, hinge\n"
+        "server = hinge.Server('x')\n"
+        "@server.tool\n"
+        "async def late() -> str:\n"
+        "    from hinge import current_context\n"
+        "    return current_context().method\n"
+        "async def main():\n"
+        "    async with hinge.Client(server) as client:\n"
+        "        assert (await client.call_tool('late')).text == 'tools/call'\n"
+        "asyncio.run(main())\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -31,10 +31,10 @@ from hinge.schema.input_required import InputRequest
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import LogParams, ProgressParams
-from hinge.server.clock import Clock
 from hinge.server.context import Context
 from hinge.server.elicitation.elicit import require
 from hinge.session import Session
+from hinge.timeouts import PausableTimeout
 
 logger = logging.getLogger("hinge")
 
@@ -73,7 +73,7 @@ class Relay:
         #: The request to the next server, where it outlives a round.
         self.task: asyncio.Task[Raw] | None = None
         #: How long the next server may take; it stands still while the caller is asked.
-        self.clock: Clock | None = None
+        self.limit: PausableTimeout | None = None
         self._stirred: asyncio.Future[None] | None = None
         self._news: deque[Callable[[Context[Any]], Awaitable[None]]] = deque(maxlen=_WAITING)
         self._teller: asyncio.Task[None] | None = None
@@ -131,16 +131,16 @@ class Relay:
         """
         ctx = self.ctx
         require_answerable(ctx.client_capabilities, method, text)
-        clock = self.clock
-        if clock is not None:
-            clock.halt()
+        limit = self.limit
+        if limit is not None:
+            limit.pause()
         try:
             if ctx.call.era == "2025":
                 return await ask_session(ctx.session, method, text, source, ctx)
             return await self._ask_in_a_round(method, text, source)
         finally:
-            if clock is not None and clock is self.clock:
-                clock.go_on()
+            if limit is not None and limit is self.limit:
+                limit.resume()
 
     async def _ask_in_a_round(self, method: str, text: bytes, source: str) -> Json:
         """Put a question to the caller's next round, and wait for what that brings."""

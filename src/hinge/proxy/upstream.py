@@ -28,9 +28,9 @@ from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, Elicitation, RootsCapability, Sampling
 from hinge.schema.methods import method_in
 from hinge.schema.notifications import SEVERITY, LoggingLevel, LogParams
-from hinge.server.clock import Clock
 from hinge.server.context import Context
 from hinge.session import Session
+from hinge.timeouts import PausableTimeout
 
 logger = logging.getLogger("hinge")
 
@@ -104,7 +104,7 @@ class Upstream:
             clock = asyncio.timeout(limit)
             try:
                 async with clock:
-                    relay.clock = Clock(clock)
+                    relay.limit = PausableTimeout(clock)
                     found: Raw = await client.request(
                         method,
                         params,
@@ -122,7 +122,7 @@ class Upstream:
                     raise
                 raise CallTimeout(f"{method} got no answer within {limit:g} seconds") from exc
             finally:
-                relay.clock = None
+                relay.limit = None
 
     @contextmanager
     def _serving(self, relay: Relay) -> Iterator[None]:

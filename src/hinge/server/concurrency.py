@@ -11,10 +11,10 @@ from collections import deque
 from typing import Any
 
 from hinge.errors import DefinitionError, Overloaded, ToolError
-from hinge.server.clock import Clock
 from hinge.server.composition.namespace import called
 from hinge.server.context import Context
 from hinge.server.dependencies import ResultT, Run
+from hinge.timeouts import PausableTimeout
 
 logger = logging.getLogger("hinge")
 
@@ -110,7 +110,7 @@ def limited_in_time(name: str, run: Run[ResultT], seconds: Any) -> Run[ResultT]:
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                ctx.clock = Clock(limit)
+                ctx.timeout = PausableTimeout(limit)
                 return await run(ctx, arguments)
         except TimeoutError:
             if not limit.expired():
@@ -119,6 +119,6 @@ def limited_in_time(name: str, run: Run[ResultT], seconds: Any) -> Run[ResultT]:
             outer = called(ctx, "tools", name)
             raise ToolError(f"Tool {outer!r} did not finish within {seconds:g} seconds and was stopped") from None
         finally:
-            ctx.clock = None
+            ctx.timeout = None
 
     return in_time

@@ -5,24 +5,32 @@ The questions that the eras answer differently (who is the peer, may I log) are 
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import copy
+import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import queue
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextvars import ContextVar
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 from msgspec import UNSET, Raw
 
-from hinge.errors import ChannelClosed, ConnectionLost, HingeError, InvalidParams, shorten
+from hinge.errors import ChannelClosed, ConnectionLost, HingeError, InvalidParams, ResourceNotFound, ToolError, shorten
 from hinge.jsonrpc import ABSENT, RequestId
 from hinge.protocol.calls import Call, Record
 from hinge.protocol.eras import stateless as era_2026
 from hinge.protocol.revisions.adapt import shape
 from hinge.protocol.states import CallState
-from hinge.schema.base import Implementation
+from hinge.schema.base import Implementation, Result
 from hinge.schema.content import TextContent
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
+from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.notifications import SEVERITY, LoggingLevel, LogParams, ProgressParams
 from hinge.schema.prompts import GetPromptResult
@@ -30,10 +38,10 @@ from hinge.schema.resources import ReadResourceResult
 from hinge.schema.roots import ListRootsResult, Root
 from hinge.schema.sampling import CreateMessageParams, CreateMessageResult, SamplingMessage
 from hinge.schema.tools import CallToolResult
-from hinge.server.clock import Clock
 from hinge.server.composition.namespace import Layer
 from hinge.server.elicitation.elicit import (
     Declined,
+    InputRequired,
     Questions,
     ask,
     check_askable,
@@ -44,12 +52,9 @@ from hinge.server.elicitation.elicit import (
 )
 from hinge.server.elicitation.forms import form_of
 from hinge.server.elicitation.request_state import Seal
-from hinge.server.nested import call_tool, use
-from hinge.server.sync_context import SyncContext
 from hinge.server.threads import Threads
-
-if TYPE_CHECKING:
-    from hinge.session import Session
+from hinge.session import Session
+from hinge.timeouts import PausableTimeout
 
 logger = logging.getLogger("hinge")
 if TYPE_CHECKING:
@@ -58,11 +63,33 @@ if TYPE_CHECKING:
     StateT = DefaultTypeVar("StateT", default=Any)
 else:
     StateT = TypeVar("StateT")
+ResultT = TypeVar("ResultT", bound=Result)
+ValueT = TypeVar("ValueT")
+#: Calls within calls, at most: deeper ones are taken for a function that calls itself.
+_NESTING_LIMIT = 16
 FormT = TypeVar("FormT")
 StepT = TypeVar("StepT")
 StepP = ParamSpec("StepP")
 
 _no_headers: Mapping[str, str] = {}
+
+
+#: No more log messages of `LogToClient` than this wait to be sent, per call.
+_LOG_QUEUE_LIMIT = 1000
+
+#: The call that is being served here: inherited by the tasks and threads of a handler.
+current: ContextVar[Context[Any]] = ContextVar("hinge_current_context")
+
+
+def current_context() -> Context[Any]:
+    """The Context of the call that is being served here: in a handler, in what it calls, in its tasks and threads.
+
+    Raises HingeError elsewhere.
+    """
+    ctx = current.get(None)
+    if ctx is None:
+        raise HingeError("No call is being served here: current_context() works in handlers and in what they call")
+    return ctx
 
 
 class Context(Record, Generic[StateT]):
@@ -84,13 +111,15 @@ class Context(Record, Generic[StateT]):
     #: The typed params, once they are read.
     read: Any = None
     #: The time limit of the call, if it has one.
-    clock: Clock | None = None
+    timeout: PausableTimeout | None = None
     #: See `connection_state`.
     conversation_state: Any = None
     #: How many handlers of this server have asked for it, one through the other; 0 for what the client asked.
     depth: int = 0
     #: What stands between the caller and this server: see `outer_names`.
     layers: tuple[Layer, ...] = ()
+    #: Log records of `LogToClient` that wait to be sent.
+    log_queue: LogQueue | None = None
     _progress: float | None = None
     _questions: Questions | None = None
     _sync: SyncContext | None = None
@@ -293,18 +322,18 @@ class Context(Record, Generic[StateT]):
 
     async def read_resource(self, uri: str) -> ReadResourceResult:
         """Read a resource of this server, as the caller would see it. Raises ResourceNotFound."""
-        return await use(self, "resources/read", {"uri": uri}, ReadResourceResult)
+        return await _nested(self, "resources/read", {"uri": uri}, ReadResourceResult)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> CallToolResult:
         """Call a tool of this server for the same caller; `result.data` is what it returned.
 
         It may ask the user, too; its progress is left out. Raises ToolError, with its words, when it fails.
         """
-        return await call_tool(self, name, dict(arguments or {}))
+        return await _nested_tool(self, name, dict(arguments or {}))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
         """A prompt of this server, with its arguments. Raises ToolError for one that isn't there or doesn't fit."""
-        return await use(self, "prompts/get", {"name": name, "arguments": dict(arguments or {})}, GetPromptResult)
+        return await _nested(self, "prompts/get", {"name": name, "arguments": dict(arguments or {})}, GetPromptResult)
 
     # ---------------------------------------------------------------- telling the client
 
@@ -387,3 +416,266 @@ class Context(Record, Generic[StateT]):
             await self.session.notify(method, shaped, about=self.call)
         except (ChannelClosed, ConnectionLost) as exc:
             logger.debug("%s: %s could not be sent: %s", self.method, method, exc)
+
+
+def is_context(annotation: Any) -> bool:
+    """Whether a parameter with this annotation gets the context of the call."""
+    return annotation is Context or getattr(annotation, "__origin__", None) is Context
+
+
+async def _nested(ctx: Context[Any], method: str, params: dict[str, Any], kind: type[ResultT]) -> ResultT:
+    """Serve a request of a handler's own, as a part of its call.
+
+    Raises ToolError for what isn't there or doesn't fit, ResourceNotFound, and what the other handler raises.
+    """
+    if ctx.depth >= _NESTING_LIMIT:
+        raise HingeError(f"{method}: {_NESTING_LIMIT} calls within calls are the limit: does it call itself?")
+    if ctx.call.era == "2026" and ctx.call.id is not None:
+        ctx.questions  # noqa: B018 - made now, so that both ask and remember in one place
+    inner = ctx.replace(method=method, params=params)
+    inner.depth = ctx.depth + 1
+    inner.layers = ()
+    try:
+        result = await ctx.own(inner)
+    except ResourceNotFound:
+        raise
+    except InvalidParams as exc:  # the caller asked for something else, and has made no mistake
+        raise ToolError(str(exc)) from exc
+    if isinstance(result, InputRequiredResult):
+        raise InputRequired
+    return _as_result(result, method, kind)
+
+
+def _as_result(result: Any, method: str, kind: type[ResultT]) -> ResultT:
+    if isinstance(result, kind):
+        return result
+    if isinstance(result, Result):
+        raise HingeError(f"{method} gave a {type(result).__name__}, which only a client can go on with")
+    try:
+        return msgspec.json.decode(msgspec.json.encode(result), type=kind)
+    except msgspec.ValidationError as exc:
+        raise HingeError(f"{method}: its result doesn't fit the protocol: {shorten(str(exc))}") from None
+
+
+async def _nested_tool(ctx: Context[Any], name: str, arguments: dict[str, Any]) -> CallToolResult:
+    """The result as a client reads it. Raises ToolError, with the tool's words, when it failed."""
+    result = await _nested(ctx, "tools/call", {"name": name, "arguments": arguments}, CallToolResult)
+    if isinstance(result.structured_content, Raw):
+        read = msgspec.json.decode(result.structured_content)
+        result = msgspec.structs.replace(result, structured_content=read)
+    if result.is_error:
+        raise ToolError(result.text or f"Tool {name!r} failed")
+    return result
+
+
+class LogQueue:
+    """Log messages of one call that wait to be sent before its answer."""
+
+    def __init__(self, ctx: Context[Any]) -> None:
+        self._ctx = ctx
+        self._waiting: deque[tuple[LoggingLevel, Any, str]] = deque()
+        self._dropped = 0
+        self._sender: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def put(self, level: LoggingLevel, data: Any, name: str) -> None:
+        """Send a message soon, from any thread; never waits."""
+        if self._closed:
+            return
+        if len(self._waiting) >= _LOG_QUEUE_LIMIT:
+            self._dropped += 1
+            return
+        self._waiting.append((level, data, name))
+        if len(self._waiting) == 1:
+            self._ctx.session.loop.call_soon_threadsafe(self._start)
+
+    def _start(self) -> None:
+        if self._waiting and not self._closed and (self._sender is None or self._sender.done()):
+            # In a context of its own: records made while sending belong to no call, so they can't be queued again.
+            self._sender = self._ctx.session.loop.create_task(self._send(), context=contextvars.Context())
+
+    async def _send(self) -> None:
+        while self._waiting or self._dropped:
+            if self._waiting:
+                level, data, name = self._waiting[0]
+                await self._ctx.log(level, data, logger=name)
+                self._waiting.popleft()
+            else:
+                dropped, self._dropped = self._dropped, 0
+                await self._ctx.log("warning", f"{dropped} log messages were left out", logger="hinge")
+
+    async def close(self) -> None:
+        """Send what waits, for a limited time; then nothing more."""
+        self._start()
+        sender, limit = self._sender, self._ctx.session.connection.limits.teardown
+        if sender is not None and not sender.done():
+            _, late = await asyncio.wait([sender], timeout=limit)
+            for one in late:
+                one.cancel()
+        self._closed = True
+        self._waiting.clear()
+
+
+class SyncContext:
+    """`ctx.sync`: what a sync function says and asks, as plain calls: `ctx.sync.progress(1, 3)`, `ctx.sync.elicit(…)`.
+
+    Works in the worker thread that runs the function and in any other thread, not on the event loop: there each method
+    raises HingeError. When the call is over (cancelled, out of time, answered), each raises
+    concurrent.futures.CancelledError, so that a function that nobody waits for any more comes to its end.
+    """
+
+    def __init__(self, ctx: Context[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._ctx = ctx
+        self._loop = loop
+        self._waiting: set[Future[Any]] = set()
+        self._over = False
+
+    def end(self) -> None:
+        """The call is over: nobody waits any more."""
+        self._over = True
+        for future in list(self._waiting):
+            future.cancel()
+
+    def _do(self, made: Coroutine[Any, Any, ValueT]) -> ValueT:
+        """Let the loop run it, and wait here."""
+        return self._begin(made).result()
+
+    def _begin(self, made: Coroutine[Any, Any, ValueT]) -> Future[ValueT]:
+        if _on_a_loop():
+            made.close()
+            raise HingeError("ctx.sync waits, which would hold up the event loop here: await the method of ctx itself")
+        if self._over or self._ctx.cancelled:
+            made.close()
+            raise CancelledError
+        future = asyncio.run_coroutine_threadsafe(made, self._loop)
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        self._end_if_over(future)
+        return future
+
+    def _end_if_over(self, future: Future[Any]) -> None:
+        """The call may have ended while the loop was being asked."""
+        if self._over:
+            future.cancel()
+
+    # ---------------------------------------------------------------- telling the client
+
+    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """`Context.progress`."""
+        self._do(self._ctx.progress(progress, total, message))
+
+    def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> None:
+        """`Context.log`."""
+        self._do(self._ctx.log(level, data, logger=logger))
+
+    def debug(self, data: Any) -> None:
+        """`log("debug", …)`."""
+        self.log("debug", data)
+
+    def info(self, data: Any) -> None:
+        """`log("info", …)`."""
+        self.log("info", data)
+
+    def warning(self, data: Any) -> None:
+        """`log("warning", …)`."""
+        self.log("warning", data)
+
+    def error(self, data: Any) -> None:
+        """`log("error", …)`."""
+        self.log("error", data)
+
+    def notify(self, method: str, params: Any = UNSET) -> None:
+        """`Context.notify`."""
+        self._do(self._ctx.notify(method, params))
+
+    # ---------------------------------------------------------------- its own server
+
+    def read_resource(self, uri: str) -> ReadResourceResult:
+        """`Context.read_resource`."""
+        found: ReadResourceResult = self._do(self._ctx.read_resource(uri))
+        return found
+
+    def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> CallToolResult:
+        """`Context.call_tool`."""
+        result: CallToolResult = self._do(self._ctx.call_tool(name, arguments))
+        return result
+
+    def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
+        """`Context.get_prompt`."""
+        prompt: GetPromptResult = self._do(self._ctx.get_prompt(name, arguments))
+        return prompt
+
+    # ---------------------------------------------------------------- asking the client
+
+    @overload
+    def elicit(self, message: str, form: type[FormT], *, key: str | None = None) -> FormT: ...
+
+    @overload
+    def elicit(self, message: str, form: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]: ...
+
+    def elicit(self, message: str, form: Any = str, *, key: str | None = None) -> Any:
+        """`Context.elicit`."""
+        return self._do(self._ctx.elicit(message, form, key=key))
+
+    def elicit_url(self, message: str, url: str, *, key: str | None = None) -> None:
+        """`Context.elicit_url`."""
+        self._do(self._ctx.elicit_url(message, url, key=key))
+
+    def sample(
+        self,
+        messages: str | Sequence[SamplingMessage],
+        *,
+        max_tokens: int = 1000,
+        key: str | None = None,
+        **options: Any,
+    ) -> CreateMessageResult:
+        """`Context.sample`."""
+        answer: CreateMessageResult = self._do(self._ctx.sample(messages, max_tokens=max_tokens, key=key, **options))
+        return answer
+
+    def list_roots(self, *, key: str | None = None) -> list[Root]:
+        """`Context.list_roots`."""
+        roots: list[Root] = self._do(self._ctx.list_roots(key=key))
+        return roots
+
+    def step(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        """`Context.step`; the function runs in this thread."""
+        jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+        @functools.wraps(function)
+        async def here(*arguments: Any, **named: Any) -> Any:
+            done: asyncio.Future[Any] = self._loop.create_future()
+            jobs.put(functools.partial(_hand_over, functools.partial(function, *arguments, **named), done))
+            return await done
+
+        future = self._begin(self._ctx.step(here, *arguments, **named))
+        future.add_done_callback(lambda _: jobs.put(None))
+        while (job := jobs.get()) is not None:
+            job()
+        return future.result()
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _hand_over(job: Callable[[], Any], done: asyncio.Future[Any]) -> None:
+    """Run it here, give the result to the loop."""
+    try:
+        value, error = job(), None
+    except Exception as exc:
+        value, error = None, exc
+    done.get_loop().call_soon_threadsafe(_settle, done, value, error)
+
+
+def _settle(done: asyncio.Future[Any], value: Any, error: Exception | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(value)
+    else:
+        done.set_exception(error)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args
 
 from hinge.errors import DefinitionError, MissingClientCapability, shorten
-from hinge.server.context import Context
+from hinge.server.context import Context, is_context
 from hinge.server.elicitation.elicit import Declined
 from hinge.server.elicitation.forms import form_of
 from hinge.server.functions.annotations import (
@@ -29,7 +29,6 @@ from hinge.server.functions.annotations import (
     shown,
 )
 from hinge.server.functions.signature import Signature, inspect_function
-from hinge.server.registration import is_context
 from hinge.server.threads import Threads
 
 logger = logging.getLogger("hinge")

@@ -14,7 +14,6 @@ import msgspec
 from hinge.errors import DefinitionError, shorten
 from hinge.schema.base import Icon
 from hinge.schema.content import ContentBlock, TextContent
-from hinge.server.context import Context
 from hinge.server.features.media import Media
 from hinge.server.functions.results import is_content
 
@@ -36,11 +35,6 @@ _SPECIAL = (
     datetime.timedelta,
     uuid.UUID,
 )
-
-
-def is_context(annotation: Any) -> bool:
-    """Whether a parameter so annotated gets the call's Context."""
-    return annotation is Context or getattr(annotation, "__origin__", None) is Context
 
 
 def gives_content(annotation: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
@@ -33,7 +33,7 @@ from hinge.schema.notifications import LoggingLevel, SetLevelParams
 from hinge.server.composition.mount import Forwarded, Kind, MountedExtensions, Mounts
 from hinge.server.composition.namespace import Layer, Named
 from hinge.server.composition.transform import ToolChange, ToolChanges
-from hinge.server.context import Context
+from hinge.server.context import Context, current
 from hinge.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from hinge.server.elicitation.request_state import Seal
 from hinge.server.extensions import Extension, Extensions
@@ -46,7 +46,6 @@ from hinge.server.options import ApiOptions, ProxyOptions, check_text
 from hinge.server.registration import icons_of
 from hinge.server.router import Router
 from hinge.server.server_options import check_http, check_server
-from hinge.server.tracking import tracking
 from hinge.server.watchdog import unwatch, watch
 from hinge.session import Session
 
@@ -279,12 +278,20 @@ class Server(Router, Generic[StateT]):
         """The process is about to stop: subscriptions end with their result (SUB-09)."""
         self._subscriptions.end()
 
-    def handle(self, session: Session, call: Call) -> Awaitable[Any]:
+    async def handle(self, session: Session, call: Call) -> Any:
         """Serve one call: middleware, look-up, handler."""
         state = self._lifespan.state
         ctx: Context[Any] = Context(session, call, state, self._seal, call.method, call.params, self._nested_chain)
-        chain = self._notification_chain if call.id is None else self._request_chain
-        return chain(ctx) if tracking.serve is None else tracking.serve(ctx, chain)
+        token = current.set(ctx)
+        try:
+            return await (self._notification_chain if call.id is None else self._request_chain)(ctx)
+        finally:
+            try:  # noqa: SIM105 - on the path of every call
+                current.reset(token)
+            except ValueError:  # an abandoned coroutine is closed, in another context
+                pass
+            if ctx.log_queue is not None:
+                await ctx.log_queue.close()
 
     def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
         """Serve until the end of input or a signal.

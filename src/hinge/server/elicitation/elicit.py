@@ -27,9 +27,9 @@ from hinge.schema.input_required import InputRequest, InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, Sampling
 from hinge.schema.methods import METHODS
 from hinge.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
-from hinge.server.clock import Clock
 from hinge.server.elicitation.request_state import Seal
 from hinge.session import Session
+from hinge.timeouts import PausableTimeout
 
 AnswerT = TypeVar("AnswerT", bound=Result)
 
@@ -231,16 +231,16 @@ async def ask(ctx: Asker, method: str, params: Any, kind: type[AnswerT], key: st
 
 async def _waiting(ctx: Asker, method: str, params: Any) -> Raw:
     """A question to a handshake client; meanwhile the call's own time limit stands still."""
-    clock: Clock | None = getattr(ctx, "clock", None)
-    if clock is not None:
-        clock.halt()
+    timeout: PausableTimeout | None = getattr(ctx, "timeout", None)
+    if timeout is not None:
+        timeout.pause()
     try:
         return await ctx.session.request(method, params, about=ctx.call, total=ctx.session.connection.limits.question)
     except PeerError as exc:
         raise Unanswered(exc.error, method) from exc
     finally:
-        if clock is not None:
-            clock.go_on()
+        if timeout is not None:
+            timeout.resume()
 
 
 def check_askable(ctx: Asker, need: Mapping[str, Any]) -> None:

@@ -10,10 +10,9 @@ from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 from hinge.errors import DefinitionError
 from hinge.schema.completion import MAX_VALUES, CompleteParams, CompleteResult, Completion, PromptReference
 from hinge.server.composition.namespace import unknown
-from hinge.server.context import Context
+from hinge.server.context import Context, is_context
 from hinge.server.functions.annotations import place_of, resolve
 from hinge.server.functions.signature import Signature
-from hinge.server.registration import is_context
 from hinge.server.threads import Threads
 
 P = ParamSpec("P")

@@ -19,14 +19,14 @@ from hinge.schema.prompts import (
     PromptMessage,
 )
 from hinge.server.composition.namespace import called, unknown
-from hinge.server.context import Context
+from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, inspect_handler, needs_of
 from hinge.server.features.completion import RegisteredCompleter, of_choices
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Item, Shelf, Visibility, view_of
 from hinge.server.functions.signature import Signature
 from hinge.server.options import PromptOptions, check_options
-from hinge.server.registration import as_blocks, gives_content, icons_of, is_context, listed
+from hinge.server.registration import as_blocks, gives_content, icons_of, listed
 from hinge.server.threads import Threads
 
 PromptFunction: TypeAlias = Callable[..., Any]

@@ -26,7 +26,7 @@ from hinge.schema.resources import (
     ResourceTemplate,
 )
 from hinge.server.composition.namespace import called
-from hinge.server.context import Context
+from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Needs, inspect_handler, needs_of
 from hinge.server.features import mime
 from hinge.server.features.caching import CacheHint, CacheScope
@@ -40,7 +40,7 @@ from hinge.server.functions.annotations import place_of
 from hinge.server.functions.arguments import Parameter
 from hinge.server.functions.signature import Signature
 from hinge.server.functions.values import ValueRejected
-from hinge.server.registration import annotations_of, icons_of, is_context, listed
+from hinge.server.registration import annotations_of, icons_of, listed
 from hinge.server.threads import Threads
 
 logger = logging.getLogger("hinge")

@@ -19,7 +19,7 @@ from hinge.schema.revisions import knows
 from hinge.schema.tools import CallToolParams, CallToolResult, ListToolsResult, Tool, ToolAnnotations
 from hinge.server.composition.namespace import argument_names, called, unknown
 from hinge.server.concurrency import Turns, limited_in_time
-from hinge.server.context import Context
+from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, inspect_handler, needs_of
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Item, Shelf, View, Visibility, view_of
@@ -27,7 +27,7 @@ from hinge.server.functions.arguments import Arguments, SchemaArguments
 from hinge.server.functions.results import ADVICE_ON_CONTENT, OutputSchema
 from hinge.server.functions.signature import Signature
 from hinge.server.options import ToolOptions, check_options
-from hinge.server.registration import annotations_of, as_blocks, gives_content, icons_of, is_context, listed
+from hinge.server.registration import annotations_of, as_blocks, gives_content, icons_of, listed
 from hinge.server.threads import Threads
 from hinge.signals import is_ctrl_c
 
