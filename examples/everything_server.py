@@ -32,7 +32,7 @@ from hinge import (
     Image,
     ImageContent,
     LogToClient,
-    PromptMessage,
+    Message,
     ResourceContents,
     Router,
     Server,
@@ -86,13 +86,13 @@ def test_simple_text() -> str:
 @server.tool
 def test_image_content() -> Image:
     """A picture."""
-    return Image(RED_DOT)
+    return Image(data=RED_DOT, format="png")
 
 
 @server.tool
 def test_audio_content() -> Audio:
     """A sound."""
-    return Audio(SILENCE)
+    return Audio(data=SILENCE, format="wav")
 
 
 @server.tool
@@ -108,7 +108,7 @@ def test_embedded_resource() -> EmbeddedResource:
 def test_multiple_content_types() -> list[str | Image | EmbeddedResource]:
     """Several kinds of content at once."""
     contents = ResourceContents(uri="test://mixed", text='{"test": "data"}', mime_type="application/json")
-    return ["Several kinds of content:", Image(RED_DOT), EmbeddedResource(resource=contents)]
+    return ["Several kinds of content:", Image(data=RED_DOT, format="png"), EmbeddedResource(resource=contents)]
 
 
 class Sum(msgspec.Struct):
@@ -533,12 +533,12 @@ def complete_arg1(value: str) -> list[str]:
 
 
 @server.prompt
-def test_prompt_with_embedded_resource(resourceUri: Annotated[str, "the resource to embed"]) -> list[PromptMessage]:
+def test_prompt_with_embedded_resource(resourceUri: Annotated[str, "the resource to embed"]) -> list[Message]:
     """A prompt with a resource inside."""
     contents = ResourceContents(uri=resourceUri, text="Embedded resource content for testing.", mime_type="text/plain")
     return [
-        PromptMessage(role="user", content=EmbeddedResource(resource=contents)),
-        PromptMessage(role="user", content=TextContent(text="Please process the embedded resource above.")),
+        Message(EmbeddedResource(resource=contents)),
+        Message("Please process the embedded resource above."),
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hinge import (
-    CallLog,
+    AccessLog,
     Client,
     ClientGroup,
     ClientPool,
@@ -47,7 +47,7 @@ DOORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "ClientPool": (ClientPool, lambda **given: ClientPool("x", **given)),
     "RateLimit": (RateLimit, lambda **given: RateLimit(**{"rate": 1, **given})),
     "ResultLimit": (ResultLimit, lambda **given: ResultLimit(**{"size": 1, **given})),
-    "CallLog": (CallLog, CallLog),
+    "AccessLog": (AccessLog, AccessLog),
     "Stdio": (Stdio, lambda **given: Stdio("x", **given)),
     "HttpTransport": (HttpTransport, lambda **given: HttpTransport(URL, **given)),
     "SseTransport": (SseTransport, lambda **given: SseTransport(URL, **given)),
@@ -153,7 +153,7 @@ def test_a_class_is_no_target() -> None:
 
 def test_what_the_doors_take(tmp_path: Path) -> None:
     """The tables refuse nothing that works."""
-    log = CallLog(methods=["tools/call"], level=10)
+    log = AccessLog(methods=["tools/call"], level=10)
     server = Server[Any]("x", middleware=(log, RateLimit(0.5, burst=1, methods={"tools/call"})), log_level=None)
     server.http_app("/", sse_path=None, allowed_hosts=("a.example",), headers=1, body_wait=0.1, routes={})
     Client(server, on_roots=[tmp_path, "file:///x"], on_log=print, middleware=(), cache=None, log_level="debug")

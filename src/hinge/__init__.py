@@ -109,15 +109,16 @@ if TYPE_CHECKING:
     from hinge.server.extensions import Topic as Topic
     from hinge.server.extensions import require_client_extension as require_client_extension
     from hinge.server.features.caching import CacheHint as CacheHint
-    from hinge.server.features.media import Audio as Audio
-    from hinge.server.features.media import File as File
-    from hinge.server.features.media import Image as Image
+    from hinge.server.features.content import Audio as Audio
+    from hinge.server.features.content import File as File
+    from hinge.server.features.content import Image as Image
+    from hinge.server.features.prompts import Message as Message
     from hinge.server.features.resources import ResourceOptions as ResourceOptions
     from hinge.server.features.uri_templates import UriTemplate as UriTemplate
     from hinge.server.features.visibility import Caller as Caller
     from hinge.server.features.visibility import Item as Item
     from hinge.server.log_to_client import LogToClient as LogToClient
-    from hinge.server.middleware.access_log import CallLog as CallLog
+    from hinge.server.middleware.access_log import AccessLog as AccessLog
     from hinge.server.middleware.chain import CallNext as CallNext
     from hinge.server.middleware.chain import Middleware as Middleware
     from hinge.server.middleware.rate_limit import RateLimit as RateLimit
@@ -128,15 +129,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "AccessLog": "hinge.server.middleware.access_log",
     "Annotations": "hinge.schema.base",
     "Apps": "hinge.extensions.apps",
     "ArgumentChange": "hinge.server.composition.transform",
     "Ask": "hinge.server.dependencies",
-    "Audio": "hinge.server.features.media",
+    "Audio": "hinge.server.features.content",
     "AudioContent": "hinge.schema.content",
     "CacheHint": "hinge.server.features.caching",
     "CallError": "hinge.errors",
-    "CallLog": "hinge.server.middleware.access_log",
     "CallNext": "hinge.server.middleware.chain",
     "CallTimeout": "hinge.errors",
     "CallToolResult": "hinge.schema.tools",
@@ -171,13 +172,13 @@ _HOME = {
     "EmbeddedResource": "hinge.schema.content",
     "ErrorObject": "hinge.errors",
     "Extension": "hinge.server.extensions",
-    "File": "hinge.server.features.media",
+    "File": "hinge.server.features.content",
     "GetPromptResult": "hinge.schema.prompts",
     "HeaderMismatch": "hinge.errors",
     "HingeError": "hinge.errors",
     "HttpStatus": "hinge.errors",
     "Icon": "hinge.schema.base",
-    "Image": "hinge.server.features.media",
+    "Image": "hinge.server.features.content",
     "ImageContent": "hinge.schema.content",
     "Implementation": "hinge.schema.base",
     "InputRequiredResult": "hinge.schema.input_required",
@@ -191,6 +192,7 @@ _HOME = {
     "Limits": "hinge.protocol.limits",
     "LogParams": "hinge.schema.notifications",
     "LogToClient": "hinge.server.log_to_client",
+    "Message": "hinge.server.features.prompts",
     "Method": "hinge.server.extensions",
     "MethodNotFound": "hinge.errors",
     "Middleware": "hinge.server.middleware.chain",

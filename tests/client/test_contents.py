@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,8 +55,24 @@ def test_binary_content_gives_its_bytes() -> None:
 
 @pytest.mark.parametrize("data", ["*", "QQ", "QQ==x", "Å", "\n"])
 def test_what_is_no_base64_is_the_servers_fault(data: str) -> None:
-    with pytest.raises(InvalidResponse, match="no base64"):
+    with pytest.raises(InvalidResponse, match="not base64"):
         assert ImageContent(data=data, mime_type="image/png").decoded
+
+
+@pytest.mark.parametrize(
+    ("block", "type"),
+    [
+        (TextContent(text="x"), "text"),
+        (PICTURE, "image"),
+        (SOUND, "audio"),
+        (ResourceLink(uri="a:b", name="b"), "resource_link"),
+        (EmbeddedResource(resource=resource("a:b")), "resource"),
+        (ToolUseContent(id="1", name="add", input={}), "tool_use"),
+        (ToolResultContent(tool_use_id="1", content=[]), "tool_result"),
+    ],
+)
+def test_blocks_have_their_type_as_on_the_wire(block: Any, type: str) -> None:
+    assert block.type == type == msgspec.to_builtins(block)["type"]
 
 
 def test_messages_and_results_have_a_text() -> None:

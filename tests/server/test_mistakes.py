@@ -254,10 +254,11 @@ async def test_a_picture_that_no_annotation_announces_is_explained(caplog: pytes
     """A bare `list` promises JSON, and a picture is none."""
 
     def tool() -> list:  # type: ignore[type-arg]  # as authors write it
-        return ["look", Image(b"\x89PNG\r\n\x1a\n")]
+        return ["look", Image(data=b"\x89PNG\r\n\x1a\n")]
 
     assert await logged(caplog, tool) == (
-        "Tool 'tool': tool(): returned Image where nothing says so: annotate `-> Image`, or `-> list[str | Image]` for several"
+        "Tool 'tool': tool(): returned Image, which its annotation doesn't say: "
+        "annotate `-> Image`, or `-> list[str | Image]` for several"
     )
 
 

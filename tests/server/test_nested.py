@@ -29,7 +29,7 @@ def library() -> Server[Any]:
 
     @server.tool
     def picture() -> Image:
-        return Image(PNG)
+        return Image(data=PNG)
 
     @server.tool
     async def fail() -> str:

@@ -1,10 +1,13 @@
-"""Content blocks: what tools, prompts and messages are made of (CONT-01…CONT-05). Binary data is base64 text."""
+"""Content blocks: what tools, prompts and messages consist of.
+
+https://modelcontextprotocol.io/specification/2025-11-25/schema#content
+"""
 
 from __future__ import annotations
 
 import binascii
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -18,38 +21,82 @@ class _Block(Model, tag_field="type", kw_only=True):
 
 
 class TextContent(_Block, tag="text", kw_only=True):
-    """Text."""
+    """A text block.
 
+    Args:
+        text: The text.
+        annotations: Hints for the client.
+        meta: `_meta` of the block.
+    """
+
+    type: ClassVar[Literal["text"]] = "text"
     text: str
 
 
 class ImageContent(_Block, tag="image", kw_only=True):
-    """A picture: base64 `data` of the given MIME type."""
+    """An image block. Functions may return `Image`, which makes one.
 
+    Args:
+        data: The image in base64.
+        mime_type: Its MIME type, such as `image/png`.
+        annotations: Hints for the client.
+        meta: `_meta` of the block.
+    """
+
+    type: ClassVar[Literal["image"]] = "image"
     data: str
     mime_type: str
 
     @property
     def decoded(self) -> bytes:
-        """The data itself. Raises InvalidResponse if it is no base64."""
+        """The image itself.
+
+        Raises:
+            InvalidResponse: `data` isn't base64.
+        """
         return decode(self.data)
 
 
 class AudioContent(_Block, tag="audio", kw_only=True):
-    """Sound: base64 `data` of the given MIME type; unknown to the first revision (CONT-02)."""
+    """An audio block, since revision 2025-03-26. Functions may return `Audio`, which makes one.
 
+    Args:
+        data: The audio data in base64.
+        mime_type: Its MIME type, such as `audio/wav`.
+        annotations: Hints for the client.
+        meta: `_meta` of the block.
+    """
+
+    type: ClassVar[Literal["audio"]] = "audio"
     data: str
     mime_type: str
 
     @property
     def decoded(self) -> bytes:
-        """The data itself. Raises InvalidResponse if it is no base64."""
+        """The audio data itself.
+
+        Raises:
+            InvalidResponse: `data` isn't base64.
+        """
         return decode(self.data)
 
 
 class ResourceLink(_Block, tag="resource_link", kw_only=True):
-    """A pointer to a resource, which need not stand in the server's list (CONT-03)."""
+    """A link to a resource that the client can read; it need not be in the server's list. Since revision 2025-06-18.
 
+    Args:
+        uri: The URI to read.
+        name: The name of the resource.
+        title: A name for people.
+        description: What the resource holds.
+        mime_type: Its MIME type.
+        size: Its size in bytes, before base64.
+        icons: Icons for user interfaces.
+        annotations: Hints for the client.
+        meta: `_meta` of the block.
+    """
+
+    type: ClassVar[Literal["resource_link"]] = "resource_link"
     uri: str
     name: str
     title: str | None = None
@@ -60,7 +107,15 @@ class ResourceLink(_Block, tag="resource_link", kw_only=True):
 
 
 class ResourceContents(Model, kw_only=True):
-    """What a resource holds: one of `text` and `blob` (base64) is set; an empty text is not an absent one (CONT-04)."""
+    """The contents of a resource: either `text` or `blob`.
+
+    Args:
+        uri: The URI of the resource.
+        text: The contents as text.
+        blob: The contents in base64.
+        mime_type: The MIME type.
+        meta: `_meta` of the contents.
+    """
 
     uri: str
     text: str | None = None
@@ -70,26 +125,37 @@ class ResourceContents(Model, kw_only=True):
 
     @property
     def decoded(self) -> bytes:
-        """The bytes, also of a text, as UTF-8. Raises InvalidResponse if `blob` is no base64."""
+        """The contents as bytes; text is encoded as UTF-8.
+
+        Raises:
+            InvalidResponse: `blob` isn't base64.
+        """
         return decode(self.blob) if self.blob is not None else (self.text or "").encode()
 
 
 class EmbeddedResource(_Block, tag="resource", kw_only=True):
-    """A resource with its contents."""
+    """A resource with its contents. Functions may return `File`, which makes one.
 
+    Args:
+        resource: The contents.
+        annotations: Hints for the client.
+        meta: `_meta` of the block.
+    """
+
+    type: ClassVar[Literal["resource"]] = "resource"
     resource: ResourceContents
 
 
 def decode(data: str) -> bytes:
-    """Base64 text as the bytes that it stands for, strictly. Raises InvalidResponse."""
+    """Decode base64 strictly. Raises InvalidResponse."""
     try:
         return binascii.a2b_base64(data, strict_mode=True)
     except ValueError as exc:  # binascii.Error, or text that isn't ASCII
-        raise InvalidResponse(f"The data is no base64: {exc}") from exc
+        raise InvalidResponse(f"The data is not base64: {exc}") from exc
 
 
 def text_of(content: object) -> str:
-    """The texts of a block, or of several, a line break between them; other blocks have none."""
+    """The text of a block or of several, joined by line breaks; only text blocks have any."""
     blocks: Iterable[object] = content if isinstance(content, list) else (content,)
     return "\n".join(block.text for block in blocks if isinstance(block, TextContent))
 

@@ -1,4 +1,7 @@
-"""Prompts: listing and getting them (PRM-01…PRM-05)."""
+"""Prompts: listing and getting them.
+
+https://modelcontextprotocol.io/specification/2025-11-25/server/prompts
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from hinge.schema.content import ContentBlock, Role, text_of
 
 
 class PromptArgument(Model, kw_only=True):
-    """One argument of a prompt; its values are strings."""
+    """An argument of a prompt; its values are strings."""
 
     name: str
     title: str | None = None
@@ -21,7 +24,18 @@ class PromptArgument(Model, kw_only=True):
 
 
 class Prompt(Model, kw_only=True):
-    """A prompt as it is listed."""
+    """A prompt as it is listed.
+
+    https://modelcontextprotocol.io/specification/2025-11-25/schema#prompt
+
+    Args:
+        name: The name that `prompts/get` uses.
+        title: A name for people.
+        description: What the prompt is for.
+        arguments: Its arguments.
+        icons: Icons for user interfaces.
+        meta: `_meta` of the prompt.
+    """
 
     name: str
     title: str | None = None
@@ -38,7 +52,7 @@ class ListPromptsResult(Page, kw_only=True):
 
 
 class GetPromptParams(Model, kw_only=True):
-    """Which prompt, with which arguments; all values are strings (PRM-03)."""
+    """Which prompt, with which arguments; all values are strings."""
 
     name: str
     arguments: dict[str, str] | None = None
@@ -47,24 +61,39 @@ class GetPromptParams(Model, kw_only=True):
 
 
 class PromptMessage(Model, kw_only=True):
-    """One message: who says it, and one block of content."""
+    """A message of a prompt as it is sent. Functions may return `Message`, which makes one.
+
+    https://modelcontextprotocol.io/specification/2025-11-25/schema#promptmessage
+
+    Args:
+        role: "user" or "assistant".
+        content: One content block.
+    """
 
     role: Role
     content: ContentBlock
 
     @property
     def text(self) -> str:
-        """The text; empty for a picture and the like."""
+        """The text of a text block; empty for other blocks."""
         return text_of(self.content)
 
 
 class GetPromptResult(Result, kw_only=True):
-    """The messages of a prompt."""
+    """The messages of a prompt.
+
+    https://modelcontextprotocol.io/specification/2025-11-25/schema#getpromptresult
+
+    Args:
+        messages: The messages, in order.
+        description: What the prompt is for.
+        meta: `_meta` of the result.
+    """
 
     messages: list[PromptMessage]
     description: str | None = None
 
     @property
     def text(self) -> str:
-        """The texts of all messages, a line break between them."""
+        """The text of all messages, joined by line breaks."""
         return "\n".join(filter(None, (message.text for message in self.messages)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET
@@ -15,6 +15,7 @@ from hinge.schema.tools import Tool
 class ToolUseContent(Model, tag_field="type", tag="tool_use", kw_only=True):
     """The model wants a tool called."""
 
+    type: ClassVar[Literal["tool_use"]] = "tool_use"
     id: str
     name: str
     input: dict[str, Any]
@@ -24,6 +25,7 @@ class ToolUseContent(Model, tag_field="type", tag="tool_use", kw_only=True):
 class ToolResultContent(Model, tag_field="type", tag="tool_result", kw_only=True):
     """What the tool answered; stands alone with its like in a message (SAMP-06)."""
 
+    type: ClassVar[Literal["tool_result"]] = "tool_result"
     tool_use_id: str
     content: list[ContentBlock]
     structured_content: Any = UNSET

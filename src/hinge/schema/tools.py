@@ -1,4 +1,7 @@
-"""Tools: listing and calling them (TOOL-01…TOOL-25)."""
+"""Tools: listing and calling them.
+
+https://modelcontextprotocol.io/specification/2025-11-25/server/tools
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,17 @@ from hinge.schema.content import ContentBlock, text_of
 
 
 class ToolAnnotations(Model, kw_only=True):
-    """Hints about what a tool does, as trusted as its server (TOOL-10). Absent means the specification's default."""
+    """Hints about what a tool does. A client must not rely on them unless it trusts the server.
+
+    https://modelcontextprotocol.io/specification/2025-11-25/schema#toolannotations
+
+    Args:
+        title: A name for people.
+        read_only_hint: The tool changes nothing. Default of the specification: false.
+        destructive_hint: The tool may overwrite or delete, not only add. Default of the specification: true.
+        idempotent_hint: Calling it again with the same arguments changes nothing more. Default of the specification: false.
+        open_world_hint: The tool reaches beyond the server, such as the web. Default of the specification: true.
+    """
 
     title: str | None = None
     read_only_hint: bool | None = None
@@ -22,9 +35,20 @@ class ToolAnnotations(Model, kw_only=True):
 
 
 class Tool(Model, kw_only=True):
-    """A tool as it is listed. `output_schema` may have any root in the newest revision.
+    """A tool as it is listed.
 
-    `execution` says in the last handshake revision whether a call may become a task (TSK-04).
+    https://modelcontextprotocol.io/specification/2025-11-25/schema#tool
+
+    Args:
+        name: The name that calls use.
+        input_schema: JSON Schema of the arguments, an object.
+        title: A name for people.
+        description: What the tool does, for the model.
+        output_schema: JSON Schema of the structured content; its root is an object in all revisions but 2026-07-28.
+        annotations: Hints about what the tool does.
+        icons: Icons for user interfaces.
+        execution: In revision 2025-11-25, whether a call may become a task.
+        meta: `_meta` of the tool.
     """
 
     name: str
@@ -54,7 +78,16 @@ class CallToolParams(Model, kw_only=True):
 
 
 class CallToolResult(Result, kw_only=True):
-    """What a tool answers. `structured_content` may be any JSON value, null included; UNSET means absent (T-19)."""
+    """The result of a tool call. A tool may return one to control all parts of its result.
+
+    https://modelcontextprotocol.io/specification/2025-11-25/schema#calltoolresult
+
+    Args:
+        content: The content blocks.
+        structured_content: Any JSON value, null included; absent by default.
+        is_error: The tool failed, and the content says why.
+        meta: `_meta` of the result.
+    """
 
     content: list[ContentBlock]
     structured_content: Any = UNSET
@@ -62,10 +95,10 @@ class CallToolResult(Result, kw_only=True):
 
     @property
     def text(self) -> str:
-        """All text blocks, one after the other, a line break between them."""
+        """The text of all text blocks, joined by line breaks."""
         return text_of(self.content)
 
     @property
     def data(self) -> Any:
-        """The structured content, or the text of a tool that has none."""
+        """The structured content, or `text` if there is none."""
         return self.text if self.structured_content is UNSET else self.structured_content

@@ -7,21 +7,15 @@ import difflib
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar
 
 import msgspec
 
 from hinge.errors import DefinitionError, shorten
 from hinge.schema.base import Icon
-from hinge.schema.content import ContentBlock, TextContent
-from hinge.server.features.media import Media
-from hinge.server.functions.results import is_content
 
 SaidT = TypeVar("SaidT", bound=msgspec.Struct)
 ListedT = TypeVar("ListedT", bound=msgspec.Struct)
-
-_BLOCKS: tuple[type, ...] = get_args(ContentBlock)
-_SENT: tuple[type, ...] = (*_BLOCKS, Media)
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S")
 #: What would pass for a text when it is written.
@@ -35,11 +29,6 @@ _SPECIAL = (
     datetime.timedelta,
     uuid.UUID,
 )
-
-
-def gives_content(annotation: Any) -> bool:
-    """Whether values of this type become content by themselves: no schema is promised for them."""
-    return is_content(annotation) or (isinstance(annotation, type) and issubclass(annotation, Media))
 
 
 def icons_of(icons: Sequence[Icon | str] | None) -> list[Icon] | None:
@@ -97,24 +86,3 @@ def annotations_of(kind: type[SaidT], given: Mapping[str, Any] | SaidT | None, w
         return msgspec.convert(members, kind)
     except msgspec.ValidationError as exc:
         raise DefinitionError(f"{what}: annotations: {exc}") from None
-
-
-def as_blocks(value: Any) -> list[ContentBlock] | None:
-    """Content blocks and media (one, or a list of them, texts among them), and plain text; None for any other value."""
-    if isinstance(value, str):
-        return [TextContent(text=value)]
-    if isinstance(value, _BLOCKS):
-        return [cast("ContentBlock", value)]
-    if value is None:
-        return []
-    if isinstance(value, Media):
-        return [value.content()]
-    if isinstance(value, list | tuple) and value and any(isinstance(item, _SENT) for item in value):
-        blocks: list[ContentBlock] = []
-        for item in cast("list[Any]", value):
-            found = as_blocks(item)
-            if found is None:
-                return None
-            blocks.extend(found)
-        return blocks
-    return None

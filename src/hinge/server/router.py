@@ -158,7 +158,7 @@ class Router:
     def prompt(self, function: Any = None, /, **options: Any) -> Any:
         """Offer a function as a prompt: `@server.prompt`, `@server.prompt("name", title=…)`.
 
-        It returns a text, a content block, a `PromptMessage`, or a list of these. Its arguments come as strings and are
+        It returns a text, a content block, a `Message`, or a list of these. Its arguments come as strings and are
         read by their annotations. `@function.complete("argument")` completes an argument. Raises DefinitionError.
         """
         if function is None or isinstance(function, str):

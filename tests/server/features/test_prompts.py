@@ -16,6 +16,7 @@ from hinge import (
     EmbeddedResource,
     GetPromptResult,
     ImageContent,
+    Message,
     PromptMessage,
     ResourceContents,
     ResourceLink,
@@ -117,7 +118,9 @@ RETURNED: dict[str, tuple[Any, list[tuple[str, str]]]] = {
     "a sound": (lambda: AudioContent(data="eA==", mime_type="audio/wav"), [("user", "audio")]),
     "a link": (lambda: LINK, [("user", "resource_link")]),
     "a resource": (lambda: BOOK, [("user", "resource")]),
-    "a message": (lambda: PromptMessage(role="assistant", content=TextContent(text="x")), [("assistant", "text")]),
+    "a message": (lambda: Message("x", role="assistant"), [("assistant", "text")]),
+    "messages": (lambda: [Message("x"), Message(BOOK, "assistant")], [("user", "text"), ("assistant", "resource")]),
+    "a wire message": (lambda: PromptMessage(role="assistant", content=TextContent(text="x")), [("assistant", "text")]),
     "all together": (
         lambda: ["a", PromptMessage(role="assistant", content=BOOK), LINK],
         [("user", "text"), ("assistant", "resource"), ("user", "resource_link")],
@@ -149,9 +152,27 @@ async def test_anything_else_is_the_authors_mistake(value: Any, kind: str, caplo
     async with BareEnd(server) as end:
         assert (await end.refusal("prompts/get", {"name": "brief"}))["code"] == -32603
     assert (
-        f"Prompt 'brief' returned {kind}: return a text, a content block, a PromptMessage, or a list of these"
-        in caplog.text
+        f"Prompt 'brief' returned {kind}: return a text, a content block, a Message, or a list of these" in caplog.text
     )
+
+
+async def test_messages_can_be_annotated() -> None:
+    server: Server[Any] = Server("library")
+
+    @server.prompt
+    def brief() -> list[Message]:
+        return [Message("x")]
+
+    async with BareEnd(server) as end:
+        assert [role for role, _ in await got(end, "brief")] == ["user"]
+
+
+def test_a_message_has_a_role_and_one_content() -> None:
+    with pytest.raises(DefinitionError, match='role=\'system\' is not possible: use "user" or "assistant"'):
+        Message("x", role="system")  # type: ignore[arg-type]
+    for content in (7, None, ["a"]):
+        with pytest.raises(DefinitionError, match="use a text, a content block, or an Image"):
+            Message(content)  # type: ignore[arg-type]
 
 
 def test_a_generator_is_told_at_registration() -> None:

@@ -6,7 +6,6 @@ following any symlink: what changes in between is refused, not followed (RES-09)
 
 from __future__ import annotations
 
-import base64
 import errno
 import logging
 import os
@@ -25,8 +24,7 @@ from hinge.errors import DefinitionError, ResourceNotFound
 from hinge.schema.base import Model
 from hinge.schema.content import ResourceContents
 from hinge.server.context import Context
-from hinge.server.features import mime
-from hinge.server.features.contents import too_large
+from hinge.server.features.content import JSON, contents_from_bytes, guess_mime_type, too_large
 
 logger = logging.getLogger("hinge")
 
@@ -185,12 +183,12 @@ class Files:
             left -= len(chunk)
         if left <= 0:
             raise too_large(self._limit)
-        return file_contents(b"".join(chunks), uri, self._mime_type or mime.guess(uri))
+        return contents_from_bytes(b"".join(chunks), uri, self._mime_type or guess_mime_type(uri))
 
     def _folder(self, file: int, path: str, uri: str) -> ResourceContents:
         entries = self._entries(file, path.removesuffix("/"))
         folder = Folder(entries=entries[:MAX_ENTRIES], more=len(entries) > MAX_ENTRIES)
-        return ResourceContents(uri=uri, text=msgspec.json.encode(folder).decode(), mime_type=mime.JSON)
+        return ResourceContents(uri=uri, text=msgspec.json.encode(folder).decode(), mime_type=JSON)
 
     def _entries(self, file: int, path: str) -> list[Entry]:
         """What a folder shows, by name."""
@@ -215,25 +213,7 @@ class Files:
             return Entry(uri=uri + "/", name=name, mime_type=FOLDER)
         if not stat.S_ISREG(status.st_mode):
             return None
-        return Entry(uri=uri, name=name, mime_type=self._mime_type or mime.guess(name), size=status.st_size)
-
-
-def file_contents(data: bytes, uri: str, kind: str | None) -> ResourceContents:
-    """Bytes as text or blob: text if they are UTF-8 without NULs, and their MIME type is one of text or unknown."""
-    if kind is None or mime.is_text(kind):
-        text = _text(data)
-        if text is not None:
-            return ResourceContents(uri=uri, text=text, mime_type=kind or mime.TEXT)
-    return ResourceContents(uri=uri, blob=base64.b64encode(data).decode(), mime_type=kind or mime.BINARY)
-
-
-def _text(data: bytes) -> str | None:
-    if b"\0" in data:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
+        return Entry(uri=uri, name=name, mime_type=self._mime_type or guess_mime_type(name), size=status.st_size)
 
 
 def default_uri(root: str | os.PathLike[str]) -> str:

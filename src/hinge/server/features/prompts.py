@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams
 from hinge.schema.base import PageParams
-from hinge.schema.content import TextContent
+from hinge.schema.content import ContentBlock, Role
 from hinge.schema.prompts import (
     GetPromptParams,
     GetPromptResult,
@@ -22,11 +22,12 @@ from hinge.server.composition.namespace import called, unknown
 from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, inspect_handler, needs_of
 from hinge.server.features.completion import RegisteredCompleter, of_choices
+from hinge.server.features.content import Media, returns_blocks, to_blocks
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Item, Shelf, Visibility, view_of
 from hinge.server.functions.signature import Signature
 from hinge.server.options import PromptOptions, check_options
-from hinge.server.registration import as_blocks, gives_content, icons_of, listed
+from hinge.server.registration import icons_of, listed
 from hinge.server.threads import Threads
 
 PromptFunction: TypeAlias = Callable[..., Any]
@@ -76,22 +77,54 @@ class RegisteredPrompt:
             value = await value
         if isinstance(value, GetPromptResult):
             return value
-        return GetPromptResult(messages=as_messages(value, self.prompt.name), description=self.prompt.description)
+        return GetPromptResult(messages=to_messages(value, self.prompt.name), description=self.prompt.description)
 
 
-def as_messages(value: Any, name: str) -> list[PromptMessage]:
-    """What a prompt function may return: a text, a content block, a message, or a list of these; texts are the user's."""
+class Message:
+    """A message that a prompt returns: `Message("Hello")` or `Message("Hello", role="assistant")`.
+
+    Sent as a PromptMessage: https://modelcontextprotocol.io/specification/2025-11-25/schema#promptmessage
+
+    Args:
+        content: A text, a content block, or an Image, Audio or File.
+        role: Who says it, "user" or "assistant".
+
+    Raises:
+        DefinitionError: Another role, or a content that isn't one of these.
+    """
+
+    __slots__ = ("content", "role")
+
+    def __init__(self, content: str | ContentBlock | Media, role: Role = "user") -> None:
+        given: Any = content
+        blocks = None if isinstance(given, list | tuple) else to_blocks(given)
+        if not blocks:
+            raise DefinitionError(
+                f"Message: content is {type(content).__name__}: use a text, a content block, or an Image"
+            )
+        if role not in get_args(Role):
+            raise DefinitionError(f'Message: role={role!r} is not possible: use "user" or "assistant"')
+        self.content: ContentBlock = blocks[0]
+        self.role: Role = role
+
+
+def _returns_messages(annotation: Any) -> bool:
+    return returns_blocks(annotation) or annotation is Message
+
+
+def to_messages(value: Any, name: str) -> list[PromptMessage]:
+    """What a prompt function returned, as messages; those without a role are the user's. Raises DefinitionError."""
     if isinstance(value, PromptMessage):
         return [value]
-    if isinstance(value, str):
-        return [PromptMessage(role="user", content=TextContent(text=value))]
-    blocks = as_blocks(value)
+    if isinstance(value, Message):
+        return [PromptMessage(role=value.role, content=value.content)]
+    blocks = to_blocks(value)
     if blocks:
         return [PromptMessage(role="user", content=block) for block in blocks]
     if isinstance(value, Iterable) and not isinstance(value, Mapping):
-        return [message for item in value for message in as_messages(item, name)]
+        return [message for item in value for message in to_messages(item, name)]
     raise DefinitionError(
-        f"Prompt {name!r} returned {type(value).__name__}: return a text, a content block, a PromptMessage, or a list of these"
+        f"Prompt {name!r} returned {type(value).__name__}: return a text, a content block, a Message, or a list of these"
     )
 
 
@@ -119,7 +152,7 @@ class Prompts:
     def add(self, function: PromptFunction, options: Mapping[str, Any]) -> RegisteredPrompt:
         """Register a function; `options` are PromptOptions. Raises DefinitionError that says what to change."""
         check_options("@server.prompt", options, PromptOptions)
-        signature = inspect_handler(function, gives_content, options.get("name"))
+        signature = inspect_handler(function, _returns_messages, options.get("name"))
         found = signature.name
         if found == "<lambda>":
             raise DefinitionError('A prompt needs a name: write server.prompt("name")(function)')

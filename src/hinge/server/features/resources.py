@@ -28,10 +28,9 @@ from hinge.schema.resources import (
 from hinge.server.composition.namespace import called
 from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Needs, inspect_handler, needs_of
-from hinge.server.features import mime
 from hinge.server.features.caching import CacheHint, CacheScope
 from hinge.server.features.completion import RegisteredCompleter, of_choices
-from hinge.server.features.contents import Contents, is_content
+from hinge.server.features.content import JSON, ResourceOutput, guess_mime_type, returns_contents
 from hinge.server.features.files import leads_out
 from hinge.server.features.pagination import paginate
 from hinge.server.features.uri_templates import Matched, UriTemplate, Variable
@@ -86,7 +85,6 @@ class RegisteredResource:
     """A resource as it is served: `listing` is how lists show it."""
 
     __slots__ = (
-        "_contents",
         "_contexts",
         "_function",
         "_hint",
@@ -94,6 +92,7 @@ class RegisteredResource:
         "_lists",
         "_match",
         "_needs",
+        "_output",
         "_screened",
         "item",
         "listing",
@@ -108,7 +107,7 @@ class RegisteredResource:
         signature: Signature,
         listing: Resource | ResourceTemplate,
         template: UriTemplate | None,
-        contents: Contents,
+        output: ResourceOutput,
         needs: Needs | None,
         options: ResourceOptions,
     ) -> None:
@@ -125,7 +124,7 @@ class RegisteredResource:
         self.rank = template.rank if template is not None else None
         self._match = template.matcher.match if template is not None else None
         self._function = function
-        self._contents = contents
+        self._output = output
         # Calling a generator function runs nothing of it yet.
         self._inline = signature.is_async or signature.yields or not options.get("blocking", True)
         self._screened = options.get("screen", True)
@@ -170,7 +169,7 @@ class RegisteredResource:
                 value = await ctx.in_thread(threads, self._function, arguments)
             if isinstance(value, Awaitable):
                 value = await value
-            return await self._contents.result(ctx, value, params.uri)
+            return await self._output.result(ctx, value, params.uri)
 
         filled = run if self._needs is None else self._needs.around(run)
         result = await filled(ctx, self.arguments(ctx, values))
@@ -192,13 +191,13 @@ def define_resource(
     """A resource from a URI or template, a function and its options. Raises DefinitionError, in one line."""
     _check_options(options)
     template = _template(uri)
-    signature = inspect_handler(function, is_content, options.get("name"), generators=True)
+    signature = inspect_handler(function, returns_contents, options.get("name"), generators=True)
     if signature.name == "<lambda>":
         raise DefinitionError(f'The resource {uri!r} needs a name: add name="…"')
     _check_parameters(uri, function, signature, template)
     said = options.get("description")
     kind = (
-        mime.JSON if signature.output_schema is not None else mime.guess(uri if template is None else template.ending)
+        JSON if signature.output_schema is not None else guess_mime_type(uri if template is None else template.ending)
     )
     shown: dict[str, Any] = {
         "name": signature.name,
@@ -217,9 +216,9 @@ def define_resource(
     else:
         listing = ResourceTemplate(uri_template=uri, **shown)
     listed(listing, f"The resource {uri!r}")
-    contents = Contents(signature, options.get("mime_type"), threads, limit)
+    output = ResourceOutput(signature, options.get("mime_type"), threads, limit)
     needs = needs_of(function, signature, threads)
-    return RegisteredResource(function, signature, listing, template, contents, needs, options)
+    return RegisteredResource(function, signature, listing, template, output, needs, options)
 
 
 def _check_options(options: ResourceOptions) -> None:

@@ -21,13 +21,14 @@ from hinge.server.composition.namespace import argument_names, called, unknown
 from hinge.server.concurrency import Turns, limited_in_time
 from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, inspect_handler, needs_of
+from hinge.server.features.content import returns_blocks, to_blocks
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Item, Shelf, View, Visibility, view_of
 from hinge.server.functions.arguments import Arguments, SchemaArguments
 from hinge.server.functions.results import ADVICE_ON_CONTENT, OutputSchema
 from hinge.server.functions.signature import Signature
 from hinge.server.options import ToolOptions, check_options
-from hinge.server.registration import annotations_of, as_blocks, gives_content, icons_of, listed
+from hinge.server.registration import annotations_of, icons_of, listed
 from hinge.server.threads import Threads
 from hinge.signals import is_ctrl_c
 
@@ -116,7 +117,7 @@ class RegisteredTool:
         if type(value) not in _PLAIN and isinstance(value, Result):
             return value if schema is None else schema.check(value)
         if self._free:
-            blocks = as_blocks(value)
+            blocks = to_blocks(value)
             if blocks is not None and schema is None:
                 return CallToolResult(content=blocks)
             if blocks is not None and not isinstance(value, str) and value is not None:
@@ -164,7 +165,7 @@ class Tools:
         """
         check_options("@server.tool", options, ToolOptions)
         given = options.get("input_schema")
-        signature = inspect_handler(function, gives_content, options.get("name"))
+        signature = inspect_handler(function, returns_blocks, options.get("name"))
         found: Any = signature.name
         if found == "<lambda>":
             raise DefinitionError('A tool needs a name: write server.tool("name")(function)')

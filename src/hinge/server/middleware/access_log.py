@@ -35,8 +35,8 @@ _OPTIONS = {
 }
 
 
-class CallLog:
-    """One log record for each request: `server.add_middleware(CallLog())` logs `tools/call forecast: ok, 1.3 ms`.
+class AccessLog:
+    """One log record for each request: `server.add_middleware(AccessLog())` logs `tools/call forecast: ok, 1.3 ms`.
 
     The record carries the same as attributes, for formatters that write JSON: `mcp_method`, `mcp_target` (the tool, prompt
     or URI), `mcp_outcome`, `mcp_ms`, `mcp_principal`, `mcp_request_id`, `mcp_version`. The outcome is `ok`, `failed` (a tool
@@ -49,7 +49,7 @@ class CallLog:
 
     def __init__(
         self,
-        logger: logging.Logger | str = "hinge.calls",
+        logger: logging.Logger | str = "hinge.access",
         *,
         level: int = logging.INFO,
         params: bool = False,

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge import Annotations, Audio, CallToolResult, DefinitionError, File, Image, PromptMessage, Server, TextContent
+from hinge import Annotations, Audio, CallToolResult, DefinitionError, File, Image, Message, Server, TextContent
+from hinge.server.features.content import guess_mime_type, is_text_type
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -33,15 +34,15 @@ async def test_a_tool_returns_media_from_bytes_and_paths(era: Era, tmp_path: Pat
 
     @server.tool
     def sound() -> Audio:
-        return Audio(WAV)
+        return Audio(data=WAV)
 
     @server.tool
     async def several() -> list[Image | File | str]:
-        return ["Two:", Image(PNG), File(str(tmp_path / "übersicht 1.csv"))]
+        return ["Two:", Image(data=PNG, format="png"), File(str(tmp_path / "übersicht 1.csv"))]
 
     @server.tool
     async def report() -> File:
-        return File(b"%PDF-", name="report.pdf")
+        return File(data=b"%PDF-", name="report.pdf")
 
     async with BareEnd(server, era) as end:
         picture_block = {
@@ -78,7 +79,7 @@ async def test_media_in_prompts() -> None:
 
     @server.prompt
     async def look() -> list[Any]:
-        return ["Look:", Image(PNG), PromptMessage(role="assistant", content=TextContent(text="I see"))]
+        return ["Look:", Image(data=PNG), Message("I see", role="assistant")]
 
     async with BareEnd(server) as end:
         messages = (await end.ask("prompts/get", {"name": "look"}))["messages"]
@@ -97,18 +98,32 @@ async def test_media_in_prompts() -> None:
     ],
 )
 def test_the_type_of_a_picture_is_told_by_how_it_begins(data: bytes, kind: str) -> None:
-    assert Image(data).content().mime_type == kind
+    assert Image(data=data).content().mime_type == kind
 
 
 def test_what_is_said_counts_more_than_what_is_guessed(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
-    assert Image(tmp_path / "a.png", "image/x-mine").content().mime_type == "image/x-mine"
-    assert File(PNG, "text/plain").content().resource.blob == coded(PNG)
+    assert Image(tmp_path / "a.png", format="image/x-mine").content().mime_type == "image/x-mine"
+    assert File(data=PNG, format="txt").content().resource.blob == coded(PNG)
 
 
-@pytest.mark.parametrize("make", [lambda: Image(b"hello"), lambda: Image(WAV), lambda: Audio(PNG)])
+@pytest.mark.parametrize("make", [lambda: Image(data=b"hello"), lambda: Image(data=WAV), lambda: Audio(data=PNG)])
 def test_data_of_the_wrong_kind_is_the_authors_mistake(make: Any) -> None:
-    with pytest.raises(DefinitionError, match=r"^(Image|Audio)\('bytes'\) is .*, not (image|audio)/…: say what it is"):
+    with pytest.raises(DefinitionError, match=r"^(Image|Audio)\('bytes'\) is .*, not (image|audio)/…: name its format"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("format", "kind"),
+    [("png", "image/png"), ("jpg", "image/jpeg"), ("image/webp", "image/webp"), ("x-odd", "image/x-odd")],
+)
+def test_a_format_is_a_file_ending_or_a_mime_type(format: str, kind: str) -> None:
+    assert Image(data=b"?", format=format).content().mime_type == kind
+
+
+@pytest.mark.parametrize("make", [Image, lambda: Image("a.png", data=PNG), lambda: Image(PNG)])  # type: ignore[arg-type]
+def test_a_path_or_bytes_are_given_not_both(make: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"^Image: give a path, as in Image\(path=…\), or bytes"):
         make()
 
 
@@ -131,3 +146,34 @@ async def test_a_result_made_by_hand_goes_out_with_its_meta(era: Era) -> None:
         assert result["structuredContent"] == {"a": 1}
         assert result["_meta"]["com.example/x"] == 1
         assert ("io.modelcontextprotocol/serverInfo" in result["_meta"]) is (era == "2026")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.png", "image/png"),
+        ("A.PNG", "image/png"),
+        ("a.md", "text/markdown"),
+        ("a.json", "application/json"),
+        ("a.yaml", "application/yaml"),
+        ("a.tar.gz", "application/gzip"),
+        ("a.txt.xz", "application/x-xz"),
+        ("x://host.com/a.svg?b.png#c.jpg", "image/svg+xml"),
+        ("x://host.png/a", None),
+        ("noext", None),
+        (".env", None),
+        ("", None),
+        ("a.unheard-of", None),
+        ("data:a.txt", "text/plain"),
+    ],
+)
+def test_the_ending_tells_the_type(name: str, kind: str | None) -> None:
+    """RES-02."""
+    assert guess_mime_type(name) == kind
+
+
+def test_textual_types_are_told_from_binary_ones() -> None:
+    for kind in ("text/plain", "TEXT/Html; charset=utf-8", "application/json", "image/svg+xml", "application/yaml"):
+        assert is_text_type(kind)
+    for kind in ("image/png", "application/octet-stream", "application/gzip", "audio/xmlish"):
+        assert not is_text_type(kind)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from hinge import CallLog, Client, Context, ProtocolError, Server, ToolError
+from hinge import AccessLog, Client, Context, ProtocolError, Server, ToolError
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
 
 def logged(**options: Any) -> Server[Any]:
-    server: Server[Any] = Server("logged", middleware=[CallLog(**options)])
+    server: Server[Any] = Server("logged", middleware=[AccessLog(**options)])
 
     @server.tool
     async def say(word: str) -> str:
@@ -37,12 +37,12 @@ def logged(**options: Any) -> Server[Any]:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage().rpartition(",")[0] for record in caplog.records if record.name == "hinge.calls"]
+    return [record.getMessage().rpartition(",")[0] for record in caplog.records if record.name == "hinge.access"]
 
 
 @both_eras
 async def test_each_request_is_one_line_with_its_outcome(era: Era, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "hinge.calls")
+    caplog.set_level("INFO", "hinge.access")
     async with BareEnd(logged(), era) as end:
         caplog.clear()
         await end.call_tool("say", word="hello")
@@ -63,7 +63,7 @@ async def test_each_request_is_one_line_with_its_outcome(era: Era, caplog: pytes
 
 
 async def test_a_round_of_questions_is_an_outcome_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "hinge.calls")
+    caplog.set_level("INFO", "hinge.access")
     async with BareEnd(logged(), capabilities={"elicitation": {}}) as end:
         assert (await end.ask("tools/call", {"name": "ask"}))["resultType"] == "input_required"
     assert said(caplog) == ["tools/call ask: asked"]
@@ -71,7 +71,7 @@ async def test_a_round_of_questions_is_an_outcome_of_its_own(caplog: pytest.LogC
 
 @both_eras
 async def test_a_call_that_its_client_gives_up_is_cancelled(era: Era, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "hinge.calls")
+    caplog.set_level("INFO", "hinge.access")
     server, begun, written = logged(), asyncio.Event(), asyncio.Event()
 
     @server.tool
@@ -86,7 +86,7 @@ async def test_a_call_that_its_client_gives_up_is_cancelled(era: Era, caplog: py
                 written.set()
 
     heard = Heard()
-    logging.getLogger("hinge.calls").addHandler(heard)
+    logging.getLogger("hinge.access").addHandler(heard)
     try:
         async with Client(server, era=era) as client, asyncio.timeout(10):
             call = asyncio.create_task(client.call_tool("wait"))
@@ -94,7 +94,7 @@ async def test_a_call_that_its_client_gives_up_is_cancelled(era: Era, caplog: py
             call.cancel()
             await written.wait()
     finally:
-        logging.getLogger("hinge.calls").removeHandler(heard)
+        logging.getLogger("hinge.access").removeHandler(heard)
     assert "tools/call wait: cancelled" in said(caplog)
 
 
@@ -112,7 +112,7 @@ async def test_the_record_has_attributes_for_programs(caplog: pytest.LogCaptureF
 
 
 async def test_nothing_is_written_where_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("WARNING", "hinge.calls")
+    caplog.set_level("WARNING", "hinge.access")
     async with BareEnd(logged()) as end:
         await end.call_tool("say", word="hello")
     assert said(caplog) == []
