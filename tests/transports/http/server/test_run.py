@@ -33,7 +33,7 @@ Reach = Callable[[asyncio.subprocess.Process], Awaitable[Site]]
 
 PROGRAM = """
 import asyncio, sys
-from hinge.protocol.limits import Limits
+from hinge import Limits
 from hinge.transports.http.server.app import HttpApp
 from tests.transports.http_rig import Log, make_server
 
@@ -50,7 +50,7 @@ if __name__ == "__main__":
 """
 
 
-def program(drain: float = 5.0, release: bool = False) -> str:
+def program(drain: float = 60.0, release: bool = False) -> str:
     """A server that is given so many seconds to drain; `release` opens the gate when the stop begins."""
     return PROGRAM.replace("DRAIN", str(drain)).replace("RELEASE", str(release))
 
@@ -79,9 +79,9 @@ async def reach() -> AsyncIterator[Reach]:
         site.close()
 
 
-async def end_of(running: asyncio.subprocess.Process, limit: float) -> int:
-    """The exit code of a process that must end in time."""
-    async with asyncio.timeout(limit):
+async def end_of(running: asyncio.subprocess.Process) -> int:
+    """The exit code of a process that must end long before the drain time of most of these servers."""
+    async with asyncio.timeout(20):
         return await running.wait()
 
 
@@ -177,7 +177,7 @@ async def test_an_idle_server_ends_at_once_with_status_zero(
         site = await reach(running)
         assert (await (await site.tool("add", a=1, b=2)).reply()).status == 200
         running.send_signal(number)
-        assert await end_of(running, 2) == 0
+        assert await end_of(running) == 0
 
 
 async def test_calls_may_finish_while_the_server_stops(tmp_path: Path, reach: Reach) -> None:
@@ -197,7 +197,7 @@ async def test_calls_may_finish_while_the_server_stops(tmp_path: Path, reach: Re
         assert [(await stream.message()).get("method"), text_of(await stream.message())][1] == "stream"
         assert await standing.event() is not None
         assert await standing.event() is None
-        assert await end_of(running, 2) == 0
+        assert await end_of(running) == 0
 
 
 async def test_calls_that_do_not_finish_are_ended_with_words_within_the_drain_time(
@@ -218,7 +218,7 @@ async def test_calls_that_do_not_finish_are_ended_with_words_within_the_drain_ti
             assert "stopping" in reply.json()["error"]["message"]
         await stream.message()
         assert "stopping" in (await stream.message())["error"]["message"]
-        assert await end_of(running, 3) == 0
+        assert await end_of(running) == 0
         assert time.monotonic() - began > 0.4
 
 
@@ -230,18 +230,18 @@ async def test_a_reader_that_does_not_read_does_not_hold_the_end(tmp_path: Path,
         await site.call(session, handshake_call("flood", count=10_000))
         await asyncio.sleep(0.3)
         running.send_signal(signal.SIGTERM)
-        assert await end_of(running, 3) == 0
+        assert await end_of(running) == 0
 
 
 async def test_a_second_signal_ends_the_process_at_once(tmp_path: Path, reach: Reach) -> None:
-    async with process(tmp_path, program(drain=30)) as running:
+    async with process(tmp_path, program()) as running:
         site = await reach(running)
         await site.tool("wait")
         await asyncio.sleep(0.1)
         running.send_signal(signal.SIGTERM)
         await asyncio.sleep(0.3)
         running.send_signal(signal.SIGTERM)
-        assert await end_of(running, 1) == -signal.SIGTERM
+        assert await end_of(running) == -signal.SIGTERM
 
 
 async def test_while_a_server_drains_new_work_is_turned_away_and_old_work_goes_on() -> None:
@@ -282,7 +282,7 @@ async def test_plain_uvicorn_ends_although_streams_are_open(
         stream = await site.tool("stream", count=1)
         await stream.head()
         running.send_signal(signal.SIGTERM)
-        assert await end_of(running, 5) in (0, -signal.SIGTERM)
+        assert await end_of(running) in (0, -signal.SIGTERM)
         await standing.event()
         assert await standing.event() is None
 
@@ -299,4 +299,4 @@ async def test_mounted_in_another_app_it_still_hears_the_signal(tmp_path: Path, 
         stream = await site.tool("stream", count=1)
         await stream.head()
         running.send_signal(signal.SIGTERM)
-        assert await end_of(running, 5) in (0, -signal.SIGTERM)
+        assert await end_of(running) in (0, -signal.SIGTERM)

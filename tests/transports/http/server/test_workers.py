@@ -19,7 +19,7 @@ from tests.transports.http_rig import Log, Site, make_server, process, text_of
 
 PROGRAM = """
 import os, sys
-from hinge.protocol.limits import Limits
+from hinge import Limits
 from hinge.transports.http.server.app import HttpApp
 from hinge.transports.http.server.workers import run_workers
 from tests.transports.http_rig import Log, make_server
