@@ -75,13 +75,6 @@ def pending() -> str:
 
 # ---------------------------------------------------------------- settings
 
-#: What goes without saying where it is defined.
-_USUAL = {
-    ("HttpOptions", "limits"): "The limits above; `server.http_app` gives the server's own.",
-    ("HttpOptions", "eras"): "The eras that are served; `server.http_app` gives the server's own.",
-    ("HttpOptions", "authenticate"): "Who is calling: see [transports](transports.md#who-is-calling).",
-}
-
 
 def limits() -> str:
     """Every field of Limits, with its default and what is said of it."""
@@ -90,11 +83,37 @@ def limits() -> str:
     return _settings(Limits)
 
 
-def http_options() -> str:
-    """Every field of HttpOptions."""
-    from hinge.transports.http.server.options import HttpOptions
+def server_options() -> str:
+    """The options of Server."""
+    from hinge.server.options import ServerOptions
 
-    return _settings(HttpOptions)
+    return _options(ServerOptions)
+
+
+def http_options() -> str:
+    """The options of `server.run("http")` and `server.http_app()`."""
+    from hinge.transports.http.server.options import HttpAppOptions, HttpOptions
+
+    return _options(HttpOptions, HttpAppOptions)
+
+
+def socket_options() -> str:
+    """The options of `server.run("socket")`."""
+    from hinge.server.options import SocketOptions
+
+    return _options(SocketOptions)
+
+
+def _options(*kinds: type) -> str:
+    """One row for each option that the TypedDicts declare."""
+    from hinge.options import options_of
+
+    rows = {name: option for kind in kinds for name, option in options_of(kind).items()}
+    lines = [
+        f"| `{name}` | {_value(option.default)} | {option.meaning.replace('|', chr(92) + '|')} |"
+        for name, option in rows.items()
+    ]
+    return "\n".join(["| option | default | what it does |", "|---|---|---|", *lines])
 
 
 def _settings(kind: type[msgspec.Struct]) -> str:
@@ -102,7 +121,7 @@ def _settings(kind: type[msgspec.Struct]) -> str:
     rows: dict[str, list[Any]] = {}
     said = comments(kind)
     for item in msgspec.structs.fields(kind):
-        rows.setdefault(_USUAL.get((kind.__name__, item.name), said[item.name]), []).append(item)
+        rows.setdefault(said[item.name], []).append(item)
     lines = [
         f"| {', '.join(f'`{item.name}`' for item in items)} | {', '.join(map(_default, items))} | {_plain(words)} |"
         for words, items in rows.items()
@@ -137,9 +156,12 @@ def _comment_above(lines: list[str], number: int) -> str:
 
 
 def _default(item: Any) -> str:
-    value = item.default
-    if value is msgspec.NODEFAULT:
+    if item.default is msgspec.NODEFAULT:
         return "" if item.default_factory is msgspec.NODEFAULT else f"`{item.default_factory()!r}`"
+    return _value(item.default)
+
+
+def _value(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return f"`{value}`"
     if isinstance(value, float):
@@ -265,7 +287,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "call-states": calls,
     "pending-states": pending,
     "limits": limits,
+    "server-options": server_options,
     "http-options": http_options,
+    "socket-options": socket_options,
     "errors": errors,
     "methods": methods,
     "context": context,

@@ -232,7 +232,7 @@ async def test_running_where_an_event_loop_runs_already() -> None:
     with pytest.raises(StartError, match="Several workers need run"):
         await mistaken().run_async("http", workers=2)
     with pytest.raises(StartError, match="There is no transport 'htp'"):
-        await mistaken().run_async(*["htp"])  # type: ignore[arg-type]  # the mistake itself
+        await mistaken().run_async(*["htp"])  # type: ignore[call-overload]  # the mistake itself
 
 
 # ---------------------------------------------------------------- when it is called

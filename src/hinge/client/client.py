@@ -38,12 +38,12 @@ from hinge.client.targets import transport_for
 from hinge.client.tools import ToolIndex
 from hinge.client.url_elicitation import RequiredPages
 from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent
+from hinge.options import check_values
 from hinge.protocol.calls import EraName
 from hinge.protocol.changes import ChangesLost
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.meta import check_meta
 from hinge.protocol.middleware import checked, compose
-from hinge.protocol.options import check_values
 from hinge.schema.base import Implementation
 from hinge.schema.notifications import LoggingLevel
 from hinge.session import Session

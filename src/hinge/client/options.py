@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hinge.client.negotiation import Discovery
-from hinge.protocol.limits import Limits
-from hinge.protocol.options import (
+from hinge.options import (
     FLAG,
     PATH,
     SECONDS,
-    Allowed,
+    Check,
     function,
     instance,
     one_of,
@@ -22,6 +21,7 @@ from hinge.protocol.options import (
     several,
     whole,
 )
+from hinge.protocol.limits import Limits
 from hinge.schema.base import Implementation
 from hinge.schema.notifications import SEVERITY
 from hinge.schema.roots import Root
@@ -30,7 +30,7 @@ _ROOTS = several(
     lambda one: isinstance(one, Root | str | Path), 'on_roots=["/home/me/project"], or a function that gives it'
 )
 
-CLIENT: dict[str, Allowed] = {
+CLIENT: dict[str, Check] = {
     "era": one_of("auto", "2025", "2026"),
     "info": or_none(instance(Implementation, 'info=Implementation(name="mine", version="1")')),
     "discovery": or_none(instance(Discovery, "discovery=client.discovery, of an earlier connection")),
@@ -47,27 +47,27 @@ CLIENT: dict[str, Allowed] = {
     "on_progress": or_none(function("`def report(progress)`")),
     "middleware": several(lambda one: True, "middleware=[…]"),
     "extensions": several(lambda one: True, "extensions=[…]"),
-    "cache": Allowed(
+    "cache": Check(
         lambda value: value is None or (hasattr(value, "get") and hasattr(value, "put") and hasattr(value, "drop")),
         "use an object with get, put and drop, or None",
     ),
     "reconnect": FLAG,
     "check_results": FLAG,
     "lock": or_none(
-        Allowed(lambda value: PATH.test(value) or hasattr(value, "seen_in"), 'write the path of a lock, "hinge.lock"')
+        Check(lambda value: PATH.test(value) or hasattr(value, "seen_in"), 'write the path of a lock, "hinge.lock"')
     ),
     "drift": one_of("refuse", "warn"),
     "on_drift": or_none(function("`def differs(differences)`")),
 }
 
-CLIENT_GROUP: dict[str, Allowed] = {
+CLIENT_GROUP: dict[str, Check] = {
     "targets": instance(Mapping, 'ClientGroup({"name": target, …})'),
-    "concurrency": whole(1)._replace(words="so many requests at once go to each server, 1 or more"),
+    "concurrency": whole(1)._replace(advice="so many requests at once go to each server, 1 or more"),
     "prefix": one_of("collision", "always"),
     "on_change": or_none(function("`def changed(change, server)`")),
 }
 
-POOL: dict[str, Allowed] = {
+POOL: dict[str, Check] = {
     "size": whole(1),
     "queue": whole(0),
     **dict.fromkeys(("idle", "check_after", "check_within", "wait"), SECONDS),

@@ -18,7 +18,7 @@ import msgspec
 from hinge.client.client import Client
 from hinge.client.options import POOL
 from hinge.errors import CallError, HingeError, NotSent
-from hinge.protocol.options import check_values
+from hinge.options import check_values
 
 logger = logging.getLogger("hinge")
 

@@ -20,9 +20,9 @@ from hinge.schema.content import ResourceContents
 from hinge.schema.tools import Tool
 from hinge.server.context import Context
 from hinge.server.extensions import Extension
+from hinge.server.features.options import ToolOptions, check_options, with_name
 from hinge.server.features.resources import ResourceOptions
 from hinge.server.features.visibility import Caller
-from hinge.server.options import ToolOptions, check_options, with_name
 
 if TYPE_CHECKING:
     from hinge.server.server import Server

@@ -21,6 +21,7 @@ from hinge.http1.client.pool import SocketWire, read_url
 from hinge.openapi.asgi import AsgiApp, ask, is_asgi_app
 from hinge.openapi.document import Document
 from hinge.openapi.operation import Operation, Request, is_json
+from hinge.options import accepts, options_of, resolve
 from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.content import (
     AudioContent,
@@ -31,7 +32,7 @@ from hinge.schema.content import (
     TextContent,
 )
 from hinge.schema.tools import CallToolResult, ToolAnnotations
-from hinge.server.options import ServerOptions
+from hinge.server.options import ApiOptions, ServerOptions
 from hinge.server.server import Server
 
 logger = logging.getLogger("hinge")
@@ -61,39 +62,38 @@ Fetch: TypeAlias = Callable[[str, str, Mapping[str, str], bytes | None], Awaitab
 Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]]
 
 
+@accepts(ApiOptions)
 def server_from(
     document: Mapping[str, Any] | str | bytes | os.PathLike[str],
-    *,
-    base_url: str | None = None,
     http_client: HttpClient | Fetch | AsgiApp | None = None,
-    headers: Headers | None = None,
-    operations: Callable[[Operation], bool] = lambda operation: True,
-    name: str | None = None,
-    timeout: float = 30.0,
-    reply_bytes: int = 4 * 1024 * 1024,
-    **options: Unpack[ServerOptions],
+    **options: Unpack[ApiOptions],
 ) -> Server[Any]:
-    """A server with one tool for each operation that an OpenAPI document describes.
+    """Make a server with one tool for each operation that an OpenAPI document describes.
 
-    `document` is the document (3.0 or newer) as a dict, as JSON, or the path of a JSON file. Parameters become arguments
-    of their names, a request body the argument `body`; the answer's JSON is the structured content, checked against the
-    schema that the document promises. GET and HEAD are marked as read-only, PUT and DELETE as idempotent. A status of
-    300 or more is the tool's failure, with the start of the body for the model.
+    Parameters become arguments of their names, a request body becomes the argument `body`; a JSON answer is the structured
+    content, checked against the document's schema. GET and HEAD are marked as read-only, PUT and DELETE as idempotent.
+    A status of 300 or more is a tool error with the start of the body.
 
-    `base_url` is where the API is, if not where the document says. `headers` go with every request, where credentials
-    belong; a callable gives them each time. `operations` picks: `lambda one: one.method == "GET" and "pets" in one.tags`.
-    `http_client` sends the requests: an object with `async request(method, url, headers, body)`, or such a function, that
-    gives `(status, headers, body)`, or an httpx.AsyncClient; Hinge's own by default. An ASGI app (FastAPI, Starlette) is
-    asked in this process, without a socket. A call may take `timeout` seconds, an answer `reply_bytes` bytes. `options` are
-    those of Server.
+    Args:
+        document: the document (3.0 or newer) as a dict, as JSON, or the path of a JSON file.
+        http_client: sends the requests: an object with `async request(method, url, headers, body)`, or such a function,
+            that returns `(status, headers, body)`; an httpx.AsyncClient; an ASGI app (FastAPI, Starlette), which is called
+            in this process. By default Hinge's own client.
+        options: see `ApiOptions`, which has those of `Server` as well.
 
-    Raises DefinitionError for a document that can't be used; an operation that can't be is left out, with a log line.
+    Returns:
+        A server to run, mount or connect to.
+
+    Raises:
+        DefinitionError: for a document that can't be used. An operation that can't be used is left out, with a log line.
     """
+    settings = resolve(ApiOptions, options, "from_openapi")
+    of_server: Any = {name: value for name, value in options.items() if name in options_of(ServerOptions)}
     read = Document(document)
-    sender = _Sender(http_client, headers, timeout=timeout, limit=reply_bytes)
+    sender = _Sender(http_client, settings["headers"], timeout=settings["timeout"], limit=settings["reply_bytes"])
     title = str(read.info.get("title") or "API")
     said: dict[str, Any] = {"version": str(read.info.get("version") or "0"), "lifespan": sender.life}
-    server: Server[Any] = Server(name or title, **{**said, **options})
+    server: Server[Any] = Server(settings["name"] or title, **{**said, **of_server})
     # An app in this process has no address; one must be written all the same.
     home = "http://localhost" if is_asgi_app(http_client) else ""
     taken: set[str] = set()
@@ -103,9 +103,9 @@ def server_from(
         except DefinitionError as exc:
             logger.warning("%s %s is left out: %s", method.upper(), path, exc)
             continue
-        if operations(operation):
+        if settings["operations"](operation):
             tool = _unused(operation.name, taken)
-            _register(server, tool, operation, sender, _base(operation, base_url, home))
+            _register(server, tool, operation, sender, _base(operation, settings["base_url"], home))
     if not taken:
         raise DefinitionError("The OpenAPI document has no operation that can be offered; see the log for why")
     return server

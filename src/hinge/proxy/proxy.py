@@ -19,6 +19,7 @@ from hinge.client.client import Client
 from hinge.errors import CallError, DefinitionError, InternalError, MethodNotFound
 from hinge.extensions.apps import Apps
 from hinge.jsonrpc import ABSENT
+from hinge.options import accepts, options_of, resolve
 from hinge.protocol.calls import EraName
 from hinge.protocol.changes import Changed
 from hinge.protocol.eras import stateless as era_2026
@@ -29,12 +30,12 @@ from hinge.proxy.upstream import Upstream
 from hinge.proxy.watching import Watching
 from hinge.schema.base import CLIENT_CAPABILITIES, LOG_LEVEL, SERVER_INFO
 from hinge.schema.input_required import InputRequiredResult
-from hinge.schema.lifecycle import ClientCapabilities, ServerCapabilities
+from hinge.schema.lifecycle import ServerCapabilities
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import SetLevelParams
 from hinge.server.composition.mount import Forwarded, Kind
 from hinge.server.context import Context
-from hinge.server.options import ServerOptions
+from hinge.server.options import ProxyOptions, ServerOptions
 from hinge.server.server import Server
 from hinge.transports.http.client.endpoint import call_headers
 
@@ -60,43 +61,46 @@ _LISTS: dict[Kind, tuple[str, str, str]] = {
 _REMEMBERED = 5.0
 
 
-def proxy(
-    target: Any,
-    *,
-    name: str | None = None,
-    prefix: str | None = None,
-    headers: Sequence[str] = (),
-    methods: Sequence[str] = (),
-    declare: ClientCapabilities | None = None,
-    single_user: bool = False,
-    parked: int = 1000,
-    **options: Unpack[ServerOptions],
-) -> Server[Any]:
-    """A server that offers what another MCP server does, to clients of either era: run it, mount it, or connect to it.
+@accepts(ProxyOptions)
+def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
+    """Make a server that offers what another MCP server offers, to clients of either era.
 
-    `target` is a Client that isn't connected yet, or whatever a Client takes: a URL, a command line, a Server. It is
-    connected while the result is served, once, and shared by all callers. Progress, cancellation, log messages, changes,
-    subscriptions and the server's questions pass in both directions; what the client was given answers for itself
-    (`on_sample=…`) is answered by it, and nobody else is asked. A stateless caller's call that has to be asked something
-    is kept running at a handshake server while the caller is away, `parked` of them at most.
+    The other server is connected while this one is served, once, and shared by all callers. Progress, cancellation, log
+    messages, changes, subscriptions and requests of the server pass in both directions; requests that the client has a
+    callback for (`on_sample=…`) are answered by it. A call of a stateless client that has to ask something is kept running
+    at a handshake server while its client is away.
 
-    `name` is how it calls itself; as the other server does, by default. With a `prefix` its tools and resources have
-    that in front, as by `Server.mount`. `headers` are names of the caller's HTTP headers that are passed on to a server
-    over HTTP, none by default. `methods` are further methods that are passed on as they are. `declare` is what
-    a handshake server is told that callers can be asked; everything, by default. `options` are those of Server.
+    On stdio or a socket a handshake server's request doesn't say which call it belongs to: while several callers are
+    being served it is refused, so that nobody answers for somebody else. Callers are told apart by their session or, over
+    HTTP in the stateless era, by their principal; one that isn't authenticated counts as new with each call.
 
-    On a pipe a handshake server's question doesn't say which call it belongs to: while several callers are being served
-    it is refused, so that nobody answers for another one. Callers are told apart by their conversation or, over HTTP in
-    the stateless era, by their principal; one that isn't authenticated counts as new with each call. `single_user` says
-    that all callers are one and the same person.
+    Args:
+        target: a Client that isn't connected yet, or whatever a Client takes: a URL, a command line, a Server.
+        options: see `ProxyOptions`, which has those of `Server` as well.
+
+    Returns:
+        A server to run, mount or connect to.
+
+    Raises:
+        DefinitionError: for a target or option that can't be used.
     """
+    settings = resolve(ProxyOptions, options, "proxy")
+    of_server: Any = {name: value for name, value in options.items() if name in options_of(ServerOptions)}
+    of_server.setdefault("log_level", "debug")  # until a client says otherwise it gets what the other server says
     client = target if isinstance(target, Client) else Client(target)
-    upstream = Upstream(client, declare, single_user=single_user)
-    made = Proxy(upstream, name=name, headers=headers, methods=methods, parked=parked, **options)
+    upstream = Upstream(client, settings["declare"], single_user=settings["single_user"])
+    name, prefix = settings["name"], settings["prefix"]
+    made = Proxy(
+        upstream,
+        name=name,
+        headers=settings["headers"],
+        methods=settings["methods"],
+        parked=settings["parked"],
+        **of_server,
+    )
     if prefix is None:
         return made
-    said: ServerOptions = {"log_level": "debug", **options}
-    outer: Server[Any] = Server(name or "proxy", **said)
+    outer: Server[Any] = Server(name or "proxy", **of_server)
     outer.mount(made, prefix)
     return outer
 
@@ -112,10 +116,9 @@ class Proxy(Server[Any]):
         headers: Sequence[str],
         methods: Sequence[str],
         parked: int,
-        **options: Any,
+        **options: Unpack[ServerOptions],
     ) -> None:
-        # Until a client says otherwise it hears what the next server says.
-        super().__init__(name or "proxy", lifespan=self._life, **{"log_level": "debug", **options})
+        super().__init__(name or "proxy", lifespan=self._life, **options)
         self._named = name is not None
         self._upstream = upstream
         self._watching: Watching | None = None

@@ -1,132 +1,236 @@
-"""The options of tools, prompts and of servers made from something else, as type checkers see them."""
+"""The options of a server: how it is made (`ServerOptions`) and how it runs on a socket (`SocketOptions`).
 
-from __future__ import annotations
+Those of HTTP are in `transports/http/server/options.py`. Annotations are evaluated here: see `hinge.options`.
+"""
 
-import difflib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypedDict
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypedDict
 
 from hinge.backends.base import Backend
-from hinge.errors import DefinitionError
+from hinge.errors import DefinitionError, shorten
+from hinge.options import (
+    FLAG,
+    METHOD_NAMES,
+    PATH,
+    PORT,
+    SECONDS,
+    TEXT,
+    TEXTS,
+    Check,
+    Option,
+    function,
+    instance,
+    is_whole,
+    or_none,
+    several,
+    whole,
+)
 from hinge.protocol.calls import EraName
-from hinge.protocol.limits import Limits
-from hinge.schema.base import Icon
+from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.schema.base import Icon, Implementation
 from hinge.schema.lifecycle import ClientCapabilities
-from hinge.schema.notifications import LoggingLevel
-from hinge.schema.tools import ToolAnnotations
+from hinge.schema.notifications import SEVERITY, LoggingLevel
 from hinge.server.features.caching import CacheHint
 from hinge.server.features.subscriptions import Authorize
-from hinge.server.features.visibility import Caller
 from hinge.server.lifespan import ConnectionLifespan
 from hinge.server.middleware.chain import Middleware
+from hinge.server.registration import is_uri, listed
 
 
-class PromptOptions(TypedDict, total=False):
-    """What can be said of a prompt, and of a tool."""
+def _lifespan(form: str) -> Check:
+    """A function that returns an async context manager: one that yields or is awaited lacks its decorator."""
 
-    #: In place of the function's; the same as the first argument of the decorator.
-    name: str | None
-    #: For people; the name stays what it is.
-    title: str | None
-    #: In place of the docstring's.
-    description: str | None
-    icons: Sequence[Icon | str] | None
-    #: The `_meta` of the listing.
-    meta: Mapping[str, Any] | None
-    #: Words by which `server.disable` and `server.visibility` find it; clients don't see them.
-    tags: Collection[str]
-    #: Who sees it; for everybody else it doesn't exist.
-    visible: Callable[[Caller], bool] | None
-    #: Whether a sync function runs in a worker thread (the default) or, being trivial, at once on the event loop.
-    blocking: bool
+    def fits(value: Any) -> bool:
+        wrong = (inspect.isasyncgenfunction, inspect.isgeneratorfunction, inspect.iscoroutinefunction)
+        return value is None or (callable(value) and not any(is_wrong(value) for is_wrong in wrong))
+
+    return Check(fits, f"write @asynccontextmanager above `async def {form}`, and `yield` in it, or None")
 
 
-class ToolOptions(PromptOptions, total=False):
-    """What can be said of a tool."""
-
-    annotations: ToolAnnotations | Mapping[str, Any] | None
-    #: In place of what the parameters say; the function then takes all arguments as one dict.
-    input_schema: Mapping[str, Any] | None
-    #: In place of what the return annotation says, and results are held to it; None for no structured content.
-    output_schema: Mapping[str, Any] | None
-    #: Seconds that one call may take. The time in which a person is asked doesn't count, and each round of questions
-    #: of a stateless client begins anew. Then the function is cancelled and the call fails. A sync function in a thread
-    #: can't be stopped: the call fails all the same, the thread goes on until the function returns, and its
-    #: next use of `ctx.sync` raises.
-    timeout: float | None
-    #: How many calls of this tool run at once, in this process.
-    concurrency: int | None
-    #: How many more wait for their turn, at most `Limits.turn` seconds; what comes on top is refused (Overloaded).
-    waiting: int
+LIFESPAN = _lifespan("lifespan(server)")
 
 
 class ServerOptions(TypedDict, total=False):
-    """The options of Server, all but its name and its lifespan."""
+    """The options of `Server`, and of servers made from something else. Only `lifespan` is not among them."""
 
-    version: str
-    title: str | None
-    description: str | None
-    website_url: str | None
-    icons: Sequence[Icon | str] | None
-    instructions: str | None
-    eras: Sequence[EraName] | EraName
-    connection_lifespan: ConnectionLifespan | None
-    middleware: Sequence[Middleware]
-    limits: Limits
-    log_level: LoggingLevel | None
-    page_size: int | None
-    state_keys: Sequence[bytes]
-    state_once: bool
-    backend: Backend | str | None
-    authorize_subscription: Authorize | None
-    cache: Mapping[str, CacheHint] | None
-    resource_bytes: int
+    version: Annotated[str, Option("The server's version, as clients see it.", "0", TEXT)]
+    title: Annotated[str | None, Option("A name for people.", None, or_none(TEXT))]
+    description: Annotated[str | None, Option("What the server is for, in a sentence.", None, or_none(TEXT))]
+    website_url: Annotated[str | None, Option("Where people read about it.", None, or_none(TEXT))]
+    icons: Annotated[Sequence[Icon | str] | None, Option("Icons, or their URLs, for a client to show.")]
+    instructions: Annotated[
+        str | None, Option("How a model should use this server; clients may add it to its prompt.", None, or_none(TEXT))
+    ]
+    eras: Annotated[
+        Sequence[EraName] | EraName,
+        Option("Protocol eras to speak: `2025` (handshake), `2026` (stateless).", ("2025", "2026")),
+    ]
+    connection_lifespan: Annotated[
+        ConnectionLifespan | None,
+        Option(
+            "`async with connection_lifespan(ctx) as state`: entered at a client's first request, left when the client has "
+            "gone; in the stateless era around each request. Handlers find the state at `ctx.connection_state`.",
+            None,
+            _lifespan("connected(ctx)"),
+        ),
+    ]
+    middleware: Annotated[
+        Sequence[Middleware],
+        Option(
+            "`async def middleware(ctx, call_next)` around every request and notification, outermost first.",
+            (),
+            several(lambda one: True, "middleware=[…]"),
+        ),
+    ]
+    limits: Annotated[
+        Limits,
+        Option(
+            "Bounds on what peers can make the server hold or wait for.",
+            DEFAULT_LIMITS,
+            instance(Limits, "limits=Limits(…)"),
+        ),
+    ]
+    log_level: Annotated[
+        LoggingLevel | None,
+        Option(
+            "Least severe log message sent to a handshake client that set no level; None sends none.",
+            "info",
+            Check(
+                lambda value: value is None or (isinstance(value, str) and value in SEVERITY),
+                f"use one of {', '.join(SEVERITY)}, or None",
+            ),
+        ),
+    ]
+    page_size: Annotated[
+        int | None,
+        Option(
+            "Items on one page of a list; None sends whole lists.",
+            None,
+            Check(lambda value: value is None or is_whole(value, 1), "use 1 or more, or None for whole lists"),
+        ),
+    ]
+    state_keys: Annotated[
+        Sequence[bytes],
+        Option(
+            "Secrets of 32 bytes, the current one first, that encrypt request state: the same in every process that may "
+            "continue a call of another. By default a random one.",
+            (),
+            several(
+                lambda one: isinstance(one, bytes), "state_keys=[…] with secrets of 32 bytes: secrets.token_bytes(32)"
+            )._replace(secret=True),
+        ),
+    ]
+    state_once: Annotated[bool, Option("Whether each request state is accepted one time only.", False, FLAG)]
+    backend: Annotated[
+        Backend | str | None,
+        Option(
+            "What carries changes between processes; None keeps them in this process.",
+            None,
+            or_none(
+                Check(
+                    lambda value: isinstance(value, str) or (hasattr(value, "publish") and hasattr(value, "subscribe")),
+                    'use "memory://", an object with publish and subscribe',
+                )
+            ),
+        ),
+    ]
+    authorize_subscription: Annotated[
+        Authorize | None,
+        Option(
+            "`async def may_watch(ctx, uri) -> bool`: who may subscribe to a resource; by default everyone may, if it exists.",
+            None,
+            or_none(function("`async def may_watch(ctx, uri) -> bool`")),
+        ),
+    ]
+    cache: Annotated[
+        Mapping[str, CacheHint] | None,
+        Option(
+            'How long clients may keep results of a method: `{"tools/list": CacheHint(60)}`.',
+            None,
+            or_none(
+                Check(
+                    lambda value: (
+                        isinstance(value, Mapping) and all(isinstance(one, CacheHint) for one in value.values())
+                    ),
+                    'write cache={"tools/list": CacheHint(60)}',
+                )
+            ),
+        ),
+    ]
+    resource_bytes: Annotated[
+        int, Option("Largest file, and largest resource given in chunks, in bytes.", 16 * 1024 * 1024, whole(1))
+    ]
+
+
+class SocketOptions(TypedDict, total=False):
+    """The options of `server.run("socket")`: a Unix socket (`path`), or TCP (`port`)."""
+
+    path: Annotated[str | os.PathLike[str] | None, Option("Path of a Unix socket.", None, or_none(PATH))]
+    host: Annotated[str, Option("Address to listen on with TCP.", "127.0.0.1", TEXT)]
+    port: Annotated[int | None, Option("TCP port; 0 takes a free one.", None, or_none(PORT))]
 
 
 class ProxyOptions(ServerOptions, total=False):
-    """The options of `hinge.proxy`, which explains them, and of `Server.from_client`."""
+    """The options of `Server.from_client` and `hinge.proxy`, besides those of a server."""
 
-    name: str | None
-    prefix: str | None
-    headers: Sequence[str]
-    methods: Sequence[str]
-    declare: ClientCapabilities | None
-    single_user: bool
-    parked: int
+    name: Annotated[str | None, Option("The server's name; that of the other server by default.", None, or_none(TEXT))]
+    prefix: Annotated[
+        str | None, Option("Put in front of the names of tools and prompts, and of URIs, as `Server.mount` does.")
+    ]
+    headers: Annotated[
+        Sequence[str], Option("Names of HTTP headers of a caller that are passed on to a server over HTTP.", (), TEXTS)
+    ]
+    methods: Annotated[Sequence[str], Option("Further methods that are passed on as they are.", (), METHOD_NAMES)]
+    declare: Annotated[
+        ClientCapabilities | None,
+        Option("The client capabilities declared to a handshake server; by default all that can be passed on."),
+    ]
+    single_user: Annotated[
+        bool,
+        Option(
+            "Whether all callers are the same person, so that a request of the server that names no call may reach any.",
+            False,
+            FLAG,
+        ),
+    ]
+    parked: Annotated[
+        int,
+        Option(
+            "Calls of stateless clients that are kept running at a handshake server while their client is away.",
+            1000,
+            whole(0),
+        ),
+    ]
 
 
 class ApiOptions(ServerOptions, total=False):
-    """The options of `hinge.openapi.server_from`, which explains them, and of `Server.from_openapi`."""
+    """The options of `Server.from_openapi` and `hinge.openapi.server_from`, besides those of a server."""
 
-    name: str | None
-    base_url: str | None
-    headers: Mapping[str, str] | Callable[[], Mapping[str, str]] | None
-    #: Of the Operation, which hinge.openapi has.
-    operations: Callable[[Any], bool]
-    timeout: float
-    reply_bytes: int
-
-
-def check_options(what: str, given: Mapping[str, Any], kind: type) -> None:
-    """Raises DefinitionError for an option that doesn't exist: names the one that was meant."""
-    known = kind.__annotations__
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
-            raise DefinitionError(f"{what} has no option {name!r}: {hint}")
-
-
-def with_name(what: str, name: str | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options with the name that was given before them. Raises DefinitionError for a second name."""
-    if name is None:
-        return options
-    if options.get("name") is not None:
-        raise DefinitionError(f"{what} has two names, {name!r} and {options['name']!r}: give one")
-    return {**options, "name": name}
+    name: Annotated[str | None, Option("The server's name; the document's title by default.", None, or_none(TEXT))]
+    base_url: Annotated[str | None, Option("Where the API is, if not where the document says.", None, or_none(TEXT))]
+    headers: Annotated[
+        Mapping[str, str] | Callable[[], Mapping[str, str]] | None,
+        Option("Headers of every request, such as credentials; a function is called for each request."),
+    ]
+    operations: Annotated[
+        Callable[[Any], bool],
+        Option(
+            'Which operations become tools: `lambda one: one.method == "GET" and "pets" in one.tags`.',
+            lambda operation: True,
+            function("`lambda operation: …`"),
+        ),
+    ]
+    timeout: Annotated[float, Option("Seconds that one request may take.", 30.0, SECONDS)]
+    reply_bytes: Annotated[int, Option("Largest answer, in bytes.", 4 * 1024 * 1024, whole(1))]
 
 
-def check_text(given: Any, advice: str) -> None:
-    """Raises DefinitionError with the advice for a decorator that was used without its parentheses."""
-    if not isinstance(given, str):
-        raise DefinitionError(advice)
+def check_identity(info: Implementation) -> None:
+    """Check what a server says of itself. Raises DefinitionError for a name, text or URL that it can't have."""
+    name: Any = info.name
+    if not isinstance(name, str) or not name:
+        raise DefinitionError(f'A server needs a name: write Server("weather"), not Server({name!r})')
+    listed(info, f"Server({name!r})")
+    if info.website_url is not None and not is_uri(info.website_url):
+        raise DefinitionError(f"website_url={shorten(repr(info.website_url))} is no address: write https://…")

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 from hinge.channel import Channel, Conversation
 from hinge.errors import ConnectFailed, DefinitionError, StartError
+from hinge.options import is_whole, options_of, resolve
 from hinge.protocol.limits import Limits
-from hinge.server.server_options import check_run
+from hinge.server.options import SocketOptions
 from hinge.transports.event_loop import run_in_own_loop
 from hinge.transports.stream.stdio import fill_standard_descriptors
+
+if TYPE_CHECKING:
+    from hinge.transports.http.server.options import HttpAppOptions
 
 _loading: ContextVar[bool] = ContextVar("hinge_loading", default=False)
 
@@ -33,7 +37,7 @@ class Runnable(Protocol):
         """Holds the lifespan open."""
         ...
 
-    def http_app(self, path: str = ..., /, **options: Any) -> Any:
+    def http_app(self, path: str = ..., /, **options: Unpack[HttpAppOptions]) -> Any:
         """The server as an ASGI app."""
         ...
 
@@ -59,11 +63,10 @@ class ScriptEnds(StartError, SystemExit):
         self.code = f"hinge: {text}"
 
 
-def run(server: Runnable, transport: str, **options: Any) -> None:
+def run(server: Runnable, transport: str, options: Mapping[str, Any]) -> None:
     """Serve in a fresh event loop until the end of input or a signal. Raises StartError.
 
-    That is a SystemExit as well where the process is ours: on the main thread, with no event loop around. Elsewhere an exit
-    would be lost, or end what others run.
+    On the main thread, with no event loop around, that is a SystemExit as well, so that a script ends with one line.
     """
     if _loading.get():
         return
@@ -73,21 +76,20 @@ def run(server: Runnable, transport: str, **options: Any) -> None:
         )
     fill_standard_descriptors()
     try:
-        check_run(transport, options)
-        if transport == "http" and options.get("workers", 1) > 1:
-            _run_workers(server, **options)
+        if transport == "http" and is_whole(options.get("workers"), 2):
+            _run_workers(server, _checked(transport, {"sessions": False, **options}))
         else:
-            _run(_serving(server, transport, options))
+            with suppress(KeyboardInterrupt):
+                run_in_own_loop(_serving(server, transport, _checked(transport, options)))
     except (StartError, DefinitionError, ConnectFailed) as exc:
         alone = threading.current_thread() is threading.main_thread()
         raise (ScriptEnds if alone else StartError)(str(exc)) from exc
 
 
-async def run_async(server: Runnable, transport: str, **options: Any) -> None:
+async def run_async(server: Runnable, transport: str, options: Mapping[str, Any]) -> None:
     """The same in the event loop that runs already. Raises StartError."""
     if not _loading.get():
-        check_run(transport, options)
-        await _serving(server, transport, options)
+        await _serving(server, transport, _checked(transport, options))
 
 
 def _in_a_loop() -> bool:
@@ -98,69 +100,63 @@ def _in_a_loop() -> bool:
     return True
 
 
-def _serving(server: Runnable, transport: str, options: Mapping[str, Any]) -> Coroutine[Any, Any, None]:
-    """What serves, to be awaited."""
-    ways: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {"stdio": _stdio, "http": _http, "socket": _socket}
-    return ways[transport](server, **options)
+def _checked(transport: str, options: Mapping[str, Any]) -> Any:
+    """All options of a transport. Raises StartError for an unknown transport, option or value."""
+    if transport not in ("stdio", "http", "socket"):
+        raise StartError(f'There is no transport {transport!r}: use "stdio", "http" or "socket"')
+    try:
+        if transport == "http":
+            from hinge.transports.http.server.options import FROM_SERVER, HttpOptions
+
+            binding = "run binds to host=…; bind is for apps that somebody else serves"
+            return resolve(HttpOptions, options, "HTTP", {**FROM_SERVER, "bind": binding})
+        return resolve(SocketOptions if transport == "socket" else _NoOptions, options, f"run({transport!r})")
+    except DefinitionError as exc:
+        raise StartError(str(exc)) from None
 
 
-def _run(serving: Coroutine[Any, Any, None]) -> None:
-    with suppress(KeyboardInterrupt):
-        run_in_own_loop(serving)
+class _NoOptions(TypedDict, total=False):
+    """The options of `server.run("stdio")`: none."""
 
 
-async def _stdio(server: Runnable) -> None:
-    from hinge.transports.stream.stdio import require_standard_streams, serve_stdio
+async def _serving(server: Runnable, transport: str, options: Any) -> None:
+    if transport == "stdio":
+        from hinge.transports.stream.stdio import require_standard_streams, serve_stdio
 
-    require_standard_streams()
-    async with server.running():
-        await serve_stdio(server.serve, limits=server.limits)
+        require_standard_streams()
+        async with server.running():
+            await serve_stdio(server.serve, limits=server.limits)
+    elif transport == "socket":
+        from hinge.transports.stream.sockets import serve_socket
+
+        async with server.running():
+            await serve_socket(server.serve, **options, limits=server.limits, ready=_announce)
+    else:
+        from hinge.transports.http.server.run import serve_http
+
+        if options["workers"] > 1:
+            raise StartError("Several workers need run(): they are processes, each with an event loop of its own")
+        await serve_http(_http_app(server, options), **_process_options(options))
 
 
-async def _socket(
-    server: Runnable, *, path: str | None = None, host: str = "127.0.0.1", port: int | None = None
-) -> None:
-    from hinge.transports.stream.sockets import serve_socket
+def _run_workers(server: Runnable, options: Any) -> None:
+    from hinge.transports.http.server.workers import run_workers
 
-    async with server.running():
-        await serve_socket(server.serve, path=path, host=host, port=port, limits=server.limits, ready=_announce)
+    server.warn_of_own_keys()
+    run_workers(_http_app(server, options), workers=options["workers"], **_process_options(options))
+
+
+def _http_app(server: Runnable, options: Any) -> Any:
+    from hinge.transports.http.server.options import HttpEndpointOptions
+
+    endpoint = {name: options[name] for name in options_of(HttpEndpointOptions)}
+    return server.http_app(options["path"], bind=options["host"], **endpoint)
+
+
+def _process_options(options: Any) -> dict[str, Any]:
+    return {name: options[name] for name in ("host", "port", "uds", "tls", "announce")}
 
 
 def _announce(address: str | tuple[str, int]) -> None:
     where = f"unix:{address}" if isinstance(address, str) else f"tcp://{address[0]}:{address[1]}"
     print(f"Serving MCP at {where}", file=sys.stderr, flush=True)
-
-
-async def _http(
-    server: Runnable,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    path: str = "/mcp",
-    workers: int = 1,
-    **options: Any,
-) -> None:
-    from hinge.transports.http.server.run import serve_http
-
-    if workers > 1:
-        raise StartError("Several workers need run(): they are processes, each with an event loop of its own")
-    serving = _for_the_process(options)
-    await serve_http(server.http_app(path, bind=host, **options), host=host, port=port, **serving)
-
-
-def _run_workers(
-    server: Runnable, *, workers: int, host: str = "127.0.0.1", port: int = 8000, path: str = "/mcp", **options: Any
-) -> None:
-    from hinge.transports.http.server.workers import run_workers
-
-    server.warn_of_own_keys()
-    serving = _for_the_process(options)
-    app = server.http_app(path, bind=host, **{"sessions": False, **options})
-    run_workers(app, workers=workers, host=host, port=port, **serving)
-
-
-def _for_the_process(options: dict[str, Any]) -> dict[str, Any]:
-    """Takes out of the options those that are not the app's."""
-    from hinge.transports.http.server.run import SERVE_OPTIONS
-
-    return {name: options.pop(name) for name in SERVE_OPTIONS & options.keys()}

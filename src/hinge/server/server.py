@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, cast, overload
 
 from hinge.backends import backend_for
-from hinge.backends.base import Backend
 from hinge.channel import Channel
 from hinge.errors import DefinitionError, InvalidParams, MethodNotFound
 from hinge.lazy import load
+from hinge.options import accepts, check_option, resolve
 from hinge.protocol.calls import Call, EraName
 from hinge.protocol.changes import Changed
 from hinge.protocol.connection import Connection
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import handshake as era_2025
 from hinge.protocol.eras import stateless as era_2026
-from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.middleware import checked, compose
-from hinge.schema.base import Icon, Implementation
+from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import (
     InitializeParams,
     InitializeResult,
@@ -29,7 +28,7 @@ from hinge.schema.lifecycle import (
     ResourcesCapability,
     ServerCapabilities,
 )
-from hinge.schema.notifications import LoggingLevel, SetLevelParams
+from hinge.schema.notifications import SetLevelParams
 from hinge.server.composition.mount import Forwarded, Kind, MountedExtensions, Mounts
 from hinge.server.composition.namespace import Layer, Named
 from hinge.server.composition.transform import ToolChange, ToolChanges
@@ -37,25 +36,32 @@ from hinge.server.context import Context, current
 from hinge.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from hinge.server.elicitation.request_state import Seal
 from hinge.server.extensions import Extension, Extensions
-from hinge.server.features.caching import CacheHint, CacheHints
-from hinge.server.features.subscriptions import Authorize, Subscriptions
-from hinge.server.lifespan import ConnectionLifespan, Conversations, Lifespan
+from hinge.server.features.caching import CacheHints
+from hinge.server.features.options import check_text
+from hinge.server.features.subscriptions import Subscriptions
+from hinge.server.lifespan import Conversations, Lifespan
 from hinge.server.middleware.chain import CallNext, Middleware
 from hinge.server.middleware.telemetry import telemetry
-from hinge.server.options import ApiOptions, ProxyOptions, check_text
+from hinge.server.options import (
+    LIFESPAN,
+    ApiOptions,
+    ProxyOptions,
+    ServerOptions,
+    SocketOptions,
+    check_identity,
+)
 from hinge.server.registration import icons_of
 from hinge.server.router import Router
-from hinge.server.server_options import check_http, check_server
 from hinge.server.watchdog import unwatch, watch
 from hinge.session import Session
 
 if TYPE_CHECKING:
     import os
-    from typing import Unpack
 
     from typing_extensions import TypeVar as DefaultTypeVar
 
     from hinge.transports.http.server.app import HttpApp
+    from hinge.transports.http.server.options import HttpAppOptions, HttpOptions
 
     StateT = DefaultTypeVar("StateT", default=Any)
 else:
@@ -77,71 +83,74 @@ _METHODS: dict[Kind, str] = {
 class Server(Router, Generic[StateT]):
     """An MCP server: register tools and handlers, then `run()` it, mount `http_app()`, or hand it to a `Client`.
 
-    `eras` says which protocol eras it speaks (both by default). `lifespan` is `async with lifespan(server) as state`,
-    entered once per process; handlers find the state at `ctx.state`. `connection_lifespan` is
-    `async with connection_lifespan(ctx) as state`, entered when a client first asks for work, with the context of that
-    call, and left when the client has gone; for stateless requests, around each one that runs a function of yours.
-    Handlers find it at `ctx.connection_state`. `page_size` splits lists into pages. `state_keys` (secrets
-    of 32 bytes, the current one first) let several processes continue each other's questions; `state_once` makes each
-    round of questions answerable one time only. `authorize_subscription(ctx, uri)` says who may watch which resource; without
-    it, whatever this server has may be watched. `cache` says how clients may keep lists, `{"tools/list": CacheHint(60)}`.
-    `resource_bytes` bounds a file, and a resource that comes in chunks.
+    Args:
+        name: the server's name, as clients see it.
+        lifespan: `async with lifespan(server) as state`, entered once per process; handlers find the state at `ctx.state`.
+        options: see `ServerOptions`.
+
+    Raises:
+        DefinitionError: for an unknown option or a value that it doesn't take.
+
+    Example:
+        ```python
+        server = Server("weather")
+
+
+        @server.tool
+        def forecast(city: str, days: int = 3) -> list[str]: ...
+
+
+        server.run()
+        ```
     """
 
+    @accepts(ServerOptions)
     def __init__(
         self,
         name: str,
         *,
-        version: str = "0",
-        title: str | None = None,
-        description: str | None = None,
-        website_url: str | None = None,
-        icons: Sequence[Icon | str] | None = None,
-        instructions: str | None = None,
-        eras: Sequence[EraName] | EraName = ("2025", "2026"),
         lifespan: Callable[[Server[StateT]], AbstractAsyncContextManager[StateT]] | None = None,
-        connection_lifespan: ConnectionLifespan | None = None,
-        middleware: Sequence[Middleware] = (),
-        limits: Limits = DEFAULT_LIMITS,
-        log_level: LoggingLevel | None = "info",
-        page_size: int | None = None,
-        state_keys: Sequence[bytes] = (),
-        state_once: bool = False,
-        backend: Backend | str | None = None,
-        authorize_subscription: Authorize | None = None,
-        cache: Mapping[str, CacheHint] | None = None,
-        resource_bytes: int = 16 * 1024 * 1024,
+        **options: Unpack[ServerOptions],
     ) -> None:
-        given = locals()
+        check_option("lifespan", lifespan, LIFESPAN)
+        settings = resolve(ServerOptions, options, "Server")
         info = Implementation(
             name=name,
-            version=version,
-            title=title,
-            description=description,
-            website_url=website_url,
-            icons=icons_of(icons),
+            version=settings["version"],
+            title=settings["title"],
+            description=settings["description"],
+            website_url=settings["website_url"],
+            icons=icons_of(settings["icons"]),
         )
-        check_server(info, given)
-        super().__init__(threads=limits.threads, page_size=page_size, resource_bytes=resource_bytes, turn=limits.turn)
+        check_identity(info)
+        limits, page_size = settings["limits"], settings["page_size"]
+        super().__init__(
+            threads=limits.threads, page_size=page_size, resource_bytes=settings["resource_bytes"], turn=limits.turn
+        )
         self.limits = limits
         self._description = ServerDescription(
-            info, self._capabilities, eras=_eras(eras), instructions=instructions, log_level=log_level
+            info,
+            self._capabilities,
+            eras=_eras(settings["eras"]),
+            instructions=settings["instructions"],
+            log_level=settings["log_level"],
         )
         self._dispatch = Dispatch(self._description, limits.all_calls)
         self._extensions = Extensions(self._dispatch)
         self._description.extensions = self._announced
-        self._cache = CacheHints(cache)
-        self._middleware: list[Middleware] = list(map(checked, middleware))
-        self._conversations = [Conversations(connection_lifespan)] if connection_lifespan is not None else []
-        self._seal = Seal(state_keys, ttl=limits.state_ttl, once=state_once)
+        self._cache = CacheHints(settings["cache"])
+        self._middleware: list[Middleware] = list(map(checked, settings["middleware"]))
+        connected = settings["connection_lifespan"]
+        self._conversations = [Conversations(connected)] if connected is not None else []
+        self._seal = Seal(settings["state_keys"], ttl=limits.state_ttl, once=settings["state_once"])
         self._lifespan = Lifespan(cast(Any, lifespan), self, f"server {name!r}", limits.teardown)
         self._mounts = Mounts(self, page_size)
         self._elsewhere = MountedExtensions(self)
         self._mounted_in: list[Callable[[Server[Any], Changed], None]] = []
         self._taken: set[str] = set()
-        self._authorize = authorize_subscription
+        self._authorize = settings["authorize_subscription"]
         self._subscriptions = Subscriptions(
-            backend_for(backend),
+            backend_for(settings["backend"]),
             self._features,
             streams=limits.streams,
             uris=limits.watched,
@@ -293,30 +302,70 @@ class Server(Router, Generic[StateT]):
             if ctx.log_queue is not None:
                 await ctx.log_queue.close()
 
-    def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
-        """Serve until the end of input or a signal.
+    @overload
+    def run(self, transport: Literal["stdio"] = "stdio") -> None: ...
 
-        On stdio, over HTTP (`host`, `port`, `path`, `workers`, …), or on a socket with one message per line (`path`, or
-        `host` and `port`). Raises StartError, in one line, for what keeps it from starting.
+    @overload
+    def run(self, transport: Literal["http"], **options: Unpack[HttpOptions]) -> None: ...
+
+    @overload
+    def run(self, transport: Literal["socket"], **options: Unpack[SocketOptions]) -> None: ...
+
+    def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
+        """Serve until the end of input or a signal (SIGINT, SIGTERM).
+
+        Args:
+            transport: `"stdio"`; `"http"`, Streamable HTTP at `host`, `port` and `path`; `"socket"`, one message per line
+                on a Unix socket (`path`) or TCP (`port`).
+            options: for HTTP see `HttpOptions`, for sockets `SocketOptions`.
+
+        Raises:
+            StartError: in one line, for what keeps the server from starting.
         """
         from hinge.server.run import run
 
-        run(self, transport, **options)
+        run(self, transport, options)
+
+    @overload
+    async def run_async(self, transport: Literal["stdio"] = "stdio") -> None: ...
+
+    @overload
+    async def run_async(self, transport: Literal["http"], **options: Unpack[HttpOptions]) -> None: ...
+
+    @overload
+    async def run_async(self, transport: Literal["socket"], **options: Unpack[SocketOptions]) -> None: ...
 
     async def run_async(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
-        """The same in the event loop that runs already, for programs that have more to do; cancelling ends it."""
+        """The same as `run` in the event loop that is running, for programs that do more; cancelling ends it.
+
+        Args:
+            transport: see `run`.
+            options: see `run`.
+
+        Raises:
+            StartError: in one line, for what keeps the server from starting.
+        """
         from hinge.server.run import run_async
 
-        await run_async(self, transport, **options)
+        await run_async(self, transport, options)
 
-    def http_app(self, path: str = "/mcp", **options: Any) -> HttpApp:
-        """This server as an ASGI app, to be mounted anywhere; see `HttpApp` for the options. Raises DefinitionError."""
+    def http_app(self, path: str = "/mcp", **options: Unpack[HttpAppOptions]) -> HttpApp:
+        """This server as an ASGI 3 app, to be mounted in another one or run by any ASGI server.
+
+        Args:
+            path: the endpoint, when the app isn't mounted below a path by another one.
+            options: see `HttpAppOptions`.
+
+        Raises:
+            DefinitionError: for an unknown option or a value that it doesn't take.
+        """
         from hinge.transports.http.server.app import HttpApp
+        from hinge.transports.http.server.options import FROM_SERVER, HttpAppOptions
 
-        check_http({"path": path, **options})
+        resolve(HttpAppOptions, options, "HTTP", FROM_SERVER)  # before names of ours are added
         return HttpApp(
             self.serve,
-            path=path,
+            path,
             limits=self.limits,
             eras=self._description.eras,
             on_start=self._enter,

@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
 
 from hinge.channel import Channel, Serve, Transport
 from hinge.client.targets import transport_for
@@ -26,7 +26,9 @@ from hinge.testing.verifying import Verifier
 from hinge.transports.memory import connect
 
 if TYPE_CHECKING:
+    from hinge.server.options import SocketOptions
     from hinge.transports.http.server.app import HttpApp
+    from hinge.transports.http.server.options import HttpAppOptions, HttpOptions
 
 #: When a target is asked and what it says recorded: while there is no recording, for what the recording lacks, each time
 #: anew, not at all.
@@ -97,21 +99,35 @@ class Recording:
         """Play the server over a channel. While the target is to be recorded, it is asked for everything."""
         return self._playing().serve(channel)
 
-    def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
-        """Play the server for clients elsewhere, until the end of input or a signal; options as those of `Server.run`.
+    @overload
+    def run(self, transport: Literal["stdio"] = "stdio") -> None: ...
 
-        Raises StartError.
+    @overload
+    def run(self, transport: Literal["http"], **options: Unpack[HttpOptions]) -> None: ...
+
+    @overload
+    def run(self, transport: Literal["socket"], **options: Unpack[SocketOptions]) -> None: ...
+
+    def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
+        """Play the server for clients elsewhere, until the end of input or a signal.
+
+        Args:
+            transport: as for `Server.run`.
+            options: as for `Server.run`.
+
+        Raises:
+            StartError: for what keeps it from starting.
         """
         from hinge.server.run import run
 
         self._playing()
-        run(self, transport, **options)
+        run(self, transport, options)
 
-    def http_app(self, path: str = "/mcp", /, **options: Any) -> HttpApp:
+    def http_app(self, path: str = "/mcp", /, **options: Unpack[HttpAppOptions]) -> HttpApp:
         """What plays the server as an ASGI app; options as those of `Server.http_app`."""
         from hinge.transports.http.server.app import HttpApp
 
-        return HttpApp(self.serve, path=path, limits=self.limits, on_stop=self._leave, **options)
+        return HttpApp(self.serve, path, limits=self.limits, on_stop=self._leave, **options)
 
     def warn_of_own_keys(self) -> None:
         """There are none: every process would play the whole recording."""

@@ -1,33 +1,13 @@
-"""Servers that are made from something else: the doors on `Server`, and what may be said at them."""
+"""Servers that are made from something else: `Server.from_client` and `Server.from_openapi`."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
 
-from hinge import Client, DefinitionError, Server, proxy
-from hinge.openapi import server_from
-from hinge.server.options import ApiOptions, ProxyOptions, ServerOptions
+from hinge import Client, DefinitionError, Server
 from tests.server.peer import ERAS
-
-
-def keywords_of(function: Any) -> set[str]:
-    found = inspect.signature(function).parameters.values()
-    return {one.name for one in found if one.kind is inspect.Parameter.KEYWORD_ONLY}
-
-
-def test_the_options_of_a_server_are_those_of_its_constructor() -> None:
-    """All but the lifespan: what a server is made from lives in it."""
-    assert keywords_of(Server.__init__) - {"lifespan"} == set(ServerOptions.__annotations__)
-
-
-@pytest.mark.parametrize(
-    ("function", "options", "beside"), [(proxy, ProxyOptions, set()), (server_from, ApiOptions, {"http_client"})]
-)
-def test_a_door_takes_what_the_function_behind_it_takes(function: Any, options: Any, beside: set[str]) -> None:
-    assert keywords_of(function) - beside == set(options.__annotations__) - set(ServerOptions.__annotations__)
 
 
 @pytest.mark.parametrize("behind", ERAS)

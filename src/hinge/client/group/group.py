@@ -19,7 +19,7 @@ from hinge.client.group.member import Health, Member, OnChange
 from hinge.client.group.names import Origin, Prefixing, merge_names
 from hinge.client.options import CLIENT_GROUP
 from hinge.errors import CallError, NotSent, shorten
-from hinge.protocol.options import check_values
+from hinge.options import check_values
 from hinge.schema.content import ResourceLink
 from hinge.schema.prompts import GetPromptResult, Prompt
 from hinge.schema.resources import ReadResourceResult, Resource, ResourceTemplate

@@ -23,10 +23,10 @@ from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, inspect_handler, needs_of
 from hinge.server.features.completion import RegisteredCompleter, of_choices
 from hinge.server.features.content import Media, returns_blocks, to_blocks
+from hinge.server.features.options import PromptOptions, check_options
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Item, Shelf, Visibility, view_of
 from hinge.server.functions.signature import Signature
-from hinge.server.options import PromptOptions, check_options
 from hinge.server.registration import icons_of, listed
 from hinge.server.threads import Threads
 

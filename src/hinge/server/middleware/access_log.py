@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hinge.errors import ProtocolError, shorten
-from hinge.protocol.options import FLAG, METHOD_NAMES, check_values, instance, or_none, whole
+from hinge.options import FLAG, METHOD_NAMES, check_values, instance, or_none, whole
 from hinge.server.context import Context
 from hinge.server.middleware.chain import CallNext
 
@@ -29,7 +29,7 @@ _PARAMS = 2000
 
 _OPTIONS = {
     "logger": instance((str, logging.Logger), "the name of a logger, or the logger"),
-    "level": whole(0)._replace(words="use a number, as logging.INFO is"),
+    "level": whole(0)._replace(advice="use a number, as logging.INFO is"),
     "params": FLAG,
     "methods": or_none(METHOD_NAMES),
 }

@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from hinge.errors import Overloaded
-from hinge.protocol.options import METHOD_NAMES, Allowed, check_values, function, is_number, or_none, whole
+from hinge.options import METHOD_NAMES, Check, check_values, function, is_number, or_none, whole
 from hinge.schema.methods import METHODS
 from hinge.server.context import Context
 from hinge.server.middleware.chain import CallNext
 
 _OPTIONS = {
-    "rate": Allowed(lambda value: is_number(value) and 0 < value < math.inf, "use requests a second, more than 0"),
-    "burst": or_none(Allowed(lambda value: is_number(value, 1) and value < math.inf, "use a number, 1 or more")),
+    "rate": Check(lambda value: is_number(value) and 0 < value < math.inf, "use requests a second, more than 0"),
+    "burst": or_none(Check(lambda value: is_number(value, 1) and value < math.inf, "use a number, 1 or more")),
     "methods": or_none(METHOD_NAMES),
     "by": or_none(function("`def by(ctx)`, which names the caller")),
     "callers": whole(1),

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from hinge.errors import InternalError
-from hinge.protocol.options import METHOD_NAMES, check_values, whole
+from hinge.options import METHOD_NAMES, check_values, whole
 from hinge.schema.content import TextContent
 from hinge.schema.tools import CallToolResult
 from hinge.server.context import Context
@@ -18,7 +18,7 @@ from hinge.server.middleware.chain import CallNext
 logger = logging.getLogger("hinge")
 
 
-_OPTIONS = {"size": whole(1)._replace(words="use bytes, 1 or more"), "methods": METHOD_NAMES}
+_OPTIONS = {"size": whole(1)._replace(advice="use bytes, 1 or more"), "methods": METHOD_NAMES}
 
 
 class ResultLimit:

@@ -17,8 +17,8 @@ from typing import IO, Literal, TypeAlias
 
 from hinge.channel import Serve
 from hinge.errors import ConnectFailed, DefinitionError, shorten
+from hinge.options import FOLDER, SECONDS, Check, check_values, or_none, texts_by_name
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.protocol.options import FOLDER, SECONDS, Allowed, check_values, or_none, texts_by_name
 from hinge.transports.stream.blocking import open_descriptors
 from hinge.transports.stream.descriptors import DescriptorTransport
 from hinge.transports.stream.line_channel import LineChannel
@@ -179,7 +179,7 @@ class ChildChannel(LineChannel):
 _OPTIONS = {
     "env": or_none(texts_by_name('env={"NAME": "value"}')),
     "cwd": or_none(FOLDER),
-    "stderr": Allowed(
+    "stderr": Check(
         lambda value: (
             value in ("inherit", "discard")
             if isinstance(value, str)

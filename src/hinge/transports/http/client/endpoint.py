@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 from hinge.errors import CallError, ConnectionLost, DefinitionError, HttpStatus, InvalidResponse, NotSent, shorten
 from hinge.http1.client.pool import check_name, read_url
 from hinge.http1.client.wire import HeaderPairs, Wire, WireResponse
-from hinge.protocol.options import TEXT, Allowed, are_texts, function, or_none
+from hinge.options import TEXT, Check, are_texts, function, or_none
 from hinge.transports.http.client.errors import status_error
 
 #: The user's headers: fixed, or asked for before each request.
@@ -56,17 +56,17 @@ class Credentials(Protocol):
 #: What the options of a way to an endpoint may be, besides `headers`.
 OPTIONS = {
     "auth": or_none(
-        Allowed(
+        Check(
             callable,
             'write a function that gives the value of the Authorization header, `lambda: "Bearer …"`',
             secret=True,
         )
     ),
-    "tls": Allowed(
+    "tls": Check(
         lambda value: isinstance(value, bool | str) or hasattr(value, "wrap_bio"),
         "use an ssl.SSLContext, the path of a file of authorities, True or False",
     ),
-    "proxy": or_none(TEXT._replace(words='write the address of a proxy, "http://host:port"')),
+    "proxy": or_none(TEXT._replace(advice='write the address of a proxy, "http://host:port"')),
     "wire": or_none(function("a function that makes a Wire")),
 }
 

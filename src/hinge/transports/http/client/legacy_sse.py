@@ -16,11 +16,11 @@ from hinge.channel import Channel, ChannelKind, Serve
 from hinge.errors import CallError, CallTimeout, ChannelClosed, ConnectFailed, DefinitionError, shorten
 from hinge.http1.client.pool import SocketWire, read_url
 from hinge.http1.client.wire import Wire, WireResponse
+from hinge.options import check_values
 from hinge.protocol.calls import Outgoing
 from hinge.protocol.http import media_types
 from hinge.protocol.http.sse import Event
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.protocol.options import check_values
 from hinge.transports.duplex import Pump
 from hinge.transports.http.client.endpoint import (
     OPTIONS,

@@ -14,11 +14,11 @@ from hinge.channel import Channel, ChannelKind, Serve, Transport
 from hinge.errors import CallError, CallTimeout, ChannelClosed, ConnectionLost, InvalidResponse, NotSent
 from hinge.http1.client.pool import SocketWire, read_url
 from hinge.http1.client.wire import Wire, WireResponse
+from hinge.options import check_values
 from hinge.protocol.calls import Outgoing
 from hinge.protocol.http import headers as http
 from hinge.protocol.http import media_types
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.protocol.options import check_values
 from hinge.protocol.states import PendingState
 from hinge.transports.http.client.endpoint import OPTIONS, AuthValue, Credentials, Endpoint, UserHeaders, user_headers
 from hinge.transports.http.client.events import Backoff, Cursor, EventReader

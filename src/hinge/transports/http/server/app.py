@@ -8,21 +8,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hinge.channel import Serve
 from hinge.errors import DefinitionError, wire_error
 from hinge.http1.asgi import RETRY_LATER, Receive, Scope, Send
 from hinge.http1.server.carrier import AsgiCarrier, Carrier
 from hinge.jsonrpc import encode_failure
-from hinge.protocol.calls import Origin
+from hinge.options import check_option, options_of, resolve
+from hinge.protocol.calls import EraName, Origin
 from hinge.protocol.http import headers as http
 from hinge.protocol.http.headers import Headers, Principal, Refusal
 from hinge.protocol.http.origin import Guard
+from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.transports.http.server.endpoint import Routes
 from hinge.transports.http.server.exchange import Exchange
 from hinge.transports.http.server.lifecycle import Clock, StopSignals
-from hinge.transports.http.server.options import Authenticate, Hook, HttpOptions
+from hinge.transports.http.server.options import (
+    FROM_SERVER,
+    Authenticate,
+    Hook,
+    HttpAppOptions,
+    HttpOptions,
+    HttpSettings,
+)
 from hinge.transports.http.server.routes import AsgiApp, Beside, BesideRequest
 from hinge.transports.http.server.session_store import SessionTable
 
@@ -42,13 +51,37 @@ class HttpApp:
     runs on one event loop at a time.
     """
 
-    def __init__(self, serve: Serve, **options: Any) -> None:
-        """The options are the fields of HttpOptions. Raises DefinitionError for one that isn't there."""
-        unknown = options.keys() - set(HttpOptions.__struct_fields__)
-        if unknown:
-            known = ", ".join(HttpOptions.__struct_fields__)
-            raise DefinitionError(f"HTTP has no option {', '.join(sorted(unknown))}; it has {known}")
-        self.options = HttpOptions(**options)
+    def __init__(
+        self,
+        serve: Serve,
+        path: str = "/mcp",
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        eras: tuple[EraName, ...] = ("2025", "2026"),
+        on_start: Hook | None = None,
+        on_drain: Hook | None = None,
+        on_stop: Hook | None = None,
+        **options: Unpack[HttpAppOptions],
+    ) -> None:
+        """Make an app; `server.http_app()` does it for a server.
+
+        Args:
+            serve: starts a session over a channel.
+            path: the endpoint, when the app isn't mounted below a path by another one.
+            limits: bounds on what clients can make it hold or wait for.
+            eras: the protocol eras that are served.
+            on_start: run before the first request is served; its failure is the app's.
+            on_drain: run as soon as a stop is asked for, while calls may still finish.
+            on_stop: run when all calls are over.
+            options: see `HttpAppOptions`.
+
+        Raises:
+            DefinitionError: for an unknown option or a value that it doesn't take.
+        """
+        check_option("path", path, options_of(HttpOptions)["path"].check)
+        resolved: Any = resolve(HttpAppOptions, options, "HTTP", FROM_SERVER)
+        self.options = HttpSettings(path=path, limits=limits, eras=eras, **resolved)
+        self._on_start, self._on_drain, self._on_stop = on_start, on_drain, on_stop
         #: Answer `GET /livez` and `GET /readyz`; for servers that run nothing but this app.
         self.health = False
         #: Whether to hear of SIGTERM by itself; whoever runs the app and calls `stop` says no.
@@ -281,8 +314,8 @@ class HttpApp:
             return
         self._ready = ready = asyncio.get_running_loop().create_future()
         try:
-            if self.options.on_start is not None:
-                await self.options.on_start()
+            if self._on_start is not None:
+                await self._on_start()
         except BaseException as exc:
             self._ready = None
             if not ready.done():
@@ -314,7 +347,7 @@ class HttpApp:
             self._old.drain()
         for request in self._clock.everyone():
             request.drain()
-        await self._run_hook("on_drain", self.options.on_drain, limits.drain)
+        await self._run_hook("on_drain", self._on_drain, limits.drain)
         await self._quiet(end)
         for request in self._clock.everyone():
             request.stop("the server is stopping")
@@ -325,7 +358,7 @@ class HttpApp:
         await self._sessions.close("the server has stopped")
         self._clock.stop()
         if self._ready is not None and self._ready.done() and self._ready.exception() is None:
-            await self._run_hook("on_stop", self.options.on_stop, limits.teardown)
+            await self._run_hook("on_stop", self._on_stop, limits.teardown)
 
     async def _run_hook(self, name: str, hook: Hook | None, limit: float) -> None:
         if hook is None:

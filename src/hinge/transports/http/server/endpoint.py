@@ -30,7 +30,7 @@ from hinge.protocol.http.media_types import (
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from hinge.transports.http.server.exchange import STOPPING, Exchange
 from hinge.transports.http.server.lifecycle import Clock
-from hinge.transports.http.server.options import HttpOptions
+from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.session import HttpSession
 from hinge.transports.http.server.session_store import SessionTable
 from hinge.transports.http.server.stateless import Post
@@ -44,7 +44,7 @@ class Routes:
 
     __slots__ = ("_clock", "_eras", "_modern_only", "_options", "_revisions", "_serve", "_sessions", "stopping")
 
-    def __init__(self, serve: Serve, options: HttpOptions, sessions: SessionTable, clock: Clock) -> None:
+    def __init__(self, serve: Serve, options: HttpSettings, sessions: SessionTable, clock: Clock) -> None:
         self._serve = serve
         self._options = options
         self._eras = options.eras

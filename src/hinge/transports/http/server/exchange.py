@@ -17,7 +17,7 @@ from hinge.protocol.calls import Record
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import Headers, Refusal
 from hinge.transports.http.server.lifecycle import Clock
-from hinge.transports.http.server.options import HttpOptions
+from hinge.transports.http.server.options import HttpSettings
 
 KEEP_ALIVE = sse.comment("keep-alive")
 LEFT = "the client closed the connection"
@@ -46,7 +46,7 @@ class Exchange(Record):
 
     _carrier: Carrier
     _clock: Clock
-    _options: HttpOptions
+    _options: HttpSettings
     _lock: asyncio.Lock | None = None
     _reading: bool = False
     _given_up: Refusal | None = None

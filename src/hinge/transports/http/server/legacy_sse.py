@@ -24,7 +24,7 @@ from hinge.protocol.http.media_types import TAKES_EVENTS, check_content_type
 from hinge.schema.revisions import HANDSHAKE_REVISIONS
 from hinge.transports.duplex import Pump
 from hinge.transports.http.server.exchange import LEFT, STOPPING, Exchange
-from hinge.transports.http.server.options import HttpOptions
+from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.streams import Reader
 
 _NO_SESSION = Refusal(404, "Session not found: its stream has ended or never was. Open a new one with GET")
@@ -40,7 +40,7 @@ class SseRoutes:
 
     __slots__ = ("_messages", "_options", "_path", "_serve", "_sessions", "_stopping")
 
-    def __init__(self, path: str, serve: Serve, options: HttpOptions) -> None:
+    def __init__(self, path: str, serve: Serve, options: HttpSettings) -> None:
         self._path = path.rstrip("/")
         if not self._path.startswith("/") or self._path == options.path.rstrip("/"):
             raise DefinitionError(f"sse_path={path!r} must begin with a slash and not be the endpoint {options.path!r}")
@@ -142,7 +142,7 @@ class SseSession(Pump):
 
     kind: ChannelKind = "socket"
 
-    def __init__(self, options: HttpOptions, reader: Reader, origin: Origin) -> None:
+    def __init__(self, options: HttpSettings, reader: Reader, origin: Origin) -> None:
         super().__init__(options.limits, server=True, origin=origin)
         self.principal = origin.principal
         self._reader = reader

@@ -1,56 +1,191 @@
-"""The settings of an HTTP endpoint. Data only."""
+"""The options of an MCP endpoint over HTTP: as an ASGI app (`HttpAppOptions`), and as a process (`HttpOptions`).
 
-from __future__ import annotations
+Annotations are evaluated here: see `hinge.options`.
+"""
 
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict, final
 
 import msgspec
 
 from hinge.http1.asgi import Scope
+from hinge.options import (
+    FLAG,
+    PATH,
+    PORT,
+    TEXT,
+    TEXTS,
+    Check,
+    Option,
+    function,
+    instance,
+    is_number,
+    is_whole,
+    or_none,
+    whole,
+)
 from hinge.protocol.calls import EraName
 from hinge.protocol.http.headers import Headers, Principal, Refusal
 from hinge.protocol.http.origin import Guard
-from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.limits import Limits
 from hinge.transports.http.server.routes import AsgiApp
+
+if TYPE_CHECKING:
+    import ssl
 
 #: Who is calling: a name, a Principal with scopes, None for nobody in particular, or a Refusal (401, 403), sent as it is.
 Authenticate: TypeAlias = Callable[[Scope, Headers], Awaitable[str | Principal | Refusal | None]]
+
+#: One string is refused later, with the list that was meant.
+_NAMES = TEXTS._replace(test=lambda value: isinstance(value, str) or TEXTS.test(value))
+
+
+class HttpEndpointOptions(TypedDict, total=False):
+    """The options of an endpoint, however it is served. Times in seconds, sizes in bytes."""
+
+    sse_path: Annotated[
+        str | None,
+        Option(
+            'Where clients of the first revision find its transport, HTTP+SSE (deprecated), like "/sse".',
+            None,
+            or_none(TEXT._replace(advice='write a path like "/sse"')),
+        ),
+    ]
+    sessions: Annotated[
+        bool,
+        Option(
+            "Whether handshake clients get sessions. Without, each of their POSTs stands alone, and the server can send "
+            "them no requests.",
+            True,
+            FLAG,
+        ),
+    ]
+    allowed_hosts: Annotated[
+        Sequence[str], Option('Further Host headers to accept, such as "mcp.example.com".', (), _NAMES)
+    ]
+    allowed_origins: Annotated[
+        Sequence[str], Option('Web pages of other sites that may call: "https://app.example.com".', (), _NAMES)
+    ]
+    guard: Annotated[
+        Guard | None,
+        Option(
+            "A check of Host and Origin in place of the one that `bind`, `allowed_hosts` and `allowed_origins` make.",
+            None,
+            Check(lambda value: value is None or hasattr(value, "check"), "write guard=Guard.for_bind(…), or None"),
+        ),
+    ]
+    authenticate: Annotated[
+        Authenticate | None,
+        Option(
+            "Who is calling: see [transports](transports.md#who-is-calling).",
+            None,
+            or_none(function("`async def authenticate(scope, headers)`")),
+        ),
+    ]
+    routes: Annotated[
+        Mapping[str, AsgiApp] | None,
+        Option(
+            "ASGI apps beside the endpoint, by path: `/metrics` that path alone, `/static/` everything below. They are "
+            "not authenticated.",
+            None,
+            or_none(instance(Mapping, 'routes={"/metrics": app} with an ASGI app')),
+        ),
+    ]
+    headers: Annotated[int, Option("Header lines of one request.", 100, whole(1))]
+    header_bytes: Annotated[int, Option("Bytes of all header values of one request.", 64 * 1024, whole(1))]
+    body_wait: Annotated[
+        float,
+        Option(
+            "How long a client may take to send a body.",
+            30.0,
+            Check(lambda value: is_number(value) and value > 0, "use seconds, more than 0"),
+        ),
+    ]
+    requests: Annotated[
+        int, Option("Requests in flight on all connections together; the next one gets 503.", 20_000, whole(1))
+    ]
+    retry: Annotated[
+        int,
+        Option(
+            "What handshake clients are told to wait before they resume a stream, in milliseconds.",
+            1000,
+            Check(lambda value: is_whole(value, 0), "use milliseconds, a whole number"),
+        ),
+    ]
+
+
+class HttpAppOptions(HttpEndpointOptions, total=False):
+    """The options of `server.http_app()`, besides `path`."""
+
+    bind: Annotated[
+        str | None,
+        Option(
+            "The address that the server listens on, as far as it is known: it decides which Host headers are accepted.",
+            None,
+            or_none(TEXT._replace(advice="write the address that the server listens on")),
+        ),
+    ]
+
+
+class HttpOptions(HttpEndpointOptions, total=False):
+    """The options of `server.run("http")`."""
+
+    path: Annotated[
+        str,
+        Option(
+            "Path of the endpoint.",
+            "/mcp",
+            Check(lambda value: isinstance(value, str) and value.startswith("/"), 'write a path like "/mcp"'),
+        ),
+    ]
+    host: Annotated[str, Option("Address to listen on.", "127.0.0.1", TEXT)]
+    port: Annotated[int, Option("Port to listen on; 0 takes a free one.", 8000, PORT)]
+    workers: Annotated[int, Option("Processes that serve together.", 1, whole(1))]
+    uds: Annotated[
+        str | os.PathLike[str] | None,
+        Option("Path of a Unix socket to listen on instead; the umask decides who may connect.", None, or_none(PATH)),
+    ]
+    tls: Annotated[
+        "ssl.SSLContext | None",
+        Option(
+            "Certificate and settings for HTTPS.",
+            None,
+            Check(lambda value: value is None or hasattr(value, "wrap_bio"), "write an ssl.SSLContext, or None"),
+        ),
+    ]
+    announce: Annotated[
+        Callable[[str], None] | None,
+        Option(
+            "Called with the URL when the server is ready; by default the URL is printed on standard error.",
+            None,
+            or_none(function("`def announce(url)`")),
+        ),
+    ]
+
+
+#: Names that are options of the server, with the advice where.
+FROM_SERVER = {"eras": "use Server(eras=…)", "limits": "use Server(limits=…)"}
 Hook: TypeAlias = Callable[[], Awaitable[None]]
 
 
-class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How an `HttpApp` serves. Times in seconds."""
+@final
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The resolved options of an endpoint, with what its server adds. Defaults and meanings are declared above."""
 
-    #: The endpoint, when the app isn't mounted below a path by another one.
-    path: str = "/mcp"
-    limits: Limits = DEFAULT_LIMITS
-    eras: tuple[EraName, ...] = ("2025", "2026")
-    #: Where clients of the first revision find its transport, HTTP+SSE (deprecated), like "/sse"; None for nowhere.
-    sse_path: str | None = None
-    #: Whether handshake clients get sessions. Without, each of their POSTs stands alone: nothing can be asked of them.
-    sessions: bool = True
-    #: Where the server listens, as far as it is known; names that clients use besides; pages of other sites that may
-    #: call: see `Guard.for_bind`. A `guard` of your own replaces all three.
-    bind: str | None = None
-    allowed_hosts: Sequence[str] = ()
-    allowed_origins: Sequence[str] = ()
-    guard: Guard | None = None
-    authenticate: Authenticate | None = None
-    #: ASGI apps beside the endpoint, by path: `/metrics` that path alone, `/static/` all below. `authenticate` isn't asked.
-    routes: Mapping[str, AsgiApp] | None = None
-    #: Run before the first request is served; its failure is the server's.
-    on_start: Hook | None = None
-    #: Run as soon as a stop is asked for, while calls still may finish: end here what would never end by itself.
-    on_drain: Hook | None = None
-    #: Run when all calls are over.
-    on_stop: Hook | None = None
-    #: Headers of one request: how many, and the bytes of their values.
-    headers: int = 100
-    header_bytes: int = 64 * 1024
-    #: How long a client may take to send a body.
-    body_wait: float = 30.0
-    #: Requests in flight on all connections together; the next one gets 503.
-    requests: int = 20_000
-    #: What handshake clients are told to wait before they resume a stream, in milliseconds (LHTTP-09).
-    retry: int = 1000
+    path: str
+    limits: Limits
+    eras: tuple[EraName, ...]
+    sse_path: str | None
+    sessions: bool
+    bind: str | None
+    allowed_hosts: Sequence[str]
+    allowed_origins: Sequence[str]
+    guard: Guard | None
+    authenticate: Authenticate | None
+    routes: Mapping[str, AsgiApp] | None
+    headers: int
+    header_bytes: int
+    body_wait: float
+    requests: int
+    retry: int

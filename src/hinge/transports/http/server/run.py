@@ -20,9 +20,6 @@ from hinge.transports.http.server.app import HttpApp
 if TYPE_CHECKING:
     import ssl
 
-#: What `serve_http` takes besides host and port.
-SERVE_OPTIONS = frozenset({"uds", "tls", "announce"})
-
 #: How a port is chosen.
 _HOW = "(port=… in code, --port on the command line)"
 #: What may pass between the end of the last call and the end of the process: answers are on their way.

@@ -14,7 +14,7 @@ from hinge.protocol.calls import Batch, Call, Outgoing
 from hinge.protocol.http.media_types import TAKES_EVENTS
 from hinge.schema.revisions import knows
 from hinge.transports.http.server.exchange import Exchange
-from hinge.transports.http.server.options import HttpOptions
+from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.replay import ReplayLog
 from hinge.transports.http.server.stateless import refusal_of
 from hinge.transports.http.server.streams import Reader, Stream
@@ -49,7 +49,7 @@ class HttpSession:
         self,
         session_id: str,
         principal: str | None,
-        options: HttpOptions,
+        options: HttpSettings,
         serve: Serve,
         touch: Callable[[HttpSession], None],
     ) -> None:

@@ -10,7 +10,7 @@ import logging
 from secrets import token_urlsafe
 
 from hinge.channel import Serve
-from hinge.transports.http.server.options import HttpOptions
+from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.session import HttpSession
 
 logger = logging.getLogger("hinge")
@@ -24,7 +24,7 @@ class SessionTable:
 
     __slots__ = ("_by_id", "_ending", "_idle", "_loop", "_options")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, options: HttpOptions) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, options: HttpSettings) -> None:
         self._loop = loop
         self._options = options
         self._by_id: dict[str, HttpSession] = {}

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from hinge import DefinitionError
-from hinge.protocol.options import (
+from hinge.options import (
     FLAG,
     SECONDS,
     TEXT,
-    Allowed,
+    Check,
     are_texts,
     check_values,
     is_number,
@@ -24,7 +24,7 @@ from hinge.protocol.options import (
 )
 
 
-def told(value: Any, allowed: Allowed) -> str:
+def told(value: Any, allowed: Check) -> str:
     with pytest.raises(DefinitionError) as caught:
         check_values({"x": value}, {"x": allowed})
     return str(caught.value)
@@ -48,7 +48,7 @@ def told(value: Any, allowed: Allowed) -> str:
         ("two\nlines", FLAG, "x='two\\nlines' is not possible: use True or False"),
     ],
 )
-def test_what_is_wrong_and_what_is_allowed(value: Any, allowed: Allowed, words: str) -> None:
+def test_what_is_wrong_and_what_is_allowed(value: Any, allowed: Check, words: str) -> None:
     assert told(value, allowed).endswith(words)
 
 
@@ -84,7 +84,7 @@ def test_what_may_be_a_secret_is_not_shown(value: Any) -> None:
         ({}, texts_by_name("")),
     ],
 )
-def test_what_is_allowed_passes(value: Any, allowed: Allowed) -> None:
+def test_what_is_allowed_passes(value: Any, allowed: Check) -> None:
     check_values({"x": value, "other": object()}, {"x": allowed, "absent": FLAG})
 
 

@@ -1,0 +1,22 @@
+"""Misspelt options of public entry points: mypy and pyright reject each line.
+
+Nothing here is run. A checker that accepts one of the lines complains about its unused comment.
+"""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
+from hinge import Server, proxy
+from hinge.openapi import server_from
+
+
+def misspelt(server: Server) -> None:
+    """Each line is refused by `make check`."""
+    Server("x", instruction="x")  # type: ignore[call-arg]  # instructions
+    Server("x", page_size="5")  # type: ignore[arg-type]  # a whole number
+    server.run("http", prot=3)  # type: ignore[call-overload]  # port
+    server.run("http", port="3")  # type: ignore[call-overload]  # a whole number
+    server.run("stdio", port=3)  # type: ignore[call-overload]  # stdio has no port
+    server.run("socket", workers=3)  # type: ignore[call-overload]  # HTTP's
+    server.http_app(session=False)  # type: ignore[call-arg]  # sessions
+    proxy("https://host/mcp", header=["x"])  # type: ignore[call-arg]  # headers
+    server_from({}, base="https://host")  # type: ignore[call-arg]  # base_url
