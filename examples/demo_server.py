@@ -67,7 +67,7 @@ def forecast(city: str, days: int = 2) -> Forecast:
 async def tour(ctx: Context, stops: int = 3) -> str:
     """Walk through the city, and say where one is."""
     for stop in range(1, stops + 1):
-        await ctx.progress(stop, stops, f"stop {stop}")
+        await ctx.report_progress(stop, stops, f"stop {stop}")
         await asyncio.sleep(0.01)
     return f"Saw {stops} sights."
 
@@ -98,7 +98,7 @@ def charge(booking: str) -> None:
 async def wait(ctx: Context, name: str) -> str:
     """Wait for ever, until the client no longer wants to."""
     try:
-        await ctx.progress(0, message="waiting")
+        await ctx.report_progress(0, message="waiting")
         await asyncio.Event().wait()
     except asyncio.CancelledError:
         happened[f"{name} cancelled"] += 1

@@ -152,7 +152,7 @@ async def test_logging_tool(ctx: Context) -> str:
 async def test_tool_with_progress(ctx: Context) -> str:
     """Progress in three steps."""
     for progress in (0, 50, 100):
-        await ctx.progress(progress, 100, f"Completed step {progress} of 100")
+        await ctx.report_progress(progress, 100, f"Completed step {progress} of 100")
         await asyncio.sleep(0.05)
     return "Done, with progress."
 
@@ -168,7 +168,7 @@ async def slow(seconds: float = 10.0) -> str:
 def crunch(ctx: Context, count: int = 3) -> int:
     """Work without async, in a thread: two calls at once, ten more wait, each has five seconds."""
     for number in range(count):
-        ctx.sync.progress(number + 1, count)
+        ctx.sync.report_progress(number + 1, count)
         if ctx.cancelled:
             break
     return count
@@ -279,7 +279,7 @@ async def test_elicitation(ctx: Context, message: str) -> str:
 @server.tool
 async def test_streaming_elicitation(ctx: Context) -> str:
     """Ask while working; a stateless client is never sent a request."""
-    await ctx.progress(1, 2)
+    await ctx.report_progress(1, 2)
     return f"Hello, {await ctx.elicit('What is your name?', str)}."
 
 

@@ -20,7 +20,7 @@ def made() -> Server:
     async def steps(ctx: Context, count: int, pause: float) -> str:
         for number in range(count):
             await asyncio.sleep(pause)
-            await ctx.progress(number + 1, count)
+            await ctx.report_progress(number + 1, count)
         return "done"
 
     @server.tool

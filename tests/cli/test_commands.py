@@ -32,7 +32,7 @@ async def price(ctx: Context, item: str, count: int = 1, currency: Literal["EUR"
     Args:
         item: what
     """
-    await ctx.progress(1, 2, "looking it up")
+    await ctx.report_progress(1, 2, "looking it up")
     await ctx.info("found it")
     return {"price": 2.5 * count}
 

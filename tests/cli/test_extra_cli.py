@@ -19,7 +19,7 @@ server = Server("shop")
 @server.tool
 async def order(ctx: Context, item: str) -> str:
     "Order something [bold]now[/bold]."
-    await ctx.progress(1, 2, "looking \\x1b[2J")
+    await ctx.report_progress(1, 2, "looking \\x1b[2J")
     return item
 
 

@@ -38,7 +38,7 @@ async def order(ctx: Context, item: str) -> str:
     Args:
         item: what to order
     """
-    await ctx.progress(1, 2, "looking \\x1b[2J")
+    await ctx.report_progress(1, 2, "looking \\x1b[2J")
     print("a word on stderr \\x1b[2J", file=sys.stderr, flush=True)
     await ctx.warning("careful \\x1b[2J")
     try:
@@ -68,7 +68,7 @@ async def joke(ctx: Context) -> str:
 @server.tool
 async def sleep(ctx: Context) -> str:
     """Take long."""
-    await ctx.progress(0, message="asleep")
+    await ctx.report_progress(0, message="asleep")
     await asyncio.sleep(600)
     return "never"
 

@@ -303,7 +303,7 @@ async def test_progress_comes_to_the_client_where_a_call_has_no_callback(era: An
 
     @server.tool
     async def tour(ctx: Context[Any]) -> str:
-        await ctx.progress(1, 2, "half")
+        await ctx.report_progress(1, 2, "half")
         return "done"
 
     everywhere: list[Any] = []

@@ -52,7 +52,7 @@ def a_server(**options: Any) -> Server[Any]:
     async def chat(ctx: Context[Any]) -> str:
         for level in ("debug", "warning", "error"):
             await ctx.log(level, {"level": level}, logger="w")
-        await ctx.progress(1, 2, "half")
+        await ctx.report_progress(1, 2, "half")
         return "said"
 
     @server.prompt

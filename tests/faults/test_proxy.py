@@ -66,7 +66,7 @@ class Counted:
             """Told of as it goes."""
             runs[f"slow {key}"] += 1
             for step in range(3):
-                await ctx.progress(step, 3, "x" * 50)
+                await ctx.report_progress(step, 3, "x" * 50)
                 await asyncio.sleep(0)
             return key
 

@@ -56,7 +56,7 @@ class World:
 
         @server.tool
         async def slow(ctx: Context[Any], number: int) -> int:
-            await ctx.progress(1, 2)
+            await ctx.report_progress(1, 2)
             await self.gate.wait()
             return number
 

@@ -98,7 +98,7 @@ async def fail(reason: str) -> str:
 async def count(ctx: Context[None], steps: int) -> str:
     """Report progress for each step."""
     for step in range(1, steps + 1):
-        await ctx.progress(step, steps, f"step {step}")
+        await ctx.report_progress(step, steps, f"step {step}")
         await asyncio.sleep(0.01)
     return f"counted to {steps}"
 

@@ -44,7 +44,7 @@ class Behind:
         @server.tool
         async def tell(ctx: Context[Any], count: int = 3) -> str:
             for number in range(count):
-                await ctx.progress(number + 0.5, count, f"step {number}")
+                await ctx.report_progress(number + 0.5, count, f"step {number}")
             for level in ("debug", "info", "error"):
                 await ctx.log(level, {"said": level}, logger="l")
             return "told"
@@ -53,7 +53,7 @@ class Behind:
         async def wait(ctx: Context[Any], name: str = "wait") -> str:
             self.runs.append(name)
             self.started.set()
-            await ctx.progress(1, 2, "waiting")
+            await ctx.report_progress(1, 2, "waiting")
             try:
                 await asyncio.Event().wait()
             finally:
@@ -67,7 +67,7 @@ class Behind:
         async def book(ctx: Context[Any], city: str) -> str:
             self.runs.append(city)
             day = await ctx.elicit("Which day?", str, key="day")
-            await ctx.progress(1, 2, "half")
+            await ctx.report_progress(1, 2, "half")
             answer = await ctx.sample("Is that good?", key="model")
             roots = await ctx.list_roots(key="roots")
             assert answer.content is not None

@@ -173,7 +173,7 @@ server = Server("slow")
 
 @server.tool
 async def slow(ctx: Context, file: str) -> str:
-    await ctx.progress(1, 2, "begun")
+    await ctx.report_progress(1, 2, "begun")
     try:
         await asyncio.sleep(3600)
     except asyncio.CancelledError:

@@ -111,13 +111,13 @@ async def test_what_is_said_while_the_caller_is_asked_is_told_in_its_next_round(
 
     @server.tool
     async def work(ctx: Context[Any]) -> str:
-        await ctx.progress(1, 3)
+        await ctx.report_progress(1, 3)
         question = asyncio.ensure_future(ctx.elicit("Who?", str))
         await asked.wait()
-        await ctx.progress(2, 3)
+        await ctx.report_progress(2, 3)
         said.set()
         name = await question
-        await ctx.progress(3, 3)
+        await ctx.report_progress(3, 3)
         return name
 
     async def on_elicit(form: ElicitFormParams) -> dict[str, str]:

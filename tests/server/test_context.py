@@ -78,7 +78,7 @@ async def test_progress_grows_or_is_left_out_and_goes_to_whoever_asked_for_it(er
 
     async def work(ctx: Context) -> None:
         for value in (1, 2, 2, 1.5, 3):
-            await ctx.progress(value, 3, "so far")
+            await ctx.report_progress(value, 3, "so far")
 
     heard: list[tuple[float, float | None, str | None]] = []
     async with Client(telling(work), era=era) as client:
@@ -99,9 +99,9 @@ async def test_what_is_no_progress_is_told_to_the_author_and_not_sent(era: Era) 
         wrong: list[Any] = [(float("nan"),), (float("inf"),), ("1",), (None,), (1, float("nan")), (1, "3")]
         for given in wrong:
             with pytest.raises(HingeError) as caught:
-                await ctx.progress(*given)
+                await ctx.report_progress(*given)
             told.append(str(caught.value))
-        await ctx.progress(2)
+        await ctx.report_progress(2)
 
     heard: list[float] = []
     async with Client(telling(work), era=era) as client:

@@ -180,14 +180,14 @@ async def test_progress_of_the_inner_tool_does_not_mix_with_that_of_the_call(era
 
     @server.tool
     async def inner(ctx: Context) -> str:
-        await ctx.progress(50)
+        await ctx.report_progress(50)
         return "done"
 
     @server.tool
     async def outer(ctx: Context) -> str:
-        await ctx.progress(1)
+        await ctx.report_progress(1)
         await ctx.call_tool("inner")
-        await ctx.progress(2)
+        await ctx.report_progress(2)
         return "done"
 
     async with Client(server, era=era) as client:  # type: ignore[arg-type]  # one of the two

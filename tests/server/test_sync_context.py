@@ -47,7 +47,7 @@ async def test_a_sync_function_tells_the_client_as_plain_calls(era: Era) -> None
 
     @server.tool
     def work(ctx: Context[Any]) -> str:
-        ctx.sync.progress(1, 2, "half")
+        ctx.sync.report_progress(1, 2, "half")
         ctx.sync.log("notice", {"n": 1}, logger="app")
         ctx.sync.debug("d")
         ctx.sync.info("i")
@@ -146,7 +146,7 @@ async def test_a_thread_that_waits_for_an_answer_ends_with_its_call() -> None:
         except concurrent.futures.CancelledError as exc:
             ended.append(exc)
             with pytest.raises(concurrent.futures.CancelledError):
-                ctx.sync.progress(1)
+                ctx.sync.report_progress(1)
             raise
         finally:
             over.set()
@@ -166,7 +166,7 @@ async def test_any_other_thread_of_the_call_may_use_it() -> None:
 
     @server.tool
     async def work(ctx: Context[Any]) -> str:
-        await asyncio.to_thread(ctx.sync.progress, 1)
+        await asyncio.to_thread(ctx.sync.report_progress, 1)
         return "done"
 
     async with BareEnd(server) as end:
@@ -179,7 +179,7 @@ async def test_on_the_event_loop_it_says_what_to_write_instead(caplog: pytest.Lo
 
     @server.tool
     async def work(ctx: Context[Any]) -> str:
-        ctx.sync.progress(1)
+        ctx.sync.report_progress(1)
         return "never"
 
     @server.tool(blocking=False)

@@ -110,7 +110,7 @@ async def test_a_sync_function_out_of_time_fails_at_once_and_ends_at_its_next_wo
     def work(ctx: Context[Any]) -> str:
         go_on.wait(5)
         try:
-            ctx.sync.progress(1)
+            ctx.sync.report_progress(1)
         except concurrent.futures.CancelledError:
             raised.set()
         return "never"

@@ -106,12 +106,12 @@ def weather(words: str = "sunny") -> Server[Any]:
     @server.tool
     async def book(ctx: Context[Any], city: str) -> str:
         row = await ctx.elicit("Which row?", int)
-        await ctx.progress(1, 1, "booked")
+        await ctx.report_progress(1, 1, "booked")
         return f"row {row} to {city}"
 
     @server.tool
     async def wait(ctx: Context[Any]) -> str:
-        await ctx.progress(1, 2, "waiting")
+        await ctx.report_progress(1, 2, "waiting")
         await asyncio.Event().wait()
         return ""
 
@@ -487,7 +487,7 @@ async def test_questions_and_progress_that_changed_are_differences(recorded: Pat
     @server.tool
     async def book(ctx: Context[Any], city: str) -> str:
         row = await ctx.elicit("Which seat?", int)
-        await ctx.progress(1, 1, "done")
+        await ctx.report_progress(1, 1, "done")
         return f"row {row} to {city}"
 
     found = {one.path: (one.recorded, one.now) for one in await Recording(recorded).compare(server)}

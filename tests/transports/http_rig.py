@@ -72,7 +72,7 @@ def make_server(log: Log, **options: Any) -> Server[Any]:
     async def stream(ctx: Context[Any], count: int, name: str = "stream") -> str:
         """Tell the client `count` things, then wait at the gate."""
         for number in range(count):
-            await ctx.progress(number, count, f"{name} {number}")
+            await ctx.report_progress(number, count, f"{name} {number}")
         log.add(f"{name} has told")
         await log.gate.wait()
         log.add(f"{name} ends")
@@ -83,7 +83,7 @@ def make_server(log: Log, **options: Any) -> Server[Any]:
         """Tell the client so many pieces of 64 KiB."""
         try:
             for number in range(count):
-                await ctx.progress(number, count, "x" * 65536)
+                await ctx.report_progress(number, count, "x" * 65536)
         except asyncio.CancelledError:
             log.add("flood is cancelled")
             raise
@@ -96,7 +96,7 @@ def make_server(log: Log, **options: Any) -> Server[Any]:
         closed = ctx.session.channel.close_stream(ctx.call, 50)  # type: ignore[attr-defined]  # a session's channel has it
         log.add(f"closed: {closed}")
         await log.gate.wait()
-        await ctx.progress(1, 2, "after")
+        await ctx.report_progress(1, 2, "after")
         return "polled"
 
     @server.tool

@@ -99,7 +99,7 @@ def _add_plain(server: Server[Any]) -> None:
     async def report(ctx: Context[Any], values: list[float], text: str | None = None) -> str:
         """Tell of progress, whether it grows or not."""
         for value in values:
-            await ctx.progress(value, 10, text)
+            await ctx.report_progress(value, 10, text)
         return "done"
 
     @server.tool

@@ -18,15 +18,15 @@ def the_server() -> Server[Any]:
 
     @server.tool
     async def work(ctx: Context[Any]) -> str:
-        await ctx.progress(1, 2)
+        await ctx.report_progress(1, 2)
         await ctx.log("error", "half way")
         server.tool("extra")(lambda: None)
-        await ctx.progress(2, 2)
+        await ctx.report_progress(2, 2)
         return "done"
 
     @server.tool
     async def asks(ctx: Context[Any]) -> str:
-        await ctx.progress(1, 2)
+        await ctx.report_progress(1, 2)
         return str(await ctx.elicit("Who?", str))
 
     return server

@@ -88,7 +88,7 @@ class Relay:
 
     def progress(self, params: ProgressParams) -> None:
         """Progress of the next server, for the caller's own token (PROG-02); nothing if the caller wants none."""
-        self._tell(lambda ctx: ctx.progress(params.progress, params.total, params.message))
+        self._tell(lambda ctx: ctx.report_progress(params.progress, params.total, params.message))
 
     def log(self, params: LogParams) -> None:
         """A log message of the next server, if the caller wants its level."""

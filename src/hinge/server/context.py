@@ -204,7 +204,7 @@ class Context(Record, Generic[StateT]):
 
     @property
     def sync(self) -> SyncContext:
-        """The same for functions without async: `ctx.sync.progress(1, 3)` waits where `await ctx.progress(1, 3)` would.
+        """The same for functions without async: `ctx.sync.report_progress(1, 3)` waits where `await ctx.report_progress(1, 3)` would.
 
         For worker threads, where sync functions run; not for the event loop.
         """
@@ -337,7 +337,7 @@ class Context(Record, Generic[StateT]):
 
     # ---------------------------------------------------------------- telling the client
 
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far this request got; nothing happens when it didn't ask (PROG-01…PROG-06).
 
         `progress` must grow from call to call: a value that doesn't is left out, with a debug line in the log. Raises
@@ -517,7 +517,7 @@ class LogQueue:
 
 
 class SyncContext:
-    """`ctx.sync`: what a sync function says and asks, as plain calls: `ctx.sync.progress(1, 3)`, `ctx.sync.elicit(…)`.
+    """`ctx.sync`: what a sync function says and asks, as plain calls: `ctx.sync.report_progress(1, 3)`, `ctx.sync.elicit(…)`.
 
     Works in the worker thread that runs the function and in any other thread, not on the event loop: there each method
     raises HingeError. When the call is over (cancelled, out of time, answered), each raises
@@ -560,9 +560,9 @@ class SyncContext:
 
     # ---------------------------------------------------------------- telling the client
 
-    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """`Context.progress`."""
-        self._do(self._ctx.progress(progress, total, message))
+    def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """`Context.report_progress`."""
+        self._do(self._ctx.report_progress(progress, total, message))
 
     def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> None:
         """`Context.log`."""

@@ -455,7 +455,7 @@ def asking(name: str) -> Server[Any]:
     @server.tool(f"log_{name}")
     async def log(ctx: Context) -> str:
         await ctx.log("info", "hello")
-        await ctx.progress(1, 2)
+        await ctx.report_progress(1, 2)
         return ""
 
     return server

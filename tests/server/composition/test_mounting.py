@@ -582,7 +582,7 @@ async def test_progress_and_cancellation_reach_and_leave_a_mounted_tool(era: Any
 
     @inner.tool
     async def work(ctx: Context[Any]) -> str:
-        await ctx.progress(1, 2, "half")
+        await ctx.report_progress(1, 2, "half")
         started.set()
         try:
             await asyncio.Event().wait()

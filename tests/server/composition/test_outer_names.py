@@ -49,7 +49,7 @@ def weather() -> Server[Any]:
 
     @server.tool(concurrency=1, waiting=0)
     async def single(ctx: Context[Any]) -> None:
-        await ctx.progress(1)
+        await ctx.report_progress(1)
         await asyncio.Event().wait()
 
     @server.tool
