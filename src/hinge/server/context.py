@@ -204,7 +204,7 @@ class Context(Record, Generic[StateT]):
 
     @property
     def sync(self) -> SyncContext:
-        """The same for functions without async: `ctx.sync.report_progress(1, 3)` waits where `await ctx.report_progress(1, 3)` would.
+        """This context for functions without async: `ctx.sync.report_progress(1, 3)` waits until it is sent.
 
         For worker threads, where sync functions run; not for the event loop.
         """
