@@ -15,14 +15,14 @@ from tools.shape import MEASURES
 
 #: Where a limit is not reached yet: the present number. Whoever lowers a number lowers it here too; none is ever raised.
 CEILINGS = {
-    "folders": 2,
+    "folders": 1,
     "eras": 83,
     "cycles": 2,
     "attributes": 3,
-    "names": 32,
-    "ids": 573,
-    "docstrings": 208,
-    "lines": 29_661,
+    "names": 25,
+    "ids": 534,
+    "docstrings": 195,
+    "lines": 29_569,
 }
 
 
