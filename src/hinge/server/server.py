@@ -19,7 +19,7 @@ from hinge.protocol.connection import Connection
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import handshake as era_2025
 from hinge.protocol.eras import stateless as era_2026
-from hinge.protocol.middleware import checked, compose
+from hinge.protocol.middleware import checked
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import (
     InitializeParams,
@@ -40,8 +40,8 @@ from hinge.server.features.caching import CacheHints
 from hinge.server.features.options import check_text
 from hinge.server.features.subscriptions import Subscriptions
 from hinge.server.lifespan import Conversations, Lifespan
-from hinge.server.middleware.chain import CallNext, Middleware
-from hinge.server.middleware.telemetry import telemetry
+from hinge.server.middleware.chain import Middleware, build_chains
+from hinge.server.middleware.telemetry import tracing
 from hinge.server.options import (
     LIFESPAN,
     ApiOptions,
@@ -141,7 +141,7 @@ class Server(Router, Generic[StateT]):
         self._cache = CacheHints(settings["cache"])
         self._middleware: list[Middleware] = list(map(checked, settings["middleware"]))
         connected = settings["connection_lifespan"]
-        self._conversations = [Conversations(connected)] if connected is not None else []
+        self._connections = Conversations(connected) if connected is not None else None
         self._seal = Seal(settings["state_keys"], ttl=limits.state_ttl, once=settings["state_once"])
         self._lifespan = Lifespan(cast(Any, lifespan), self, f"server {name!r}", limits.teardown)
         self._mounts = Mounts(self, page_size)
@@ -244,12 +244,7 @@ class Server(Router, Generic[StateT]):
         return middleware
 
     def _build(self) -> None:
-        inner: list[Middleware] = [*self._conversations, *self._middleware]
-        self._inner_chain: CallNext = compose(inner, self._dispatch.within)
-        self._nested_chain: CallNext = compose(self._middleware, self._dispatch.within)
-        outer = [telemetry, self._dispatch.dressed] if self._middleware else [telemetry]
-        self._request_chain: CallNext = compose([*outer, *inner], self._dispatch.request)
-        self._notification_chain: CallNext = compose([telemetry, *inner], self._dispatch.notification)
+        self._chains = build_chains(self._dispatch, self._middleware, lifespan=self._connections, tracing=tracing())
 
     # ---------------------------------------------------------------- serving
 
@@ -290,10 +285,10 @@ class Server(Router, Generic[StateT]):
     async def handle(self, session: Session, call: Call) -> Any:
         """Serve one call: middleware, look-up, handler."""
         state = self._lifespan.state
-        ctx: Context[Any] = Context(session, call, state, self._seal, call.method, call.params, self._nested_chain)
+        ctx: Context[Any] = Context(session, call, state, self._seal, call.method, call.params, self._chains.nested)
         token = current.set(ctx)
         try:
-            return await (self._notification_chain if call.id is None else self._request_chain)(ctx)
+            return await (self._chains.notification if call.id is None else self._chains.request)(ctx)
         finally:
             try:  # noqa: SIM105 - on the path of every call
                 current.reset(token)
@@ -508,6 +503,7 @@ class Server(Router, Generic[StateT]):
         except BaseException:
             await self._lifespan.exit()
             raise
+        self._build()  # a tracer provider may have been installed by now
         watch(self.limits.stall)
 
     async def _exit(self) -> None:
@@ -523,8 +519,8 @@ class Server(Router, Generic[StateT]):
     async def _within(self, ctx: Context[Any]) -> Any:
         """Serve a request for a server that this one is mounted in; the result isn't dressed yet."""
         ctx.state = self._lifespan.state
-        ctx.own = self._nested_chain
-        return await self._inner_chain(ctx)
+        ctx.own = self._chains.nested
+        return await self._chains.mounted(ctx)
 
     async def _offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
         """Whether this caller finds a tool, prompt, resource or template of this name or URI here."""

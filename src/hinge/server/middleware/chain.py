@@ -1,11 +1,45 @@
-"""Middleware: one shape, `(ctx, call_next) -> result`, around every inbound request and notification (A-020…A-038)."""
+"""The middleware chain of a server: its order, outermost first.
+
+1. tracing, if the process has a tracer provider
+2. shaping results that middleware made itself for the caller's revision
+3. the connection lifespan
+4. the middleware that was added, in that order
+5. the handler
+
+Chains are built when serving starts and when middleware is added, never per call.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+from hinge.protocol.middleware import compose
 from hinge.server.context import Context
+from hinge.server.dispatch import Dispatch
 
 CallNext: TypeAlias = Callable[[Context[Any]], Awaitable[Any]]
 Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
+
+
+class Chains(NamedTuple):
+    """What serves requests and notifications from a client, from a server that mounts this one, and from a handler."""
+
+    request: CallNext
+    notification: CallNext
+    mounted: CallNext
+    nested: CallNext
+
+
+def build_chains(
+    dispatch: Dispatch, middleware: Sequence[Middleware], *, lifespan: Middleware | None, tracing: Middleware | None
+) -> Chains:
+    """Compose the chains; `lifespan` and `tracing` are left out where they are None."""
+    inner = [*([lifespan] if lifespan else []), *middleware]
+    outer = [tracing] if tracing else []
+    return Chains(
+        request=compose([*outer, *([dispatch.dressed] if middleware else []), *inner], dispatch.request),
+        notification=compose([*outer, *inner], dispatch.notification),
+        mounted=compose(inner, dispatch.within),
+        nested=compose(middleware, dispatch.within),
+    )

@@ -1,12 +1,12 @@
-"""OpenTelemetry spans as the outermost middleware (A-060…A-069). Without a tracer provider a call pays one look-up.
+"""OpenTelemetry tracing. Left out of the middleware chain if no tracer provider is installed when serving starts.
 
-Knows nothing of handlers; never records what a client sent, besides the name of what it asked for.
+Spans hold no arguments and no results, only the name of what was called.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,18 +14,19 @@ import msgspec
 from hinge.errors import InvalidParams, ProtocolError, shorten
 from hinge.jsonrpc import ABSENT
 from hinge.server.context import Context
-from hinge.server.middleware.chain import CallNext
+from hinge.server.middleware.chain import CallNext, Middleware
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 
-def telemetry(ctx: Context[Any], call_next: CallNext) -> Awaitable[Any]:
-    """One SERVER span per request and notification, if the process has installed a tracer provider."""
+def tracing() -> Middleware | None:
+    """Middleware that makes a SERVER span for each request and notification; None if no tracer provider is installed."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        return call_next(ctx)
-    return _traced(trace.get_tracer("hinge"), ctx, call_next)
+        return None
+    tracer: Tracer = trace.get_tracer("hinge")
+    return lambda ctx, call_next: _traced(tracer, ctx, call_next)
 
 
 async def _traced(tracer: Tracer, ctx: Context[Any], call_next: CallNext) -> Any:
@@ -35,7 +36,7 @@ async def _traced(tracer: Tracer, ctx: Context[Any], call_next: CallNext) -> Any
     target, meta = _target_and_meta(ctx)
     method = shorten(ctx.method)
     attributes = {"mcp.method.name": method}
-    if not ctx.call.inline:  # `initialize` only finds out
+    if not ctx.call.inline:  # `initialize` negotiates the revision
         attributes["mcp.protocol.version"] = ctx.protocol_version
     if ctx.request_id is not None:
         attributes["jsonrpc.request.id"] = shorten(str(ctx.request_id))
@@ -50,7 +51,7 @@ async def _traced(tracer: Tracer, ctx: Context[Any], call_next: CallNext) -> Any
         try:
             return await call_next(ctx)
         except InvalidParams:
-            span.set_status(Status(StatusCode.ERROR, "Invalid request parameters"))  # A-067: never the validator's text
+            span.set_status(Status(StatusCode.ERROR, "Invalid request parameters"))  # never the validator's text
             raise
         except ProtocolError as exc:
             span.set_status(Status(StatusCode.ERROR, exc.error.message))
@@ -62,7 +63,7 @@ async def _traced(tracer: Tracer, ctx: Context[Any], call_next: CallNext) -> Any
 
 
 def _target_and_meta(ctx: Context[Any]) -> tuple[str | None, dict[str, str]]:
-    """What the call names, and the trace context that its `_meta` carries; garbage there counts as none (META-06)."""
+    """The name in the call's params, and the trace context in its `_meta`; invalid values there are ignored."""
     try:
         params = msgspec.json.decode(ctx.params) if ctx.params is not ABSENT else {}
     except (msgspec.MsgspecError, RecursionError):
