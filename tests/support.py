@@ -14,11 +14,11 @@ from hinge.jsonrpc import Response as Response
 from hinge.protocol.calls import UNKNOWN_ORIGIN as UNKNOWN_ORIGIN
 from hinge.protocol.calls import Batch as Batch
 from hinge.protocol.calls import Call as Call
-from hinge.protocol.calls import EraName as EraName
 from hinge.protocol.calls import Inbound as Inbound
 from hinge.protocol.calls import Origin as Origin
 from hinge.protocol.calls import Outgoing as Outgoing
 from hinge.protocol.calls import Pending as Pending
+from hinge.protocol.eras.base import EraName as EraName
 from hinge.protocol.http.headers import Headers as Headers
 from hinge.protocol.http.headers import Refusal as Refusal
 from hinge.protocol.http.headers import read_headers as read_headers

@@ -32,8 +32,8 @@ from hinge import (
     errors,
 )
 from hinge.errors import wire_error
-from hinge.protocol.eras import handshake as era_2025
-from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 
 
 @pytest.mark.parametrize(
@@ -59,21 +59,21 @@ from hinge.protocol.eras import stateless as era_2026
 def test_the_status_follows_from_the_error(error: ProtocolError, code: int, modern: int, handshake: int) -> None:
     """MHTTP-14, MHTTP-15, ERR-01…ERR-08, ERR-16…ERR-18, REQM-04; a handler's error in the handshake era rides on 200."""
     assert error.error.code == code
-    assert era_2026.error(error)[1] == modern
-    assert era_2025.error(error)[1] == handshake
+    assert STATELESS.finish_error(error)[1] == modern
+    assert HANDSHAKE.finish_error(error)[1] == handshake
 
 
 def test_a_missing_resource_has_its_own_code_before_the_stateless_era() -> None:
     """RES-05, RES-06, ERR-09, T-37."""
     error = ResourceNotFound("file:///x")
-    assert era_2026.error(error)[0].error.code == -32602
-    assert era_2025.error(error)[0].error.code == -32002
-    assert era_2025.error(error)[0].error.data == {"uri": "file:///x"}
+    assert STATELESS.finish_error(error)[0].error.code == -32602
+    assert HANDSHAKE.finish_error(error)[0].error.code == -32002
+    assert HANDSHAKE.finish_error(error)[0].error.data == {"uri": "file:///x"}
 
 
 def test_codes_of_the_stateless_era_never_reach_a_handshake_client() -> None:
     """ERR-12, ERR-13."""
-    error = era_2025.error(MissingClientCapability({"sampling": {}}))[0].error
+    error = HANDSHAKE.finish_error(MissingClientCapability({"sampling": {}}))[0].error
     assert error.code == -32600
     assert error.data == {"requiredCapabilities": {"sampling": {}}}
 

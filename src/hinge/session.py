@@ -219,8 +219,9 @@ class Session(Record, weakref=True):
         """We stop waiting: drop the debt and tell the peer where the channel itself doesn't (CANC-03, CANC-10)."""
         if not self.connection.give_up(pending):
             return
-        told_by_channel = self.channel.kind == "post" and not self.connection.handshake.open
-        if pending.method == "initialize" or told_by_channel or self.connection.closed is not None:
+        connection = self.connection
+        told = connection.era.cancels_by_message(self.channel.kind == "post", connection.handshake)
+        if not told or pending.method == "initialize" or connection.closed is not None:
             return
         self._spawn(self.notify("notifications/cancelled", {"requestId": pending.id, "reason": reason}))
 
@@ -278,7 +279,7 @@ class Session(Record, weakref=True):
 
     async def withdraw(self, reason: str) -> None:
         """We are about to end the conversation: fail what we wait for, and tell a peer that works on it to stop."""
-        tell = self.channel.kind != "post" or self.connection.handshake.open
+        tell = self.connection.era.cancels_by_message(self.channel.kind == "post", self.connection.handshake)
         for pending in list(self.connection.outgoing.values()):
             self.connection.fail(pending, ConnectionLost(f"{pending.method} got no answer: {reason}"))
             if tell and pending.method != "initialize" and self.connection.closed is None:

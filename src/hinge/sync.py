@@ -19,8 +19,8 @@ from hinge.client.negotiation import Discovery
 from hinge.client.requests import CallOptions, RequestOptions
 from hinge.client.subscriptions import Subscription
 from hinge.errors import ConnectFailed, NotSent
-from hinge.protocol.calls import EraName
 from hinge.protocol.changes import Changed, ChangesLost
+from hinge.protocol.eras.base import EraName
 from hinge.schema.base import Implementation
 from hinge.schema.completion import Completion
 from hinge.schema.lifecycle import ServerCapabilities

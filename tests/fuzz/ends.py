@@ -11,7 +11,8 @@ from typing import Any
 from hinge import Implementation
 from hinge.protocol.connection import Connection
 from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras import handshake as era_2025
+from hinge.protocol.eras.detect import parse_eras
+from hinge.protocol.eras.handshake import HANDSHAKE, initialize
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, ServerCapabilities
 from tests.support import Call, jsonrpc
 
@@ -27,21 +28,21 @@ def examples(number: int) -> int:
 
 def description_of(eras: Any = ("2025", "2026")) -> ServerDescription:
     """What a server of these eras says of itself."""
-    return ServerDescription(ME, ServerCapabilities, eras=eras)
+    return ServerDescription(ME, ServerCapabilities, eras=parse_eras(eras))
 
 
-def hello(revision: str = era_2025.LATEST) -> InitializeParams:
+def hello(revision: str = HANDSHAKE.latest) -> InitializeParams:
     """What a client says first."""
     return InitializeParams(protocol_version=revision, capabilities=ClientCapabilities(), client_info=ME)
 
 
-def initialize_result(connection: Connection, revision: str = era_2025.LATEST) -> Any:
+def initialize_result(connection: Connection, revision: str = HANDSHAKE.latest) -> Any:
     """What the handler of `initialize` returns."""
     assert connection.description is not None
-    return era_2025.initialize(hello(revision), connection.handshake, connection.description)
+    return initialize(hello(revision), connection.handshake, connection.description)
 
 
-def shake_hands(server: Connection, revision: str = era_2025.LATEST) -> None:
+def shake_hands(server: Connection, revision: str = HANDSHAKE.latest) -> None:
     """Bring a server's end to where requests may run."""
     call = server.receive(jsonrpc.encode_request("hello", "initialize", hello(revision)))
     assert isinstance(call, Call)

@@ -13,14 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from hinge import HingeError, InvalidParams, Limits, NotSent
 from hinge.protocol.connection import Connection
-from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.eras.stateless import STATELESS as STATELESS_ERA
 from hinge.protocol.states import CallState, HandshakeState, PendingState
 from hinge.schema.lifecycle import ClientCapabilities
 from tests.fuzz import messages
 from tests.fuzz.ends import ME, description_of, examples, hello, initialize_result
 from tests.support import Batch, Call, Outgoing, Pending, jsonrpc
 
-STATELESS = era_2026.request_meta(era_2026.LATEST, ME, ClientCapabilities())
+STATELESS = STATELESS_ERA.request_meta(STATELESS_ERA.latest, ME, ClientCapabilities())
 ERAS: list[Any] = [("2025",), ("2026",), ("2025", "2026")]
 #: Small, so that they are met.
 LIMITS = Limits(calls=4, pending=5, batch=3)

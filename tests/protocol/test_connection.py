@@ -9,13 +9,14 @@ import pytest
 
 from hinge import InvalidParams, Limits
 from hinge.protocol.connection import Connection
-from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.states import CallState, HandshakeState
 from hinge.schema.lifecycle import ClientCapabilities
 from tests.fuzz.ends import ME, description_of, hello, initialize_result, shake_hands
 from tests.support import V2025_03, V2025_11, V2026_07, Call, Headers, Origin, Outgoing, jsonrpc
 
-META = era_2026.request_meta(V2026_07, ME, ClientCapabilities())
+META = STATELESS.request_meta(V2026_07, ME, ClientCapabilities())
 
 
 def server(
@@ -261,15 +262,15 @@ def test_a_complete_envelope_is_a_call_with_its_revision() -> None:
     connection = server(shaken=False)
     origin = headers(mcp_protocol_version=V2026_07, mcp_method="acme/do")
     call = call_of(connection.receive(request(meta=META), origin))
-    assert (call.era, call.revision, call.inline) == ("2026", V2026_07, False)
+    assert (call.era, call.revision, call.inline) == (STATELESS, V2026_07, False)
     assert connection.handshake.state is HandshakeState.NEW
 
 
 def test_both_eras_on_one_connection_go_by_their_own_rules() -> None:
     """C-035, VER-04, D-008."""
     connection = server()
-    assert call_of(connection.receive(request(1))).era == "2025"
-    assert call_of(connection.receive(request(2, meta=META))).era == "2026"
+    assert call_of(connection.receive(request(1))).era is HANDSHAKE
+    assert call_of(connection.receive(request(2, meta=META))).era is STATELESS
     assert call_of(connection.receive(request(3, "initialize", META))).inline is False
 
 
@@ -284,6 +285,6 @@ def test_a_server_of_the_stateless_era_alone_takes_no_answers_by_post() -> None:
 def test_a_client_of_a_stateless_server_is_asked_nothing() -> None:
     """BASE-14, D-003."""
     connection = client()
-    connection.stateless = True
+    connection.era = STATELESS
     assert connection.receive(request(1, "ping")) is None
     assert isinstance(connection.receive(notice("notifications/message", level="info", data=1)), Call)

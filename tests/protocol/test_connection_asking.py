@@ -8,7 +8,9 @@ import pytest
 
 from hinge import ConnectionLost, HingeError, InvalidResponse, Limits, NotSent, PeerError
 from hinge.protocol.connection import Connection
-from hinge.protocol.eras import handshake as era_2025
+from hinge.protocol.eras.base import ASSUMED_REVISION
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.states import CallState, PendingState
 from tests.protocol.test_connection import call_of, client, notice, request, server
 from tests.support import V2025_03, V2025_11, Batch, Pending, jsonrpc
@@ -130,7 +132,7 @@ def test_an_error_without_an_id_belongs_to_the_only_request_or_to_all() -> None:
 def test_a_server_may_end_a_subscription_by_a_cancellation_and_nothing_else(method: str, over: bool) -> None:
     """CANC-04, T-11: a result that follows is late, and changes nothing."""
     connection = client()
-    connection.stateless = True
+    connection.era = STATELESS
     pending = connection.ask(method)
     for named in (str(pending.id), 99, pending.id):
         assert pending.state is PendingState.WAITING
@@ -245,5 +247,5 @@ def test_the_invariant_finds_what_does_not_add_up() -> None:
 
 def test_what_a_revision_is_assumed_to_be_is_a_handshake_one() -> None:
     """VER-18, VER-20."""
-    assert era_2025.ASSUMED == V2025_03
-    assert era_2025.LATEST == V2025_11
+    assert ASSUMED_REVISION == V2025_03
+    assert HANDSHAKE.latest == V2025_11

@@ -10,9 +10,13 @@ import pytest
 
 from hinge import Implementation
 from hinge.protocol.description import ServerDescription
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.schema.lifecycle import ListChanged, ServerCapabilities
 from tests.fuzz.ends import ME, description_of
 from tests.support import HANDSHAKE_REVISIONS, SERVER_INFO, STATELESS_REVISIONS
+
+BOTH = (HANDSHAKE, STATELESS)
 
 
 @pytest.mark.parametrize(
@@ -32,23 +36,23 @@ def test_it_lists_the_revisions_of_its_eras_newest_first(eras: Any, revisions: t
 def test_capabilities_are_looked_up_when_they_are_asked_for() -> None:
     """A registry may grow while the server runs."""
     found = [ServerCapabilities(), ServerCapabilities(tools=ListChanged())]
-    description = ServerDescription(ME, lambda: found.pop(0))
-    assert description.capabilities_in("2025").tools is None
-    assert description.capabilities_in("2025").tools is not None
+    description = ServerDescription(ME, lambda: found.pop(0), eras=BOTH)
+    assert description.capabilities_for(HANDSHAKE).tools is None
+    assert description.capabilities_for(HANDSHAKE).tools is not None
 
 
 def test_extensions_are_offered_by_era_and_only_where_there_are_any() -> None:
     """EXT-01, EXT-03, T-44."""
-    description = ServerDescription(ME, ServerCapabilities)
-    assert description.capabilities_in("2026").extensions is None
-    description.extensions = lambda era: {"com.example/x": {}} if era == "2026" else {}
-    assert description.capabilities_in("2026").extensions == {"com.example/x": {}}
-    assert description.capabilities_in("2025").extensions is None
+    description = ServerDescription(ME, ServerCapabilities, eras=BOTH)
+    assert description.capabilities_for(STATELESS).extensions is None
+    description.extensions = lambda era: {"com.example/x": {}} if era is STATELESS else {}
+    assert description.capabilities_for(STATELESS).extensions == {"com.example/x": {}}
+    assert description.capabilities_for(HANDSHAKE).extensions is None
 
 
 def test_its_identity_is_written_once() -> None:
     """REQM-07."""
-    description = ServerDescription(Implementation(name="a", version="1", title="A"), ServerCapabilities)
+    description = ServerDescription(Implementation(name="a", version="1", title="A"), ServerCapabilities, eras=BOTH)
     assert json.loads(msgspec.json.encode(description.result_meta)) == {
         SERVER_INFO: {"name": "a", "version": "1", "title": "A"}
     }

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hinge.protocol.calls import Record
+from hinge.protocol.eras.stateless import STATELESS
 from tests.fuzz.ends import description_of
 from tests.support import UNKNOWN_ORIGIN, Call, Origin, Outgoing, Pending
 
@@ -19,7 +20,7 @@ def made() -> list[Any]:
     return [
         Pending("canary", "canary"),
         Outgoing(b"canary", "canary", headers=secret),
-        Call("canary", "canary", secret, None, "2026", "canary", Origin(principal="canary", transport=secret)),
+        Call("canary", "canary", secret, None, STATELESS, "canary", Origin(principal="canary", transport=secret)),
         Origin(principal="canary", transport=secret),
     ]
 

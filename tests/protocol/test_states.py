@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge.protocol.eras.handshake import Handshake
+from hinge.protocol.eras.base import Handshake
 from hinge.protocol.states import (
     CALL_MOVES,
     HANDSHAKE_MOVES,

@@ -645,7 +645,7 @@ def with_raw_results(results: dict[str, Any]) -> Server[Any]:
     async def raw(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method not in results:
             return await call_next(ctx)
-        extra = {"resultType": "complete"} if ctx.call.era == "2026" else {}
+        extra = {"resultType": "complete"} if ctx.call.era.name == "2026" else {}
         return {**extra, **results[ctx.method]}
 
     server: Server[Any] = Server("raw", middleware=[raw])

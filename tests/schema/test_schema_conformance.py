@@ -13,7 +13,8 @@ from mcp_types import methods
 
 from hinge import CreateMessageParams, CreateMessageResult, Implementation, InputRequiredResult
 from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.eras.detect import ERAS
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.revisions.adapt import known_in, shape
 from hinge.schema.lifecycle import InitializeParams, InitializeResult, ServerCapabilities
 from hinge.schema.methods import METHODS, Method, method_in
@@ -34,7 +35,7 @@ from tests.support import (
 from tests.wire_schema import Side, adapter, check_message
 from tests.wire_table import read_table
 
-DESCRIPTION = ServerDescription(Implementation(name="s", version="1"), ServerCapabilities)
+DESCRIPTION = ServerDescription(Implementation(name="s", version="1"), ServerCapabilities, eras=tuple(ERAS.values()))
 ENVELOPE = {PROTOCOL_VERSION: V2026_07, CLIENT_CAPABILITIES: {}}
 #: In the stateless revision no requests, but what a result asks for.
 ASKED = ("elicitation/create", "sampling/createMessage", "roots/list")
@@ -59,7 +60,7 @@ def as_sent(value: Model, revision: str) -> Any:
     """What leaves: shaped, and in the stateless revision with what the era itself writes."""
     bare = isinstance(value, Result) and not known_in(type(value), "result_type", revision)
     shaped = shape(value, revision)
-    return shaped if bare or revision != V2026_07 else era_2026.dress(shaped, DESCRIPTION)
+    return shaped if bare or revision != V2026_07 else STATELESS.finish_result(value, revision, DESCRIPTION.result_meta)
 
 
 def messages(row: Method, revision: str, make: Make) -> Iterator[tuple[Side, bytes, str | None]]:

@@ -137,8 +137,9 @@ def _side(session: Any) -> str:
 
 def _spoken(session: Any, about: Any) -> str:
     """The revision of what isn't an answer: that of the call it belongs to, else the conversation's."""
-    from hinge.protocol.eras import stateless as era_2026
-
     if about is not None:
         return str(about.revision)
-    return era_2026.LATEST if session.connection.stateless else str(session.connection.handshake.revision)
+    connection = session.connection
+    return str(
+        connection.handshake.revision if connection.era.knows(connection.handshake.revision) else connection.era.latest
+    )

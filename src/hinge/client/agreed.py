@@ -8,7 +8,7 @@ from hinge.client.connection import Link
 from hinge.client.negotiation import Discovery
 from hinge.client.targets import words_of
 from hinge.errors import NotSent, shorten
-from hinge.protocol.calls import EraName
+from hinge.protocol.eras.base import EraName
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ServerCapabilities
 

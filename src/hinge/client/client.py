@@ -39,8 +39,8 @@ from hinge.client.tools import ToolIndex
 from hinge.client.url_elicitation import RequiredPages
 from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent
 from hinge.options import check_values
-from hinge.protocol.calls import EraName
 from hinge.protocol.changes import ChangesLost
+from hinge.protocol.eras.base import EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.meta import check_meta
 from hinge.protocol.middleware import checked, compose

@@ -18,9 +18,10 @@ from hinge.client.liveness import Liveness
 from hinge.client.negotiation import Discovery, Introduction, Opening, may_be_older
 from hinge.client.targets import words_of
 from hinge.errors import CallError, ChannelClosed, ConnectFailed, HingeError, HttpStatus, NotSent, PeerError
-from hinge.protocol.calls import EraName
 from hinge.protocol.connection import Connection
-from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.eras.base import EraName
+from hinge.protocol.eras.detect import ERAS
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.limits import Limits
 from hinge.session import Handle, Session
 
@@ -238,7 +239,7 @@ class Link:
         if found is None:
             found = await self._find_out(session)
         self.found = found
-        session.connection.stateless = found.era == "2026"
+        session.connection.era = ERAS[found.era]
         if found.era == "2026":
             self._write_meta(found.revision)
         else:
@@ -289,9 +290,9 @@ class Link:
         return False
 
     async def _ask_for_a_sign(self, session: Session, within: float) -> None:
-        modern = session.connection.stateless
-        params = {"_meta": Raw(self.meta)} if modern else {}
-        await session.request("server/discover" if modern else "ping", params, total=within)
+        era = session.connection.era
+        params = {"_meta": Raw(self.meta)} if era is STATELESS else {}
+        await session.request(era.liveness_method, params, total=within)
 
     def doubt(self, session: Session) -> None:
         """A request got no answer in time here: perhaps nobody is there any more."""
@@ -300,7 +301,7 @@ class Link:
 
     def _write_meta(self, revision: str) -> None:
         mine = self._introduction
-        meta = era_2026.request_meta(revision, mine.info, mine.capabilities_in("2026"), self.log_level)
+        meta = STATELESS.request_meta(revision, mine.info, mine.capabilities_for(STATELESS), self.log_level)
         self.meta = msgspec.json.encode(meta)
 
     def dressed(self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> Any:

@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 from hinge.client.middleware import ClientContext
 from hinge.client.requests import Ask
 from hinge.errors import CallTimeout, DefinitionError, InvalidParams, shorten
-from hinge.protocol.calls import EraName
+from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.meta import is_extension_id
 from hinge.schema.methods import METHODS
 
@@ -145,9 +145,9 @@ class ClientExtensions:
         """Whether running a request of an extension twice does no harm."""
         return method in self.sent and self.sent[method].safe
 
-    def settings(self, era: EraName) -> dict[str, dict[str, Any]]:
+    def settings(self, era: Era) -> dict[str, dict[str, Any]]:
         """What is declared in an era."""
-        return {name: dict(one.settings) for name, one in self._added.items() if era in one.eras}
+        return {name: dict(one.settings) for name, one in self._added.items() if era.name in one.eras}
 
     async def resolve(self, ask: Ask, raw: Raw, kind: str, left: float | None) -> Raw | None:
         """What an extension makes of a result of a type of its own within `left` seconds; None if no one knows the type."""

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from hinge.client.requests import Ask, OnProgress
 from hinge.jsonrpc import RequestId
-from hinge.protocol.calls import EraName
+from hinge.protocol.eras.base import EraName
 
 if TYPE_CHECKING:
     from hinge.client.client import Client

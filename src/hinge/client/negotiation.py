@@ -15,8 +15,9 @@ import msgspec
 from msgspec import Raw
 
 from hinge.errors import CallError, CallTimeout, ConnectFailed, HttpStatus, PeerError, shorten
-from hinge.protocol.calls import EraName
-from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.eras.base import Era, EraName
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.http import headers as http
 from hinge.protocol.revisions.adapt import shape
 from hinge.schema.base import SERVER_INFO, Implementation
@@ -238,9 +239,9 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: ClientCapabilities
     era: EraName | Literal["auto"] = "auto"
     saved: Discovery | None = None
-    extensions: Callable[[EraName], dict[str, dict[str, Any]]] = lambda era: {}
+    extensions: Callable[[Era], dict[str, dict[str, Any]]] = lambda era: {}
 
-    def capabilities_in(self, era: EraName) -> ClientCapabilities:
+    def capabilities_for(self, era: Era) -> ClientCapabilities:
         """What is declared in an era (EXT-01, EXT-03)."""
         extensions = self.extensions(era)
         if not extensions:
@@ -284,7 +285,7 @@ class Opening:
     async def _discover(self, revision: str, *, only: bool) -> Answer:
         if self._probe is not None:
             self._probe.cancel()  # the new one will do
-        meta = era_2026.request_meta(revision, self._info, self._introduction.capabilities_in("2026"))
+        meta = STATELESS.request_meta(revision, self._info, self._introduction.capabilities_for(STATELESS))
         on_http = self._session.channel.kind == "post"
         headers = http.request_headers("server/discover", None, revision) if on_http else None
         asking = asyncio.create_task(self._ask("server/discover", {"_meta": meta}, headers, "discover"))
@@ -297,7 +298,7 @@ class Opening:
         return Answer("discover")
 
     async def _initialize(self, revision: str) -> Answer:
-        capabilities = self._introduction.capabilities_in("2025")
+        capabilities = self._introduction.capabilities_for(HANDSHAKE)
         mine = InitializeParams(protocol_version=revision, capabilities=capabilities, client_info=self._info)
         params = shape(mine, revision)
         asking = asyncio.create_task(self._ask("initialize", params, None, "initialize"))

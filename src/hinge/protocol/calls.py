@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, final
+from typing import Any, final
 
 import msgspec
 from msgspec import Raw
 
 from hinge.errors import ErrorObject, InternalError, ProtocolError
 from hinge.jsonrpc import ABSENT, Message, RequestId, encode_failure
+from hinge.protocol.eras.base import Era
 from hinge.protocol.http.headers import Headers
 from hinge.protocol.states import RUNNING, WAITING, CallState, PendingState
 from hinge.schema.base import RequestMeta
@@ -21,10 +22,6 @@ class Record(msgspec.Struct, eq=False):
     def __repr__(self) -> str:
         """Its kind only: what it holds may be secret."""
         return f"<{type(self).__name__}>"
-
-
-#: `2025`, the handshake revisions, or `2026`, the stateless ones: a value, chosen per message in one place.
-EraName = Literal["2025", "2026"]
 
 
 @final
@@ -52,15 +49,12 @@ UNKNOWN_ORIGIN = Origin()
 
 @final
 class Inbound(Record):
-    """A decoded message with what decides its era: its `_meta`, and whether that claims a stateless revision.
-
-    `era` is the decision, once somebody has asked `era.route`.
-    """
+    """A decoded message with its `_meta`, and whether that names a revision. `era` is set by `detect`."""
 
     message: Message
     meta: RequestMeta | None
     claims: bool
-    era: EraName | None = None
+    era: Era | None = None
 
 
 @final
@@ -74,7 +68,7 @@ class Call(Record):
     method: str
     params: Raw
     meta: RequestMeta | None
-    era: EraName
+    era: Era
     revision: str
     origin: Origin = UNKNOWN_ORIGIN
     state: CallState = RUNNING

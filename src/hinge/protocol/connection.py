@@ -27,14 +27,13 @@ from hinge.errors import (
 from hinge.jsonrpc import Failure, Notification, Request, RequestId, Response, Unreadable
 from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
 from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras import detect as era
-from hinge.protocol.eras import handshake as era_2025
-from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.eras import detect
+from hinge.protocol.eras.base import Era, Handshake
+from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.http import headers as http
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.states import CALL_MOVES, PENDING_MOVES, RUNNING, WAITING, HandshakeState
 from hinge.schema.notifications import CancelledParams
-from hinge.schema.revisions import knows
 
 logger = logging.getLogger("hinge")
 
@@ -77,19 +76,10 @@ class Connection(Record):
     #: Whether the peer's prints may stand among its messages, as on the standard output of a process; the last one.
     printed_on: bool = False
     noise: str = ""
-    #: Set by a client that found a stateless server.
-    stateless: bool = False
-    _handshake: era_2025.Handshake | None = None
+    #: The era of the requests that our side sends: a server's are always handshake requests, a client's are negotiated.
+    era: Era = HANDSHAKE
+    handshake: Handshake = msgspec.field(default_factory=Handshake)
     _next_id: int = 0
-
-    @property
-    def handshake(self) -> era_2025.Handshake:
-        """The handshake of this conversation, made when it is first asked for: a stateless POST never does."""
-        if self._handshake is None:
-            self._handshake = era_2025.Handshake()
-            if self.closed is not None:
-                self._handshake.move("close")
-        return self._handshake
 
     # ---------------------------------------------------------------- in
 
@@ -99,7 +89,7 @@ class Connection(Record):
             if type(data) is not Inbound:
                 if jsonrpc.is_batch(data):
                     return self._receive_batch(data, origin)
-                data = era.read(data)
+                data = detect.read(data)
         except ProtocolError as exc:
             if self.description is None and isinstance(data, bytes) and _is_noise(data, self.printed_on):
                 self.noise = f"; it wrote a line that is no message: {_excerpt(data)}"
@@ -108,10 +98,11 @@ class Connection(Record):
             return self._unreadable(exc, data if isinstance(data, bytes) else b"")
         message = data.message
         if type(message) is Response or type(message) is Failure:
-            if self.one_shot and self.description is not None and self.description.eras == ("2026",):
-                return self._unreadable(
-                    InvalidRequest("A stateless server sends no requests, so it takes no responses")
-                )
+            if self.one_shot and self.description is not None:
+                try:
+                    detect.detect(data, _version(origin), self.description.eras).check_response()
+                except InvalidRequest as exc:
+                    return self._unreadable(exc)
             self._settle_pending(message)
             return None
         return self._receive_call(data, message, origin)
@@ -119,12 +110,29 @@ class Connection(Record):
     def _receive_call(
         self, inbound: Inbound, message: Request | Notification, origin: Origin
     ) -> Call | Outgoing | None:
+        if self.closed is not None:
+            return None
         request_id = message.id if type(message) is Request else None
-        if self.closed is not None or (self.stateless and request_id is not None):
-            return None  # D-003: in the stateless era a client is asked nothing and answers nothing
+        description = self.description
+        # An HTTP transport has detected the era already.
+        era = (
+            self.era
+            if description is None
+            else inbound.era or detect.detect(inbound, _version(origin), description.eras)
+        )
+        revision: str | None
         try:
-            call = self._admit(inbound, origin)
+            if description is not None:
+                revision = era.admit(
+                    message, inbound.meta, origin.headers, self.handshake, description.revisions, self.one_shot
+                )
+            else:
+                revision = era.admit_from_server(message, self.handshake)
+                if revision is None:
+                    return None
+            call = Call(request_id, message.method, message.params, inbound.meta, era, revision, origin)
             if request_id is not None:
+                call.inline = call.method == era.negotiation_method and description is not None
                 self._owe(call)
             elif call.method == "notifications/cancelled":
                 self._peer_cancels(call)
@@ -134,19 +142,8 @@ class Connection(Record):
         except ProtocolError as exc:
             if request_id is None:
                 return None
-            exc, status = (era_2026 if inbound.era == "2026" else era_2025).error(exc)
+            exc, status = era.finish_error(exc)
             return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, status)
-
-    def _admit(self, inbound: Inbound, origin: Origin) -> Call:
-        """A client serves handshake servers only; a server asks the table, unless its transport did."""
-        if self.description is None:
-            return era_2025.make_call(inbound, origin, self.handshake)
-        if (inbound.era or era.route(inbound, _version(origin), self.description.eras)) == "2026":
-            return era_2026.admit(inbound, origin, self.description)
-        opens = getattr(inbound.message, "method", None) == "initialize"
-        if self.one_shot and not opens and self.handshake.state is HandshakeState.NEW:
-            self.handshake.assume(_version(origin))
-        return era_2025.admit(inbound, origin, self.handshake)
 
     def _owe(self, call: Call) -> None:
         if len(self.incoming) >= self.limits.calls:
@@ -160,8 +157,9 @@ class Connection(Record):
         self.incoming[key] = call
 
     def _receive_batch(self, data: bytes, origin: Origin) -> Batch | Outgoing | None:
-        allowed = (self.description is None or "2025" in self.description.eras) and self._batches_allowed(origin)
-        if not allowed:
+        eras = (self.era,) if self.description is None else self.description.eras
+        version = _version(origin)
+        if not any(era.allows_batch(version, self.handshake, self.one_shot) for era in eras):
             raise InvalidRequest("A batch is no message in this revision: send one message at a time")
         replies: list[Outgoing] = []
         calls: list[Call] = []
@@ -176,18 +174,12 @@ class Connection(Record):
     def _receive_item(self, item: bytes, origin: Origin) -> Call | Batch | Outgoing | None:
         """One message of a batch; BASE-12 keeps the handshake out of it."""
         try:
-            inbound = era.read(item)
+            inbound = detect.read(item)
         except ProtocolError as exc:
             return self._unreadable(exc)
         if isinstance(inbound.message, Request) and inbound.message.method == "initialize":
             return self._unreadable(Unreadable("initialize can't be part of a batch", inbound.message.id))
         return self.receive(inbound, origin)
-
-    def _batches_allowed(self, origin: Origin) -> bool:
-        if self.handshake.open:
-            return knows(self.handshake.revision, "batches")
-        version = _version(origin)
-        return self.one_shot and (version is None or knows(version, "batches"))
 
     def _unreadable(self, exc: ProtocolError, data: bytes = b"") -> Outgoing | None:
         """Not a message. A server answers with an error; a client fails the call that it most likely answers."""
@@ -245,7 +237,7 @@ class Connection(Record):
         try:
             data = jsonrpc.encode_response(call.id, result)
             if call.inline:
-                era_2025.commit(self.handshake, result)
+                self.handshake.commit(result)
         except ProtocolError as exc:
             return self.refuse(call, exc)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
@@ -262,7 +254,7 @@ class Connection(Record):
             logger.warning("%s failed: %s", call.method, exc)  # nobody else will be told (A-137)
         if not self._remove(call, "answer") or call.id is None:
             return None
-        error, status = (era_2026 if call.era == "2026" else era_2025).error(error)
+        error, status = call.era.finish_error(error)
         try:
             data = jsonrpc.encode_failure(call.id, error.error)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
@@ -367,8 +359,7 @@ class Connection(Record):
         """The channel is gone: nothing is owed in either direction any more. Twice is fine."""
         if self.closed is None:
             self.closed = reason
-            if self._handshake is not None:
-                self._handshake.move("close")
+            self.handshake.move("close")
         while self.incoming:
             call = next(iter(self.incoming.values()))
             if self._remove(call, "close") and call.on_cancel is not None:

@@ -1,4 +1,4 @@
-"""What a server says of itself, computed once per change of its registry and shared by all its connections."""
+"""What a server says about itself: identity, capabilities, revisions; one object that all its connections share."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any
 
 import msgspec
 
-from hinge.protocol.calls import EraName
+from hinge.protocol.eras.base import Era
 from hinge.schema.base import SERVER_INFO, Implementation
 from hinge.schema.lifecycle import ServerCapabilities
-from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 
 
 class ServerDescription:
-    """Identity, instructions, eras and capabilities, which are asked for at each `initialize` and discovery."""
+    """Identity, instructions, eras and capabilities; capabilities are computed for each `initialize` and discovery."""
 
     __slots__ = ("capabilities", "eras", "extensions", "info", "instructions", "log_level", "result_meta", "revisions")
 
@@ -23,27 +22,26 @@ class ServerDescription:
         info: Implementation,
         capabilities: Callable[[], ServerCapabilities],
         *,
-        eras: tuple[EraName, ...] = ("2025", "2026"),
+        eras: tuple[Era, ...],
         instructions: str | None = None,
         log_level: str | None = "info",
     ) -> None:
         self.info = info
         self.capabilities = capabilities
-        #: The settings of the extensions that are announced in an era, by their ids (EXT-01, EXT-03).
-        self.extensions: Callable[[EraName], dict[str, dict[str, Any]]] = lambda era: {}
+        #: The settings of the extensions that are announced in an era, by extension id.
+        self.extensions: Callable[[Era], dict[str, dict[str, Any]]] = lambda era: {}
+        #: The eras that are served, the oldest first.
         self.eras = eras
-        #: All supported revisions, newest first: the same list in discovery and in errors (T-07).
-        self.revisions: tuple[str, ...] = (STATELESS_REVISIONS[::-1] if "2026" in eras else ()) + (
-            HANDSHAKE_REVISIONS[::-1] if "2025" in eras else ()
-        )
+        #: All supported revisions, newest first: the same list in discovery and in errors.
+        self.revisions: tuple[str, ...] = tuple(revision for era in eras[::-1] for revision in era.revisions[::-1])
         self.instructions = instructions
-        #: What a handshake client hears of that never set a level; None for silence (LOG-03, B-015).
+        #: The level of log messages for handshake clients that never set one; None for no messages.
         self.log_level = log_level
-        #: The `_meta` of a stateless result that has none of its own (REQM-07), encoded once.
+        #: The `_meta` of a stateless result that has none of its own, encoded once.
         self.result_meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(msgspec.json.encode(info))}
 
-    def capabilities_in(self, era: EraName) -> ServerCapabilities:
-        """The capabilities with the extensions of this era."""
-        found = self.capabilities()
+    def capabilities_for(self, era: Era) -> ServerCapabilities:
+        """The capabilities, with the extensions that exist in this era."""
+        capabilities = self.capabilities()
         extensions = self.extensions(era)
-        return msgspec.structs.replace(found, extensions=extensions) if extensions else found
+        return msgspec.structs.replace(capabilities, extensions=extensions) if extensions else capabilities

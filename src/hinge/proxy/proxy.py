@@ -20,9 +20,10 @@ from hinge.errors import CallError, DefinitionError, InternalError, MethodNotFou
 from hinge.extensions.apps import Apps
 from hinge.jsonrpc import ABSENT
 from hinge.options import accepts, options_of, resolve
-from hinge.protocol.calls import EraName
 from hinge.protocol.changes import Changed
-from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.eras.base import Era
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.revisions.adapt import TooNew
 from hinge.proxy.rounds import Rounds, Sent
 from hinge.proxy.translation import Json, error_for, passed_meta, result_for
@@ -193,7 +194,7 @@ class Proxy(Server[Any]):
             logging=found.logging,
         )
 
-    def _announced(self, era: EraName) -> dict[str, dict[str, Any]]:
+    def _announced(self, era: Era) -> dict[str, dict[str, Any]]:
         """Extensions that are all in tools and resources pass; others have methods and results that nobody here knows."""
         found = self._offered().extensions or {}
         return {name: found[name] for name in (Apps.id,) if name in found}
@@ -251,7 +252,7 @@ class Proxy(Server[Any]):
         row = METHODS.get(method)
         uri = getattr(params, "uri", None) if method == "resources/read" else None
         try:
-            if ctx.call.era == "2026" and row is not None and row.may_ask:
+            if ctx.call.era is STATELESS and row is not None and row.may_ask:
                 found = await self._rounds.serve(ctx, params, sent)
                 if isinstance(found, InputRequiredResult):
                     return found
@@ -290,8 +291,8 @@ class Proxy(Server[Any]):
         if row is not None and row.name_field is not None:
             found[row.name_field] = getattr(ctx.read, row.name_field)  # headers mirror it
         meta: Json = kept or {}
-        if ctx.call.era == "2026":
-            level: Any = era_2026.log_level(ctx.call.meta)
+        if ctx.call.era is STATELESS:
+            level: Any = STATELESS.log_level(ctx.call.meta, ctx.session.connection.handshake, None)
         else:
             level = ctx.session.connection.handshake.log_level
         await self._upstream.want_level(level)
@@ -310,7 +311,7 @@ class Proxy(Server[Any]):
         try:
             return await self._watching.watch(uri)
         except CallError as exc:
-            if ctx.call.era == "2025":
+            if ctx.call.era is HANDSHAKE:
                 raise error_for(exc, ctx.protocol_version) from exc
             logger.info("%s can't be watched at the server behind this one: %s", uri, exc)
             return False

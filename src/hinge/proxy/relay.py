@@ -25,6 +25,7 @@ from hinge.errors import (
     PeerError,
     ProtocolError,
 )
+from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.revisions.adapt import TooNew
 from hinge.proxy.translation import ANSWERS, Json, mode_of, needed_for, question_for, translate
 from hinge.schema.input_required import InputRequest
@@ -82,7 +83,7 @@ class Relay:
     def may_ask(self) -> bool:
         """Whether the caller can be asked within this call (MRTR-02)."""
         row = METHODS.get(self.ctx.call.method)
-        return not self.over and (self.ctx.call.era == "2025" or (row is not None and row.may_ask))
+        return not self.over and (self.ctx.call.era is HANDSHAKE or (row is not None and row.may_ask))
 
     # ---------------------------------------------------------------- telling
 
@@ -135,7 +136,7 @@ class Relay:
         if limit is not None:
             limit.pause()
         try:
-            if ctx.call.era == "2025":
+            if ctx.call.era is HANDSHAKE:
                 return await ask_session(ctx.session, method, text, source, ctx)
             return await self._ask_in_a_round(method, text, source)
         finally:

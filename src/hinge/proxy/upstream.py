@@ -21,6 +21,8 @@ from hinge.client.client import Client
 from hinge.client.requests import Ask, Requests
 from hinge.client.url_elicitation import FINISHED, UrlElicitationRequired
 from hinge.errors import CallError, CallTimeout, DefinitionError, HingeError, InternalError
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.revisions.adapt import shape
 from hinge.proxy.relay import Relay, ask_session, current, require_answerable
 from hinge.proxy.translation import mode_of
@@ -150,7 +152,7 @@ class Upstream:
         """What a stateless server is told with a call: what its caller can be asked, and what the client answers itself."""
         if self._answers_nothing:
             meta = ctx.call.meta
-            if ctx.call.era == "2026" and meta is not None:
+            if ctx.call.era is STATELESS and meta is not None:
                 return meta.client_capabilities
         declared = (
             ctx.client_capabilities
@@ -300,7 +302,7 @@ class _RelayedRequests(Requests):
         answers = self._answers
         assert isinstance(answers, _RelayedAnswers)
         upstream = answers._upstream
-        if relay is None or relay not in upstream._running or relay.ctx.call.era == "2025":
+        if relay is None or relay not in upstream._running or relay.ctx.call.era is HANDSHAKE:
             return await super()._next_round(ask, raw, rounds)
         required = _required.decode(raw)
         own = {

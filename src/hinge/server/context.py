@@ -24,7 +24,7 @@ from msgspec import UNSET, Raw
 from hinge.errors import ChannelClosed, ConnectionLost, HingeError, InvalidParams, ResourceNotFound, ToolError, shorten
 from hinge.jsonrpc import ABSENT, RequestId
 from hinge.protocol.calls import Call, Record
-from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.revisions.adapt import shape
 from hinge.protocol.states import CallState
 from hinge.schema.base import Implementation, Result
@@ -148,16 +148,12 @@ class Context(Record, Generic[StateT]):
     @property
     def client_info(self) -> Implementation | None:
         """Who the client says it is: display data, never a ground for decisions (REQM-08)."""
-        if self.call.era == "2026":
-            return era_2026.client_info(self.call.meta)
-        return self.session.connection.handshake.client_info
+        return self.call.era.client_info(self.call.meta, self.session.connection.handshake)
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
         """What the client declared: on this request, or in its handshake."""
-        if self.call.era == "2026":
-            return era_2026.client_capabilities(self.call.meta)
-        return self.session.connection.handshake.capabilities
+        return self.call.era.client_capabilities(self.call.meta, self.session.connection.handshake)
 
     def client_extension(self, extension_id: str) -> dict[str, Any] | None:
         """The client's settings of an extension of the protocol: what it declared on this request, or in its handshake.
@@ -265,10 +261,7 @@ class Context(Record, Generic[StateT]):
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> None:
         """Ask the user to open a page, and wait for consent, which is not completion (ELIC-12). Raises Declined."""
         check_askable(self, {"elicitation": {"url": {}}})
-        from secrets import token_urlsafe
-
-        identity = token_urlsafe(16) if self.call.era == "2025" else None
-        params = ElicitUrlParams(message=message, url=url, mode="url", elicitation_id=identity)
+        params = ElicitUrlParams(message=message, url=url, mode="url", elicitation_id=self.call.era.elicitation_id())
         answer = await ask(self, "elicitation/create", params, ElicitResult, key)
         if answer.action != "accept":
             raise Declined(answer.action, message)
@@ -370,13 +363,9 @@ class Context(Record, Generic[StateT]):
         """Whether a message of this level would be sent now (LOG-03, LOG-05). Raises HingeError for no level."""
         if level not in SEVERITY:
             raise HingeError(f"{level!r} is no level of a log message: use one of {', '.join(SEVERITY)}")
-        if self.call.era == "2026":
-            wanted = era_2026.log_level(self.call.meta)
-            return wanted is not None and SEVERITY[level] >= SEVERITY[wanted]
         connection = self.session.connection
-        wanted = connection.handshake.log_level
-        if wanted is None and connection.description is not None:
-            wanted = connection.description.log_level
+        default = connection.description.log_level if connection.description is not None else None
+        wanted = self.call.era.log_level(self.call.meta, connection.handshake, default)
         return wanted is not None and SEVERITY[level] >= SEVERITY[wanted]
 
     async def debug(self, data: Any) -> None:
@@ -402,7 +391,7 @@ class Context(Record, Generic[StateT]):
         only handshake sessions over HTTP have one that can be resumed (LHTTP-09).
         """
         close = getattr(self.session.channel, "close_stream", None)
-        return bool(close is not None and self.call.era == "2025" and close(self.call, retry))
+        return bool(close is not None and close(self.call, retry))
 
     async def notify(self, method: str, params: Any = UNSET) -> None:
         """Send a notification that belongs to this request, on its own stream.
@@ -430,7 +419,7 @@ async def _nested(ctx: Context[Any], method: str, params: dict[str, Any], kind: 
     """
     if ctx.depth >= _NESTING_LIMIT:
         raise HingeError(f"{method}: {_NESTING_LIMIT} calls within calls are the limit: does it call itself?")
-    if ctx.call.era == "2026" and ctx.call.id is not None:
+    if ctx.call.era is STATELESS and ctx.call.id is not None:
         ctx.questions  # noqa: B018 - made now, so that both ask and remember in one place
     inner = ctx.replace(method=method, params=params)
     inner.depth = ctx.depth + 1

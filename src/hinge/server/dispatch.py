@@ -28,15 +28,12 @@ from hinge.errors import (
     shorten,
 )
 from hinge.jsonrpc import ABSENT, OBJECT, opening
-from hinge.protocol.calls import EraName
 from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras import handshake as era_2025
-from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.eras.base import Era
+from hinge.protocol.eras.detect import ERAS
 from hinge.protocol.http import headers as http
-from hinge.protocol.revisions.adapt import shape
 from hinge.schema.base import EmptyResult, Result
 from hinge.schema.methods import METHODS, Method, method_in
-from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from hinge.server.context import Context
 from hinge.server.elicitation.elicit import InputRequired
 
@@ -54,14 +51,12 @@ class Served:
 
     __slots__ = ("_decoder", "first", "handler", "last", "name", "name_field", "result", "row")
 
-    def __init__(
-        self, name: str, handler: RequestHandler, params: Any = None, *, eras: Sequence[EraName] = ("2025", "2026")
-    ) -> None:
+    def __init__(self, name: str, handler: RequestHandler, params: Any = None, *, eras: Sequence[Era] = ()) -> None:
         row = METHODS.get(name)
         self.name = name
         self.handler = handler
         self.row = row
-        self.first, self.last = (row.first, row.last) if row is not None else _window(eras)
+        self.first, self.last = (row.first, row.last) if row is not None else _window(eras or tuple(ERAS.values()))
         self.name_field = row.name_field if row is not None else None
         #: What a handler mostly gives back.
         self.result = row.result if row is not None else None
@@ -76,10 +71,9 @@ class Served:
             raise invalid_params(exc) from exc
 
 
-def _window(eras: Sequence[EraName]) -> tuple[str, str]:
+def _window(eras: Sequence[Era]) -> tuple[str, str]:
     """The first and the last revision of these eras, known and unknown ones."""
-    first = "" if "2025" in eras else STATELESS_REVISIONS[0]
-    return first, "\uffff" if "2026" in eras else HANDSHAKE_REVISIONS[-1]
+    return min(era.first_revision for era in eras), max(era.last_revision for era in eras)
 
 
 def params_decoder(kind: Any) -> Callable[[Raw], Any]:
@@ -141,12 +135,14 @@ class Dispatch:
         served = self.requests.get(ctx.method) or self.elsewhere.request(ctx.method)
         if served is None or not served.first <= call.revision <= served.last:
             raise _unserved(ctx)
-        if call.era == "2025":
-            era_2025.gate(ctx.method, ctx.session.connection.handshake)
+        if call.era.is_early(ctx.method, ctx.session.connection.handshake):
+            raise InvalidParams(f"Received {ctx.method!r} before 'initialize'.", "")
         params = served.read(call.params if call.inline else ctx.params)  # A-034: the handshake reads the wire
-        if served.name_field is not None and call.era == "2026" and call.origin.headers is not None:
-            sent = params if ctx.params is call.params or ctx.method != call.method else served.read(call.params)
-            http.check_name_header(call.origin.headers, getattr(sent, served.name_field))
+        if served.name_field is not None:
+            headers = call.era.mirrored_headers(call.origin.headers)
+            if headers is not None:
+                sent = params if ctx.params is call.params or ctx.method != call.method else served.read(call.params)
+                http.check_name_header(headers, getattr(sent, served.name_field))
         if self._running >= self._limit:
             raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
         ctx.read = params
@@ -196,11 +192,7 @@ class Dispatch:
         result = await call_next(ctx)
         if not isinstance(result, Result):
             return _object(result, ctx.method)
-        if ctx.call.era == "2025":
-            return shape(result, ctx.call.revision)
-        if result.result_type is not UNSET:
-            return result
-        return era_2026.dress(shape(result, ctx.call.revision), self._description)
+        return ctx.call.era.finish_result(result, ctx.call.revision, self._description.result_meta)
 
     def _dress(self, ctx: Context[Any], served: Served, result: Any) -> Any:
         if type(result) is served.result or isinstance(result, Result):
@@ -212,8 +204,7 @@ class Dispatch:
             result = _structured(result, served.row, ctx.method)
             if isinstance(result, dict) and result.get("resultType", "complete") not in _CORE_TYPES:
                 result = self._extended(ctx, result, result["resultType"])
-        result = shape(result, ctx.call.revision)
-        return era_2026.dress(result, self._description) if ctx.call.era == "2026" else result
+        return ctx.call.era.finish_result(result, ctx.call.revision, self._description.result_meta)
 
     def _extended(self, ctx: Context[Any], result: dict[str, Any], said: Any) -> dict[str, Any]:
         """A result of an extension's own type: only for a client that declared it on this request (A-121, TEX-04)."""
@@ -231,8 +222,7 @@ class Dispatch:
         if method in METHODS and method_in(method, call.revision) is None:
             logger.debug("%s is dropped: revision %s doesn't know it", shorten(method), call.revision)
             return
-        early = call.era == "2025" and not ctx.session.connection.handshake.open
-        if early and method != "notifications/cancelled":
+        if call.era.is_early(method, ctx.session.connection.handshake):
             logger.debug("%s is dropped: the handshake isn't over", shorten(method))
             return
         served = self.notifications.get(method) or self.elsewhere.notification(method)
@@ -256,10 +246,10 @@ def _asks(exc: BaseException) -> bool:
 
 def _unserved(ctx: Context[Any]) -> ProtocolError:
     """Unknown, or known but not offered: malformed params of a method of the protocol come first (A-105)."""
-    row = method_in(ctx.method, ctx.call.revision)
-    if row is not None and row.result is not None and ctx.call.era == "2025":
+    kind = ctx.call.era.params_checked_first(ctx.method, ctx.call.revision)
+    if kind is not None:
         try:
-            params_decoder(row.params)(ctx.params if ctx.params is not ABSENT else _EMPTY)
+            params_decoder(kind)(ctx.params if ctx.params is not ABSENT else _EMPTY)
         except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
             return invalid_params(exc)
     return MethodNotFound(ctx.method)

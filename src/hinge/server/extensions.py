@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from hinge.errors import DefinitionError, InvalidParams, MissingClientCapability, shorten
-from hinge.protocol.calls import EraName
+from hinge.protocol.eras.base import Era, EraName
+from hinge.protocol.eras.detect import ERAS, parse_eras
 from hinge.protocol.http import headers as http
 from hinge.protocol.meta import is_extension_id
 from hinge.schema.methods import METHODS
@@ -115,6 +116,8 @@ class Extensions:
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
         self._added: dict[str, Extension] = {}
+        #: The extensions that exist in an era, by their ids.
+        self._by_era: dict[Era, dict[str, Extension]] = {era: {} for era in ERAS.values()}
         #: What serves `tools/call` without interceptions, as soon as something does.
         self._call: RequestHandler | None = None
         #: By the key of the filter: the extension's id, and the topic.
@@ -133,15 +136,18 @@ class Extensions:
             )
         if name in self._added:
             raise DefinitionError(f"There is an extension {name!r} already")
+        eras = parse_eras(extension.eras)
         requests, notifications = list(extension.requests()), list(extension.notifications())
         topics = list(extension.topics())
         self._check(extension, requests, notifications, topics)
         self._added[name] = extension
+        for era in eras:
+            self._by_era[era][name] = extension
         for method in requests:
             guarded = _Guarded(name, method)
-            self.requests[method.name] = Served(method.name, guarded.serve, Raw, eras=extension.eras)
+            self.requests[method.name] = Served(method.name, guarded.serve, Raw, eras=eras)
         for method in notifications:
-            self.notifications[method.name] = Served(method.name, method.serve, method.params, eras=extension.eras)
+            self.notifications[method.name] = Served(method.name, method.serve, method.params, eras=eras)
         self._dispatch.requests.update(self.requests)
         self._dispatch.notifications.update(self.notifications)
         self._dispatch.result_types.update(dict.fromkeys(extension.result_types, name))
@@ -160,9 +166,9 @@ class Extensions:
         if taken:
             raise DefinitionError(f"The extension {extension.id!r} brings {taken[0]!r}, which is taken already")
 
-    def settings(self, era: EraName) -> dict[str, dict[str, Any]]:
+    def settings(self, era: Era) -> dict[str, dict[str, Any]]:
         """What is announced in an era."""
-        return {name: dict(one.settings) for name, one in self._added.items() if era in one.eras}
+        return {name: dict(one.settings) for name, one in self._by_era[era].items()}
 
     @property
     def with_methods(self) -> set[str]:
@@ -181,7 +187,7 @@ class Extensions:
     def _chain(self, call: CallTool) -> CallTool:
         for extension in reversed(self._added.values()):
             if type(extension).call_tool is not Extension.call_tool:
-                call = _intercepted(extension, call)
+                call = _intercepted(extension, parse_eras(extension.eras), call)
         return call
 
 
@@ -189,11 +195,14 @@ _CALL = "tools/call"
 _CORE_TYPES = ("complete", "input_required")
 
 
-def _intercepted(extension: Extension, call_next: CallTool) -> CallTool:
-    async def call(ctx: Context[Any], params: CallToolParams) -> Any:
-        if ctx.call.era not in extension.eras:
-            return await call_next(ctx, params)
+def _intercepted(extension: Extension, eras: Sequence[Era], call_next: CallTool) -> CallTool:
+    async def intercept(ctx: Context[Any], params: CallToolParams) -> Any:
         return await extension.call_tool(ctx, params, call_next)
+
+    by_era: dict[Era, CallTool] = {**dict.fromkeys(ERAS.values(), call_next), **dict.fromkeys(eras, intercept)}
+
+    async def call(ctx: Context[Any], params: CallToolParams) -> Any:
+        return await by_era[ctx.call.era](ctx, params)
 
     return call
 
@@ -214,8 +223,8 @@ class _Guarded:
             params = self._decode(raw)
         except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
             raise invalid_params(exc) from exc
-        headers = ctx.call.origin.headers
-        if method.name_field is not None and ctx.call.era == "2026" and headers is not None:
+        headers = ctx.call.era.mirrored_headers(ctx.call.origin.headers)
+        if method.name_field is not None and headers is not None:
             http.check_name_header(headers, getattr(params, method.name_field))
         ctx.read = params
         return await method.serve(ctx, params)

@@ -9,9 +9,12 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
+from hinge.protocol.eras.base import Era
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.schema.methods import METHODS
 from hinge.server.context import Context
-from hinge.server.middleware.chain import CallNext
+from hinge.server.middleware.chain import CallNext, Middleware
 from hinge.session import Session
 
 logger = logging.getLogger("hinge")
@@ -136,6 +139,7 @@ class Conversations:
 
     def __init__(self, manager: ConnectionLifespan) -> None:
         self._manager = manager
+        self._by_era: dict[Era, Middleware] = {HANDSHAKE: self._shared, STATELESS: self._around}
         self._open: WeakKeyDictionary[Session, _Conversation] = WeakKeyDictionary()
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
@@ -143,8 +147,11 @@ class Conversations:
         row = METHODS.get(ctx.method)
         if row is not None and not row.may_ask and ctx.method != "completion/complete":
             return await call_next(ctx)
-        if ctx.call.era == "2026" or ctx.session.connection.one_shot:
-            return await self._around(ctx, call_next)
+        serve = self._around if ctx.session.connection.one_shot else self._by_era[ctx.call.era]
+        return await serve(ctx, call_next)
+
+    async def _shared(self, ctx: Context[Any], call_next: CallNext) -> Any:
+        """One request of several that share the lifespan of their connection."""
         ctx.conversation_state = await self._state(ctx)
         return await call_next(ctx)
 

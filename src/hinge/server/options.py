@@ -27,7 +27,7 @@ from hinge.options import (
     several,
     whole,
 )
-from hinge.protocol.calls import EraName
+from hinge.protocol.eras.base import EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.schema.base import Icon, Implementation
 from hinge.schema.lifecycle import ClientCapabilities

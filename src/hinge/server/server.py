@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, cast, overload
@@ -13,12 +13,14 @@ from hinge.channel import Channel
 from hinge.errors import DefinitionError, InvalidParams, MethodNotFound
 from hinge.lazy import load
 from hinge.options import accepts, check_option, resolve
-from hinge.protocol.calls import Call, EraName
+from hinge.protocol.calls import Call
 from hinge.protocol.changes import Changed
 from hinge.protocol.connection import Connection
 from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras import handshake as era_2025
-from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.eras.base import Era
+from hinge.protocol.eras.detect import parse_eras
+from hinge.protocol.eras.handshake import initialize
+from hinge.protocol.eras.stateless import STATELESS, discover
 from hinge.protocol.middleware import checked
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import (
@@ -131,7 +133,7 @@ class Server(Router, Generic[StateT]):
         self._description = ServerDescription(
             info,
             self._capabilities,
-            eras=_eras(settings["eras"]),
+            eras=parse_eras(settings["eras"]),
             instructions=settings["instructions"],
             log_level=settings["log_level"],
         )
@@ -272,7 +274,7 @@ class Server(Router, Generic[StateT]):
 
     def warn_of_own_keys(self) -> None:
         """Several processes can't open each other's request states unless they share keys (design: state_keys)."""
-        if not self._seal.shared and "2026" in self._description.eras:
+        if not self._seal.shared and STATELESS in self._description.eras:
             logger.warning(
                 "Several workers without state_keys: a call that asks the user fails when its answer reaches another "
                 "worker. Give Server(state_keys=[…]) the same secret of 32 bytes everywhere"
@@ -362,7 +364,7 @@ class Server(Router, Generic[StateT]):
             self.serve,
             path,
             limits=self.limits,
-            eras=self._description.eras,
+            eras=tuple(era.name for era in self._description.eras),
             on_start=self._enter,
             on_drain=self._drain,
             on_stop=self._exit,
@@ -383,13 +385,13 @@ class Server(Router, Generic[StateT]):
             self._dispatch.requests[method] = Served(method, self._applied(method, handler))
 
     async def _initialize(self, ctx: Context[Any], params: InitializeParams) -> InitializeResult:
-        return era_2025.initialize(params, ctx.session.connection.handshake, self._description)
+        return initialize(params, ctx.session.connection.handshake, self._description)
 
     async def _ping(self, ctx: Context[Any], params: Any) -> None:
         return None
 
     async def _discover(self, ctx: Context[Any], params: Any) -> Any:
-        return era_2026.discover(self._description)
+        return discover(self._description)
 
     async def _set_level(self, ctx: Context[Any], params: SetLevelParams) -> None:
         ctx.session.connection.handshake.log_level = params.level
@@ -556,7 +558,7 @@ class Server(Router, Generic[StateT]):
         except InvalidParams:
             return False
 
-    def _announced(self, era: EraName) -> dict[str, dict[str, Any]]:
+    def _announced(self, era: Era) -> dict[str, dict[str, Any]]:
         """The settings of the extensions that are on offer in an era, here and in what is mounted."""
         return {**self._elsewhere.settings(era), **self._extensions.settings(era)}
 
@@ -576,11 +578,3 @@ class Server(Router, Generic[StateT]):
     def _unwatched(self, uri: str) -> None:
         """The last one who watched a resource has gone."""
         self._mounts.unwatched(uri)
-
-
-def _eras(eras: Any) -> tuple[EraName, ...]:
-    given = set(eras) if isinstance(eras, Iterable) and not isinstance(eras, str) else {eras}
-    both: tuple[EraName, ...] = ("2025", "2026")
-    if not given or not given.issubset(both):
-        raise DefinitionError(f'eras={eras!r} is not possible: use "2025", "2026", or both')
-    return tuple(era for era in both if era in given)

@@ -11,7 +11,7 @@ import msgspec
 
 from hinge.client.client import Client
 from hinge.errors import CallError, DefinitionError, ToolCallError
-from hinge.protocol.calls import EraName
+from hinge.protocol.eras.base import EraName
 from hinge.schema.tools import CallToolResult
 from hinge.server.server import Server
 from hinge.testing.comparing import Difference, differences, plain, told

@@ -20,6 +20,7 @@ from hinge.errors import CallError, ErrorObject, HingeError, MethodNotFound, Pee
 from hinge.protocol.calls import Call, Outgoing
 from hinge.protocol.connection import Connection
 from hinge.protocol.description import ServerDescription
+from hinge.protocol.eras.detect import ERAS
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.schema.base import SUBSCRIPTION_ID, Implementation
 from hinge.schema.lifecycle import ServerCapabilities
@@ -76,7 +77,7 @@ class Player:
         #: What could not be answered from the recording, in words.
         self.missed: list[str] = []
         nobody = Implementation(name=f"a recording: {play.name}", version="0")
-        self._description = ServerDescription(nobody, ServerCapabilities, log_level="debug")
+        self._description = ServerDescription(nobody, ServerCapabilities, eras=tuple(ERAS.values()), log_level="debug")
 
     def serve(self, channel: Channel) -> Session:
         """Start a conversation over a channel."""

@@ -15,9 +15,9 @@ import msgspec
 
 from hinge.channel import Channel, Serve
 from hinge.errors import ChannelClosed, ErrorObject
-from hinge.protocol.calls import EraName
-from hinge.protocol.eras import handshake as era_2025
-from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.eras.base import EraName
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.schema.base import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from hinge.server.server import Server
@@ -229,7 +229,7 @@ class ScriptedPeer:
         self._next_id += 1
         message: Message = {"jsonrpc": "2.0", "id": self._next_id, "method": method}
         if era == "2026":
-            meta = {PROTOCOL_VERSION: era_2026.LATEST, CLIENT_CAPABILITIES: capabilities, CLIENT_INFO: INFO}
+            meta = {PROTOCOL_VERSION: STATELESS.latest, CLIENT_CAPABILITIES: capabilities, CLIENT_INFO: INFO}
             given = dict(params or {})
             message["params"] = {**given, "_meta": {**meta, **given.get("_meta", {})}}
         elif params is not None:
@@ -360,7 +360,7 @@ class ScriptedPeer:
                 await self.expect("notifications/initialized")
                 return "2025"
             if hello.get("method") == "server/discover" and era != "2025":
-                await self.answer(hello, discovered(revision or era_2026.LATEST, capabilities, info))
+                await self.answer(hello, discovered(revision or STATELESS.latest, capabilities, info))
                 return "2026"
             if hello.get("method") not in ("server/discover", "initialize"):
                 raise AssertionError(f"The peer expected a greeting, but got {shown(hello)}{self._before()}")
@@ -375,7 +375,7 @@ class ScriptedPeer:
     ) -> EraName:
         if era == "2025":
             params = {
-                "protocolVersion": revision or era_2025.LATEST,
+                "protocolVersion": revision or HANDSHAKE.latest,
                 "capabilities": dict(capabilities or {}),
                 "clientInfo": dict(info or INFO),
             }

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from hinge import InvalidEnvelope
-from hinge.protocol.eras import detect as era
-from hinge.protocol.eras import stateless as era_2026
+from hinge.jsonrpc import Request
+from hinge.protocol.eras import detect
+from hinge.protocol.eras.base import Handshake
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.schema.base import NOTHING
 from tests.client.puppet import META
 from tests.fuzz.ends import description_of
-from tests.support import HANDSHAKE_REVISIONS, UNKNOWN_ORIGIN, V2025_11, V2026_07, EraName
+from tests.support import HANDSHAKE_REVISIONS, V2025_11, V2026_07, EraName
 
 BOTH: tuple[EraName, ...] = ("2025", "2026")
 CLAIM = f"{META}protocolVersion"
@@ -31,7 +33,7 @@ def text(method: str | None = "tools/list", request_id: Any = 1, meta: Any = Non
 
 
 def route(data: bytes, header: str | None = None, eras: tuple[EraName, ...] = BOTH) -> str:
-    return era.route(era.read(data), header, eras)
+    return detect.detect(detect.read(data), header, detect.parse_eras(eras)).name
 
 
 @pytest.mark.parametrize("header", [None, V2025_11, V2026_07, "2031-01-01", ""])
@@ -82,7 +84,7 @@ def test_a_server_of_one_era_handles_everything_by_its_rules() -> None:
 def test_what_decides_is_read_field_by_field() -> None:
     """C-108, A-100: one malformed field doesn't spoil the others."""
     meta = {CLAIM: V2026_07, "progressToken": {"no": "token"}, f"{META}clientCapabilities": {"roots": {}}, "x": 1}
-    inbound = era.read(text(meta=meta))
+    inbound = detect.read(text(meta=meta))
     assert inbound.claims
     assert inbound.meta is not None
     assert inbound.meta.progress_token is None
@@ -94,22 +96,23 @@ def test_what_decides_is_read_field_by_field() -> None:
 def test_a_claim_is_one_whatever_it_says(claim: str, rest: str) -> None:
     """C-108: a client that names its revision by what is no string is told so, in the era that it meant."""
     data = f'{{"jsonrpc":"2.0","id":1,"method":"x","params":{{"_meta":{{"{CLAIM}":{claim},{rest}}}}}}}'
-    inbound = era.read(data.encode())
+    inbound = detect.read(data.encode())
     assert inbound.claims
     assert inbound.meta is not None
+    assert isinstance(inbound.message, Request)
     with pytest.raises(InvalidEnvelope):
-        era_2026.admit(inbound, UNKNOWN_ORIGIN, description_of())
+        STATELESS.admit(inbound.message, inbound.meta, None, Handshake(), description_of().revisions, False)
 
 
 @pytest.mark.parametrize("meta", [[], "x", 7, True])
 def test_a_malformed_meta_counts_as_absent(meta: Any) -> None:
     """A-100, C-108."""
-    inbound = era.read(text(meta=meta))
+    inbound = detect.read(text(meta=meta))
     assert not inbound.claims
     assert inbound.meta is None or inbound.meta.protocol_version is NOTHING
 
 
 def test_only_the_known_stateless_revisions_are_stateless() -> None:
     """C-031, C-032."""
-    assert era.is_stateless(V2026_07)
-    assert not any(era.is_stateless(one) for one in (*HANDSHAKE_REVISIONS, "2031-01-01", ""))
+    assert detect.era_of_revision(V2026_07) is STATELESS
+    assert not any(detect.era_of_revision(one) is STATELESS for one in (*HANDSHAKE_REVISIONS, "2031-01-01", ""))

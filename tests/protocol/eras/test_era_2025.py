@@ -17,14 +17,15 @@ from hinge import (
     ProtocolError,
     ResourceNotFound,
 )
-from hinge.protocol.eras import detect as era
-from hinge.protocol.eras import handshake as era_2025
-from hinge.protocol.eras.handshake import ASSUMED, LATEST, Handshake
+from hinge.protocol.calls import Outgoing
+from hinge.protocol.connection import Connection
+from hinge.protocol.eras.base import ASSUMED_REVISION, Handshake
+from hinge.protocol.eras.handshake import HANDSHAKE, initialize
 from hinge.protocol.states import HandshakeState
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, RootsCapability
 from hinge.schema.methods import METHODS
 from tests.fuzz.ends import ME, description_of
-from tests.support import HANDSHAKE_REVISIONS, UNKNOWN_ORIGIN, V2025_03, V2025_11, V2026_07, Call, jsonrpc
+from tests.support import HANDSHAKE_REVISIONS, V2025_03, V2025_11, V2026_07, Call, jsonrpc
 
 THEM = Implementation(name="them", version="2")
 THEIRS = ClientCapabilities(roots=RootsCapability())
@@ -34,20 +35,34 @@ def params(revision: str = V2025_11) -> InitializeParams:
     return InitializeParams(protocol_version=revision, capabilities=THEIRS, client_info=THEM)
 
 
-def admitted(handshake: Handshake, method: str, request_id: Any = 1) -> Call:
+def receive(handshake: Handshake, method: str, request_id: Any) -> Any:
+    """What a server of both eras makes of a message at this state of the handshake."""
     text = (
         jsonrpc.encode_notification(method)
         if request_id is None
         else jsonrpc.encode_request(request_id, method, params() if method == "initialize" else {})
     )
-    return era_2025.admit(era.read(text), UNKNOWN_ORIGIN, handshake)
+    return Connection(description_of(), handshake=handshake).receive(text)
+
+
+def admitted(handshake: Handshake, method: str, request_id: Any = 1) -> Call:
+    call = receive(handshake, method, request_id)
+    assert isinstance(call, Call)
+    return call
+
+
+def refused(handshake: Handshake, method: str, request_id: Any) -> int:
+    got = receive(handshake, method, request_id)
+    assert isinstance(got, Outgoing)
+    assert got.error is not None
+    return got.error.code
 
 
 def shaken(revision: str = V2025_11) -> Handshake:
     """Agreed on, and answered."""
     handshake = Handshake()
     admitted(handshake, "initialize")
-    era_2025.commit(handshake, era_2025.initialize(params(revision), handshake, description_of()))
+    handshake.commit(initialize(params(revision), handshake, description_of()))
     return handshake
 
 
@@ -57,23 +72,23 @@ def shaken(revision: str = V2025_11) -> Handshake:
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
 def test_a_revision_that_we_speak_is_agreed_on(revision: str) -> None:
     """LIFE-04, VER-02."""
-    result = era_2025.initialize(params(revision), Handshake(), description_of())
+    result = initialize(params(revision), Handshake(), description_of())
     assert result.protocol_version == revision
 
 
 @pytest.mark.parametrize("asked", [V2026_07, "2031-01-01", "1999-01-01", "", "latest", "2025-11-25 "])
 def test_any_other_is_answered_with_our_latest_and_never_with_a_stateless_one(asked: str) -> None:
     """LIFE-04, T-09, A-150: no error, the client decides."""
-    result = era_2025.initialize(params(asked), Handshake(), description_of())
-    assert result.protocol_version == LATEST == HANDSHAKE_REVISIONS[-1]
+    result = initialize(params(asked), Handshake(), description_of())
+    assert result.protocol_version == HANDSHAKE.latest == HANDSHAKE_REVISIONS[-1]
 
 
 def test_the_answer_says_who_we_are_and_what_we_offer() -> None:
     """LIFE-03."""
     description = description_of()
     description.instructions = "Be kind."
-    description.extensions = lambda name: {"com.example/x": {"era": name}}
-    result = era_2025.initialize(params(), Handshake(), description)
+    description.extensions = lambda name: {"com.example/x": {"era": name.name}}
+    result = initialize(params(), Handshake(), description)
     assert (result.server_info, result.instructions) == (ME, "Be kind.")
     assert result.capabilities.extensions == {"com.example/x": {"era": "2025"}}
 
@@ -82,19 +97,19 @@ def test_nothing_is_agreed_before_the_answer_is_out() -> None:
     """A-119, A-120."""
     handshake = Handshake()
     assert admitted(handshake, "initialize").inline
-    result = era_2025.initialize(params("2024-11-05"), handshake, description_of())
-    assert (handshake.revision, handshake.client_info, handshake.open) == (ASSUMED, None, False)
-    era_2025.commit(handshake, result)
+    result = initialize(params("2024-11-05"), handshake, description_of())
+    assert (handshake.revision, handshake.client_info, handshake.open) == (ASSUMED_REVISION, None, False)
+    handshake.commit(result)
     assert (handshake.revision, handshake.client_info, handshake.capabilities) == ("2024-11-05", THEM, THEIRS)
     assert handshake.open
 
 
 def test_what_the_answer_says_counts_whoever_wrote_it() -> None:
     """A-120: a middleware may have chosen another revision; reply and state can't differ."""
-    for answer in ({"protocolVersion": V2025_03}, era_2025.initialize(params(V2025_03), Handshake(), description_of())):
+    for answer in ({"protocolVersion": V2025_03}, initialize(params(V2025_03), Handshake(), description_of())):
         handshake = Handshake()
         admitted(handshake, "initialize")
-        era_2025.commit(handshake, answer)
+        handshake.commit(answer)
         assert handshake.revision == V2025_03
 
 
@@ -104,7 +119,7 @@ def test_an_answer_without_a_handshake_revision_agrees_on_nothing(answer: Any) -
     handshake = Handshake()
     admitted(handshake, "initialize")
     with pytest.raises(InvalidRequest):
-        era_2025.commit(handshake, answer)
+        handshake.commit(answer)
     assert not handshake.open
 
 
@@ -114,13 +129,9 @@ def test_an_answer_without_a_handshake_revision_agrees_on_nothing(answer: Any) -
 @pytest.mark.parametrize("method", [*METHODS, "acme/do"])
 def test_only_the_handshake_and_ping_may_come_first(method: str) -> None:
     """LIFE-09, PING-01, A-109."""
-    if method in ("initialize", "ping"):
-        era_2025.gate(method, Handshake())
-    else:
-        with pytest.raises(InvalidParams) as refused:
-            era_2025.gate(method, Handshake())
-        assert refused.value.code == -32602
-    era_2025.gate(method, shaken())
+    always = method in ("initialize", "ping", "notifications/cancelled")
+    assert HANDSHAKE.is_early(method, Handshake()) is not always
+    assert not HANDSHAKE.is_early(method, shaken())
 
 
 def test_requests_may_run_before_the_client_has_said_that_it_is_ready() -> None:
@@ -135,11 +146,9 @@ def test_there_is_one_handshake_in_a_conversation() -> None:
     """LIFE-01, B-001: neither during nor after it; what was agreed on stays."""
     handshake = Handshake()
     admitted(handshake, "initialize")
-    with pytest.raises(InvalidRequest):
-        admitted(handshake, "initialize", 2)
+    assert refused(handshake, "initialize", 2) == -32600
     handshake = shaken(V2025_03)
-    with pytest.raises(InvalidRequest):
-        admitted(handshake, "initialize", 3)
+    assert refused(handshake, "initialize", 3) == -32600
     assert (handshake.revision, handshake.open) == (V2025_03, True)
 
 
@@ -154,10 +163,10 @@ def test_a_client_that_is_ready_too_early_or_twice_changes_nothing() -> None:
 
 def test_a_call_is_of_the_revision_that_was_agreed_on() -> None:
     """BASE-20, VER-18: the assumed one before that."""
-    assert admitted(Handshake(), "ping").revision == ASSUMED == V2025_03
+    assert admitted(Handshake(), "ping").revision == ASSUMED_REVISION == V2025_03
     for revision in HANDSHAKE_REVISIONS:
         call = admitted(shaken(revision), "tools/list", "a")
-        assert (call.id, call.method, call.era, call.revision) == ("a", "tools/list", "2025", revision)
+        assert (call.id, call.method, call.era, call.revision) == ("a", "tools/list", HANDSHAKE, revision)
 
 
 @pytest.mark.parametrize("named", [*HANDSHAKE_REVISIONS, V2026_07, "2031-01-01", None])
@@ -165,7 +174,7 @@ def test_a_request_that_stands_alone_is_of_the_revision_of_its_header(named: str
     """VER-18, VER-20."""
     handshake = Handshake()
     handshake.assume(named)
-    assert handshake.revision == (named if named in HANDSHAKE_REVISIONS else ASSUMED)
+    assert handshake.revision == (named if named in HANDSHAKE_REVISIONS else ASSUMED_REVISION)
     assert handshake.open
 
 
@@ -185,12 +194,12 @@ def test_a_request_that_stands_alone_is_of_the_revision_of_its_header(named: str
 )
 def test_errors_have_the_codes_of_the_era_and_ride_on_success(error: ProtocolError, code: int) -> None:
     """RES-06, T-37, ERR-18, ERR-07: codes of the stateless era mean nothing to a handshake client."""
-    written, status = era_2025.error(error)
+    written, status = HANDSHAKE.finish_error(error)
     assert (written.error.code, status) == (code, 200)
     assert (written.error.message, written.error.data) == (error.error.message, error.error.data)
 
 
 def test_a_resource_that_is_missing_is_named() -> None:
     """RES-06."""
-    written, _ = era_2025.error(ResourceNotFound("x:y"))
+    written, _ = HANDSHAKE.finish_error(ResourceNotFound("x:y"))
     assert json.loads(jsonrpc.encode_failure(1, written.error))["error"]["data"] == {"uri": "x:y"}

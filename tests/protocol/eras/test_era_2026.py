@@ -16,6 +16,7 @@ from hinge import (
     InputRequiredResult,
     InvalidEnvelope,
     InvalidParams,
+    InvalidRequest,
     MethodNotFound,
     MissingClientCapability,
     ProtocolError,
@@ -23,8 +24,10 @@ from hinge import (
     ResourceNotFound,
     UnsupportedVersion,
 )
-from hinge.protocol.eras import detect as era
-from hinge.protocol.eras import stateless as era_2026
+from hinge.jsonrpc import Notification, Request
+from hinge.protocol.eras import detect
+from hinge.protocol.eras.base import Handshake
+from hinge.protocol.eras.stateless import STATELESS, discover
 from hinge.schema.base import RequestMeta
 from hinge.schema.lifecycle import ClientCapabilities, RootsCapability
 from hinge.schema.notifications import SEVERITY
@@ -39,10 +42,8 @@ from tests.support import (
     SERVER_INFO,
     V2025_11,
     V2026_07,
-    Call,
     EmptyResult,
     Headers,
-    Origin,
     jsonrpc,
 )
 
@@ -53,16 +54,21 @@ NO_OBJECTS: list[Any] = [7, None, [], "{}", True]
 DESCRIPTION = description_of()
 
 
-def sent(meta: Any, method: str = "tools/list", **headers: str) -> Call:
-    """A request with this `_meta`, on HTTP if there are headers."""
-    inbound = era.read(jsonrpc.encode_request(1, method, {} if meta is None else {"_meta": meta}))
-    origin = Origin(Headers.of({name.replace("_", "-"): value for name, value in headers.items()}) if headers else None)
-    return era_2026.admit(inbound, origin, DESCRIPTION)
+def admit(text: bytes, headers: Headers | None = None) -> str:
+    inbound = detect.read(text)
+    assert isinstance(inbound.message, Request | Notification)
+    return STATELESS.admit(inbound.message, inbound.meta, headers, Handshake(), DESCRIPTION.revisions, True)
+
+
+def sent(meta: Any, method: str = "tools/list", **headers: str) -> str:
+    """The revision of a request with this `_meta`, on HTTP if there are headers."""
+    found = Headers.of({name.replace("_", "-"): value for name, value in headers.items()}) if headers else None
+    return admit(jsonrpc.encode_request(1, method, {} if meta is None else {"_meta": meta}), found)
 
 
 def meta_of(**members: Any) -> RequestMeta | None:
     text = jsonrpc.encode_request(1, "x", {"_meta": {**FULL, **members}})
-    return era.read(text).meta
+    return detect.read(text).meta
 
 
 # ---------------------------------------------------------------- the envelope
@@ -70,8 +76,7 @@ def meta_of(**members: Any) -> RequestMeta | None:
 
 def test_a_complete_envelope_is_a_call() -> None:
     """REQM-01, REQM-02, STATE-01: the client's name is not asked for."""
-    call = sent(FULL)
-    assert (call.id, call.method, call.era, call.revision, call.inline) == (1, "tools/list", "2026", V2026_07, False)
+    assert sent(FULL) == V2026_07
 
 
 @pytest.mark.parametrize(
@@ -132,15 +137,14 @@ def test_any_other_revision_is_refused_with_the_list_of_ours(revision: str) -> N
 def test_a_notification_needs_no_envelope() -> None:
     """MHTTP-05, T-23: nobody could be told what is wrong with it, and no rule demands headers."""
     for params in ({}, {"_meta": {PROTOCOL_VERSION: UNKNOWN}}):
-        inbound = era.read(jsonrpc.encode_notification("notifications/cancelled", params))
-        call = era_2026.admit(inbound, Origin(Headers.of({})), DESCRIPTION)
-        assert (call.id, call.era, call.revision) == (None, "2026", V2026_07)
+        text = jsonrpc.encode_notification("notifications/cancelled", params)
+        assert admit(text, Headers.of({})) == V2026_07
 
 
 def test_an_answer_is_nothing_that_a_stateless_server_takes() -> None:
     """BASE-14."""
-    with pytest.raises(InvalidEnvelope):
-        era_2026.admit(era.read(jsonrpc.encode_response(1, {})), Origin(), DESCRIPTION)
+    with pytest.raises(InvalidRequest):
+        STATELESS.check_response()
 
 
 # ---------------------------------------------------------------- who asks
@@ -148,30 +152,34 @@ def test_an_answer_is_nothing_that_a_stateless_server_takes() -> None:
 
 def test_the_client_is_who_it_says_on_this_request() -> None:
     """REQM-05."""
-    found = era_2026.client_info(meta_of(**{CLIENT_INFO: {"name": "a", "version": "1", "title": "A"}}))
+    found = STATELESS.client_info(meta_of(**{CLIENT_INFO: {"name": "a", "version": "1", "title": "A"}}), Handshake())
     assert found == Implementation(name="a", version="1", title="A")
-    assert era_2026.client_info(meta_of()) is None
-    assert era_2026.client_info(None) is None
+    assert STATELESS.client_info(meta_of(), Handshake()) is None
+    assert STATELESS.client_info(None, Handshake()) is None
 
 
 @pytest.mark.parametrize("info", [7, "a", {}, {"name": "a"}, {"name": 1, "version": "1"}, None])
 def test_a_malformed_name_counts_as_none_and_the_request_is_served(info: Any) -> None:
     """REQM-05, REQM-08, C-108: it is for display alone."""
-    assert era_2026.client_info(meta_of(**{CLIENT_INFO: info})) is None
-    assert sent({**FULL, CLIENT_INFO: info}).method == "tools/list"
+    assert STATELESS.client_info(meta_of(**{CLIENT_INFO: info}), Handshake()) is None
+    assert sent({**FULL, CLIENT_INFO: info}) == V2026_07
 
 
 def test_capabilities_are_those_of_this_request() -> None:
     """REQM-03, REQM-06, STATE-01."""
-    found = era_2026.client_capabilities(meta_of(**{CLIENT_CAPABILITIES: {"roots": {}}}))
+    found = STATELESS.client_capabilities(meta_of(**{CLIENT_CAPABILITIES: {"roots": {}}}), Handshake())
     assert found == ClientCapabilities(roots=RootsCapability())
-    assert era_2026.client_capabilities(meta_of()) == era_2026.client_capabilities(None) == ClientCapabilities()
+    assert (
+        STATELESS.client_capabilities(meta_of(), Handshake())
+        == STATELESS.client_capabilities(None, Handshake())
+        == ClientCapabilities()
+    )
 
 
 def test_one_malformed_capability_does_not_take_the_others_along() -> None:
     """C-108."""
     declared = {"roots": {}, "sampling": 7, "elicitation": [], "experimental": {"x": {}}}
-    found = era_2026.client_capabilities(meta_of(**{CLIENT_CAPABILITIES: declared}))
+    found = STATELESS.client_capabilities(meta_of(**{CLIENT_CAPABILITIES: declared}), Handshake())
     assert (found.roots, found.sampling, found.elicitation) == (RootsCapability(), None, None)
     assert found.experimental == {"x": {}}
 
@@ -179,8 +187,8 @@ def test_one_malformed_capability_does_not_take_the_others_along() -> None:
 @pytest.mark.parametrize("level", SEVERITY)
 def test_a_level_is_wanted_by_this_request_alone(level: str) -> None:
     """LOG-05, LOG-06."""
-    assert era_2026.log_level(meta_of(**{LOG_LEVEL: level})) == level
-    assert era_2026.log_level(meta_of()) is None
+    assert STATELESS.log_level(meta_of(**{LOG_LEVEL: level}), Handshake(), "info") == level
+    assert STATELESS.log_level(meta_of(), Handshake(), "info") is None
 
 
 @pytest.mark.parametrize("level", ["loud", "", 7, None, "Info", ["info"]])
@@ -188,28 +196,28 @@ def test_an_unknown_level_is_refused_with_those_that_there_are(level: Any) -> No
     """LOG-07."""
     with pytest.raises(InvalidParams, match="debug, info"):
         sent({**FULL, LOG_LEVEL: level})
-    assert era_2026.log_level(meta_of(**{LOG_LEVEL: level})) is None
+    assert STATELESS.log_level(meta_of(**{LOG_LEVEL: level}), Handshake(), "info") is None
 
 
 def test_a_client_says_all_that_is_needed_on_each_request() -> None:
     """REQM-01, REQM-02, REQM-03, ROOT-01: in the words of the revision."""
     capabilities = ClientCapabilities(roots=RootsCapability(list_changed=True))
-    meta = era_2026.request_meta(V2026_07, ME, capabilities, "info")
+    meta = STATELESS.request_meta(V2026_07, ME, capabilities, "info")
     assert json.loads(msgspec.json.encode(meta)) == {
         PROTOCOL_VERSION: V2026_07,
         CLIENT_CAPABILITIES: {"roots": {}},
         CLIENT_INFO: {"name": ME.name, "version": ME.version},
         LOG_LEVEL: "info",
     }
-    assert LOG_LEVEL not in era_2026.request_meta(V2026_07, ME, capabilities)
-    assert sent(msgspec.to_builtins(msgspec.json.decode(msgspec.json.encode(meta)))).revision == V2026_07
+    assert LOG_LEVEL not in STATELESS.request_meta(V2026_07, ME, capabilities)
+    assert sent(msgspec.to_builtins(msgspec.json.decode(msgspec.json.encode(meta)))) == V2026_07
 
 
 # ---------------------------------------------------------------- results
 
 
 def dressed(result: Any) -> Any:
-    return json.loads(msgspec.json.encode(era_2026.dress(result, DESCRIPTION)))
+    return json.loads(msgspec.json.encode(STATELESS.finish_result(result, V2026_07, DESCRIPTION.result_meta)))
 
 
 SIGNED = {SERVER_INFO: {"name": ME.name, "version": ME.version}}
@@ -245,7 +253,7 @@ def test_what_a_result_says_already_stays() -> None:
 def test_the_handlers_own_object_is_not_changed() -> None:
     """It may be a constant that goes to clients of both eras."""
     result = ListToolsResult(tools=[])
-    era_2026.dress(result, DESCRIPTION)
+    STATELESS.finish_result(result, V2026_07, DESCRIPTION.result_meta)
     assert (result.result_type, result.ttl_ms, result.cache_scope, result.meta) == (UNSET, UNSET, UNSET, None)
 
 
@@ -253,11 +261,11 @@ def test_discovery_lists_every_revision_and_what_the_era_offers() -> None:
     """DISC-02, DISC-03, T-07, EXT-01."""
     description = description_of()
     description.instructions = "Be kind."
-    description.extensions = lambda name: {"com.example/x": {"era": name}}
-    found = era_2026.discover(description)
+    description.extensions = lambda name: {"com.example/x": {"era": name.name}}
+    found = discover(description)
     assert found.supported_versions == [V2026_07, *HANDSHAKE_REVISIONS[::-1]]
     assert (found.capabilities.extensions, found.instructions) == ({"com.example/x": {"era": "2026"}}, "Be kind.")
-    assert era_2026.discover(description_of(("2026",))).supported_versions == [V2026_07]
+    assert discover(description_of(("2026",))).supported_versions == [V2026_07]
 
 
 # ---------------------------------------------------------------- errors
@@ -278,5 +286,5 @@ def test_discovery_lists_every_revision_and_what_the_era_offers() -> None:
 )
 def test_errors_have_the_codes_and_statuses_of_the_era(error: ProtocolError, code: int, status: int) -> None:
     """RES-05, T-37, ERR-06, ERR-07, ERR-08, MHTTP-14, MHTTP-15, T-01: the released codes, not those of the drafts."""
-    written, found = era_2026.error(error)
+    written, found = STATELESS.finish_error(error)
     assert (written.error.code, found) == (code, status)

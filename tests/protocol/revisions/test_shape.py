@@ -11,7 +11,8 @@ from msgspec import UNSET
 
 from hinge import CreateMessageResult, ElicitUrlParams, Implementation
 from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras import stateless as era_2026
+from hinge.protocol.eras.detect import ERAS
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.revisions.adapt import TooNew, known_in, shape
 from hinge.schema.lifecycle import DiscoverResult, InitializeParams, InitializeResult, ServerCapabilities
 from hinge.schema.revisions import TYPES, knows, within
@@ -32,7 +33,7 @@ from tests.wire_table import Member, read_table
 
 sparing = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-DESCRIPTION = ServerDescription(Implementation(name="s", version="1"), ServerCapabilities)
+DESCRIPTION = ServerDescription(Implementation(name="s", version="1"), ServerCapabilities, eras=tuple(ERAS.values()))
 ENVELOPE = {PROTOCOL_VERSION: V2026_07, CLIENT_CAPABILITIES: {}}
 #: In the stateless revision no requests, but what a result asks for.
 ASKED = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
@@ -71,7 +72,7 @@ def as_sent(value: Any, revision: str) -> Any:
     """What leaves: shaped, and in the stateless revision with what the era itself writes."""
     bare = isinstance(value, Result) and not known_in(type(value), "result_type", revision)
     shaped = shape(value, revision)
-    return shaped if bare or revision != V2026_07 else era_2026.dress(shaped, DESCRIPTION)
+    return shaped if bare or revision != V2026_07 else STATELESS.finish_result(value, revision, DESCRIPTION.result_meta)
 
 
 def told(value: Model, revision: str) -> list[str]:

@@ -27,8 +27,8 @@ from hinge.errors import (
     PeerError,
     shorten,
 )
-from hinge.protocol.calls import EraName
 from hinge.protocol.changes import Changed, ChangesLost
+from hinge.protocol.eras.base import EraName
 from hinge.session import Session
 from hinge.timeouts import give_up_if_cancelled
 

@@ -1,18 +1,27 @@
-"""Which era a message belongs to: the one place where that is decided (table of VER-05), per message.
+"""Which era a message belongs to: decided here for each message, by its `_meta` and the HTTP version header.
 
-It knows how a claim looks and nothing of what either era does with it.
+Names of eras and revisions become Era objects here, too.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from hinge import jsonrpc
+from hinge.errors import DefinitionError
 from hinge.jsonrpc import ABSENT, Failure, Notification, Request, Response
-from hinge.protocol.calls import EraName, Inbound
+from hinge.protocol.calls import Inbound
+from hinge.protocol.eras.base import Era, EraName
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.schema.base import NOTHING, Model, RequestMeta
-from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
+
+#: All eras by name, the oldest first.
+ERAS: dict[EraName, Era] = {era.name: era for era in (HANDSHAKE, STATELESS)}
 
 
 class _WithMeta(Model, kw_only=True):
@@ -28,7 +37,7 @@ _raw_meta_decoder = msgspec.json.Decoder(_WithRawMeta)
 
 
 def read(data: bytes) -> Inbound:
-    """Decode one message and look at its `_meta`, of which malformed fields count as absent (C-108).
+    """Decode one message and look at its `_meta`, of which malformed fields count as absent.
 
     Raises ParseError or InvalidRequest.
     """
@@ -60,25 +69,47 @@ def _salvage(params: Raw) -> RequestMeta | None:
     return meta
 
 
-def route(inbound: Inbound, version_header: str | None, eras: tuple[EraName, ...]) -> EraName:
-    """The era of a message: its claim decides, never its method; without one the HTTP header may (T-06).
+def detect(inbound: Inbound, version_header: str | None, eras: tuple[Era, ...]) -> Era:
+    """The era of a message, which is also kept in it.
 
-    A server pinned to one era handles everything by that era's rules. The message keeps the answer.
+    `protocolVersion` in `_meta` means the stateless era, whatever it says. Without it the HTTP header decides; the method
+    never does. A server with one era handles everything by the rules of that era.
     """
-    found: EraName
+    era: Era
     if len(eras) == 1:
-        found = eras[0]
+        era = eras[0]
     elif inbound.claims:
-        found = "2026"
-    elif version_header is None or version_header in HANDSHAKE_REVISIONS:
-        found = "2025"
+        era = STATELESS
+    elif version_header is None or type(inbound.message) is Response or type(inbound.message) is Failure:
+        era = HANDSHAKE
     else:
-        from_client = type(inbound.message) is not Response and type(inbound.message) is not Failure
-        found = "2026" if from_client and is_stateless(version_header) else "2025"
-    inbound.era = found
-    return found
+        era = era_of_revision(version_header)
+    inbound.era = era
+    return era
 
 
-def is_stateless(revision: str) -> bool:
-    """Whether the name is one of a stateless revision that we know."""
-    return revision in STATELESS_REVISIONS
+def detect_batch(version_header: str | None, eras: tuple[Era, ...]) -> Era:
+    """The era of a JSON array, which is not read before it is known to be allowed."""
+    if len(eras) == 1:
+        return eras[0]
+    return HANDSHAKE if version_header is None else era_of_revision(version_header)
+
+
+def era_of_revision(revision: str) -> Era:
+    """The era of a published revision; the handshake era for a name that is unknown."""
+    return STATELESS if STATELESS.knows(revision) else HANDSHAKE
+
+
+def parse_eras(names: Any) -> tuple[Era, ...]:
+    """The eras that a user names, the oldest first.
+
+    Args:
+        names: One name or several: "2025", "2026".
+
+    Raises:
+        DefinitionError: A name is unknown, or there is none.
+    """
+    given = set(names) if isinstance(names, Iterable) and not isinstance(names, str) else {names}
+    if not given or not given.issubset(ERAS):
+        raise DefinitionError(f'eras={names!r} is not possible: use "2025", "2026", or both')
+    return tuple(era for name, era in ERAS.items() if name in given)

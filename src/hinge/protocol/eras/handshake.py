@@ -1,125 +1,130 @@
-"""The handshake era: `initialize` opens a conversation, whose state is a Handshake. Knows the four handshake revisions."""
+"""The handshake era: `initialize` negotiates, and the connection keeps what was agreed (revisions 2024-11-05 to 2025-11-25)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, final
 
-from hinge.errors import InvalidParams, InvalidRequest, MissingClientCapability, ProtocolError, ResourceNotFound
+from hinge.errors import InvalidRequest, MissingClientCapability, ProtocolError, ResourceNotFound
 from hinge.jsonrpc import Notification, Request
-from hinge.protocol.calls import Call, Inbound, Origin
 from hinge.protocol.description import ServerDescription
-from hinge.protocol.states import HANDSHAKE_MOVES, HandshakeState
-from hinge.schema.base import Implementation
+from hinge.protocol.eras.base import Era, Handshake
+from hinge.protocol.http import headers as http
+from hinge.protocol.http.headers import Headers
+from hinge.protocol.revisions.adapt import plan_for
+from hinge.protocol.states import HandshakeState
+from hinge.schema.base import Implementation, Model, RequestMeta
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, InitializeResult
-from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_03, V2025_11
+from hinge.schema.methods import method_in
+from hinge.schema.revisions import HANDSHAKE_REVISIONS, knows
 
-LATEST = V2025_11
-#: What a peer speaks that never said so (VER-18, VER-20).
-ASSUMED = V2025_03
-
-#: May be asked before the handshake is over (PING-01).
-ALWAYS_ALLOWED = frozenset({"initialize", "ping"})
-
-
-_NO_CAPABILITIES = ClientCapabilities()
+#: What may be sent before the handshake is over (Lifecycle, "Initialization").
+_ALWAYS_ALLOWED = frozenset({"initialize", "ping", "notifications/cancelled"})
+#: ResourceNotFound in the handshake revisions (Resources, "Error Handling").
+_RESOURCE_NOT_FOUND = -32002
 
 
-class Handshake:
-    """What one conversation agreed on, and the level of log messages that it asked for."""
+@final
+class HandshakeEra(Era):
+    """The client negotiates once per connection; requests and responses may flow both ways."""
 
-    __slots__ = ("capabilities", "client_info", "log_level", "offered", "revision", "state")
+    name = "2025"
+    revisions = HANDSHAKE_REVISIONS
+    latest = HANDSHAKE_REVISIONS[-1]
+    first_revision = ""
+    last_revision = HANDSHAKE_REVISIONS[-1]
+    negotiation_method = "initialize"
+    liveness_method = "ping"
+    http_methods = ("GET", "POST", "DELETE")
 
-    def __init__(self) -> None:
-        self.state = HandshakeState.NEW
-        self.revision = ASSUMED
-        self.client_info: Implementation | None = None
-        self.capabilities = _NO_CAPABILITIES
-        self.log_level: str | None = None
-        #: What `initialize` negotiated, until its answer is out (A-119, A-120).
-        self.offered: InitializeParams | None = None
+    def admit(
+        self,
+        message: Request | Notification,
+        meta: RequestMeta | None,
+        headers: Headers | None,
+        handshake: Handshake,
+        supported: tuple[str, ...],
+        one_shot: bool,
+    ) -> str:
+        method = message.method
+        if method == "initialize":
+            if type(message) is Request:
+                if handshake.state is not HandshakeState.NEW:
+                    raise InvalidRequest("This connection is already initialized")
+                handshake.move("initialize")
+                handshake.offered = None
+        elif one_shot and handshake.state is HandshakeState.NEW:
+            handshake.assume(None if headers is None else http.protocol_version(headers))
+        elif method == "notifications/initialized" and type(message) is Notification and handshake.open:
+            handshake.move("initialized")
+        return handshake.revision
 
-    def move(self, event: str) -> None:
-        """Follow the table; a move that it doesn't list is a bug."""
-        self.state = HANDSHAKE_MOVES[self.state][event]
+    def admit_from_server(self, message: Request | Notification, handshake: Handshake) -> str | None:
+        return handshake.revision
 
-    def assume(self, revision: str | None) -> None:
-        """Go on without a handshake: a one-shot channel whose client shook hands elsewhere."""
-        self.revision = revision if revision in HANDSHAKE_REVISIONS else ASSUMED
-        self.move("assumed")
+    def check_response(self) -> None:
+        return
 
-    @property
-    def open(self) -> bool:
-        """Whether requests may run."""
-        return self.state in (HandshakeState.NEGOTIATED, HandshakeState.READY)
+    def is_early(self, method: str, handshake: Handshake) -> bool:
+        return not handshake.open and method not in _ALWAYS_ALLOWED
+
+    def allows_batch(self, version: str | None, handshake: Handshake, one_shot: bool) -> bool:
+        if handshake.open:
+            return knows(handshake.revision, "batches")
+        return one_shot and (version is None or knows(version, "batches"))
+
+    def params_checked_first(self, method: str, revision: str) -> type[Model] | None:
+        row = method_in(method, revision)
+        return row.params if row is not None and row.result is not None else None
+
+    def mirrored_headers(self, headers: Headers | None) -> Headers | None:
+        return None
+
+    def client_info(self, meta: RequestMeta | None, handshake: Handshake) -> Implementation | None:
+        return handshake.client_info
+
+    def client_capabilities(self, meta: RequestMeta | None, handshake: Handshake) -> ClientCapabilities:
+        return handshake.capabilities
+
+    def log_level(self, meta: RequestMeta | None, handshake: Handshake, default: str | None) -> str | None:
+        return default if handshake.log_level is None else handshake.log_level
+
+    def finish_result(self, result: Any, revision: str, server_meta: dict[str, Any]) -> Any:
+        kind: Any = type(result)
+        plan = plan_for(kind, revision)
+        return result if plan is None else plan(result)
+
+    def finish_error(self, error: ProtocolError) -> tuple[ProtocolError, int]:
+        """Errors of the protocol are bodies of successful HTTP responses."""
+        if type(error) is ResourceNotFound:
+            return ProtocolError(error.error.message, error.error.data, code=_RESOURCE_NOT_FOUND), 200
+        if type(error) is MissingClientCapability:  # its code exists only in the stateless era
+            return InvalidRequest(error.error.message, error.error.data), 200
+        return error, 200
+
+    def elicitation_id(self) -> str | None:
+        from secrets import token_urlsafe
+
+        return token_urlsafe(16)
+
+    def request_meta(
+        self, revision: str, info: Implementation, capabilities: ClientCapabilities, log_level: str | None = None
+    ) -> dict[str, Any]:
+        return {}
+
+    def cancels_by_message(self, over_http: bool, handshake: Handshake) -> bool:
+        return not over_http or handshake.open
 
 
-def make_call(inbound: Inbound, origin: Origin, handshake: Handshake) -> Call:
-    """A call by the revision of this conversation; nothing is checked."""
-    message = inbound.message
-    assert type(message) is Request or type(message) is Notification
-    return Call(
-        message.id if type(message) is Request else None,
-        message.method,
-        message.params,
-        meta=inbound.meta,
-        era="2025",
-        revision=handshake.revision,
-        origin=origin,
-    )
-
-
-def admit(inbound: Inbound, origin: Origin, handshake: Handshake) -> Call:
-    """Make the call. `initialize` starts the negotiation; a second one is refused and changes nothing."""
-    call = make_call(inbound, origin, handshake)
-    if call.id is not None and call.method == "initialize":
-        if handshake.state is not HandshakeState.NEW:
-            raise InvalidRequest("This conversation is initialized already")
-        handshake.move("initialize")
-        handshake.offered = None
-        call.inline = True
-    elif call.id is None and call.method == "notifications/initialized" and handshake.open:
-        handshake.move("initialized")
-    return call
-
-
-def gate(method: str, handshake: Handshake) -> None:
-    """Refuse what comes before the handshake; asked after the look-up, so that only served methods are early (A-109)."""
-    if not handshake.open and method not in ALWAYS_ALLOWED:
-        raise InvalidParams("Invalid request parameters", "")
+HANDSHAKE = HandshakeEra()
 
 
 def initialize(params: InitializeParams, handshake: Handshake, description: ServerDescription) -> InitializeResult:
-    """Negotiate: the asked revision if it is one of ours, else our latest (LIFE-04, A-150). Commits nothing yet."""
+    """The answer to `initialize`: the requested revision if it is supported, else the latest. `Handshake.commit` applies it."""
     asked = params.protocol_version
-    revision = asked if asked in HANDSHAKE_REVISIONS else LATEST
     handshake.offered = params
     return InitializeResult(
-        protocol_version=revision,
-        capabilities=description.capabilities_in("2025"),
+        protocol_version=asked if asked in HANDSHAKE_REVISIONS else HANDSHAKE.latest,
+        capabilities=description.capabilities_for(HANDSHAKE),
         server_info=description.info,
         instructions=description.instructions,
     )
-
-
-def commit(handshake: Handshake, result: Any) -> None:
-    """The chain answered `initialize`: keep what the answer says, so that reply and state can't differ (A-119, A-120)."""
-    if isinstance(result, InitializeResult):
-        revision: Any = result.protocol_version
-    else:
-        revision = result.get("protocolVersion") if isinstance(result, dict) else None
-    if revision not in HANDSHAKE_REVISIONS:
-        raise InvalidRequest("initialize was answered without a handshake revision")
-    handshake.revision = revision
-    if handshake.offered is not None:
-        handshake.client_info = handshake.offered.client_info
-        handshake.capabilities = handshake.offered.capabilities
-    handshake.move("answered")
-
-
-def error(exc: ProtocolError) -> tuple[ProtocolError, int]:
-    """What goes out for an error, and its HTTP status: errors of the protocol ride on 200 (ERR-18)."""
-    if type(exc) is ResourceNotFound:
-        return ProtocolError(exc.error.message, exc.error.data, code=-32002), 200  # RES-06
-    if type(exc) is MissingClientCapability:  # the code is of the stateless era
-        return InvalidRequest(exc.error.message, exc.error.data), 200
-    return exc, 200

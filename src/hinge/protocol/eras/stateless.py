@@ -1,20 +1,21 @@
-"""The stateless era: every request stands alone and says in `_meta` who asks and by which revision. Holds no state."""
+"""The stateless era: each request says in `_meta` who sends it and which revision it follows (since 2026-07-28)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple, final
 
 import msgspec
 from msgspec import UNSET, Raw
 
-from hinge.errors import InvalidEnvelope, InvalidParams, ProtocolError, UnsupportedVersion
+from hinge.errors import InvalidEnvelope, InvalidParams, InvalidRequest, ProtocolError, UnsupportedVersion
 from hinge.jsonrpc import OBJECT, Notification, Request, opening
-from hinge.protocol.calls import Call, Inbound, Origin
 from hinge.protocol.description import ServerDescription
+from hinge.protocol.eras.base import Era, Handshake
 from hinge.protocol.http import headers as http
-from hinge.protocol.revisions.adapt import shape
+from hinge.protocol.http.headers import Headers
+from hinge.protocol.revisions.adapt import plan_for, shape
 from hinge.schema.base import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
@@ -24,158 +25,209 @@ from hinge.schema.base import (
     SERVER_INFO,
     CacheableResult,
     Implementation,
+    Model,
     RequestMeta,
     Result,
 )
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, DiscoverResult
 from hinge.schema.notifications import SEVERITY
-from hinge.schema.revisions import STATELESS_REVISIONS, V2026_07
+from hinge.schema.revisions import STATELESS_REVISIONS
 
-LATEST = V2026_07
-
-_text = msgspec.json.Decoder(str)
-_capabilities = msgspec.json.Decoder(ClientCapabilities)
-_implementation = msgspec.json.Decoder(Implementation)
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_capabilities = msgspec.json.Decoder(ClientCapabilities).decode
+_decode_implementation = msgspec.json.Decoder(Implementation).decode
 
 
-def admit(inbound: Inbound, origin: Origin, description: ServerDescription) -> Call:
-    """Check the envelope, in the order of the decision table (T-02), and make the call.
+@final
+class StatelessEra(Era):
+    """Nothing is kept between requests; servers send no requests."""
 
-    Raises InvalidEnvelope for missing `_meta` fields, HeaderMismatch where header and body disagree, UnsupportedVersion
-    for a revision that isn't offered, InvalidParams for an unknown log level.
-    """
-    message = inbound.message
-    if type(message) is Notification:
-        return Call(None, message.method, message.params, meta=inbound.meta, era="2026", revision=LATEST, origin=origin)
-    if type(message) is not Request:
-        raise InvalidEnvelope("A stateless server sends no requests, so it takes no responses")
-    meta = inbound.meta
-    revision = _claimed(meta, description)
-    if origin.headers is not None:
-        http.check_envelope_headers(origin.headers, revision, message.method)
-    if revision not in STATELESS_REVISIONS:
-        raise UnsupportedVersion(revision, description.revisions)
-    if meta is not None and meta.log_level is not NOTHING and log_level(meta) is None:
-        raise InvalidParams(f"Unknown log level in {LOG_LEVEL}: use one of {', '.join(SEVERITY)}")
-    return Call(message.id, message.method, message.params, meta, "2026", revision, origin)
+    name = "2026"
+    revisions = STATELESS_REVISIONS
+    latest = STATELESS_REVISIONS[-1]
+    first_revision = STATELESS_REVISIONS[0]
+    last_revision = "\uffff"
+    negotiation_method = ""
+    liveness_method = "server/discover"
+    http_methods = ("POST",)
+
+    def admit(
+        self,
+        message: Request | Notification,
+        meta: RequestMeta | None,
+        headers: Headers | None,
+        handshake: Handshake,
+        supported: tuple[str, ...],
+        one_shot: bool,
+    ) -> str:
+        """Check `_meta`, then the headers against it, then the revision and the log level (2026-07-28, "Requests").
+
+        Raises:
+            InvalidEnvelope: A required member of `_meta` is missing or malformed.
+            HeaderMismatch: The headers disagree with the body.
+            UnsupportedVersion: The revision is not a supported stateless one.
+            InvalidParams: The log level is unknown.
+        """
+        if type(message) is Notification:
+            return self.latest
+        if meta is None or meta.protocol_version is NOTHING:
+            raise _invalid_meta(f"Missing required params._meta field {PROTOCOL_VERSION}", supported)
+        revision = meta.protocol_version
+        if type(revision) is not str:
+            raise _invalid_meta(f"params._meta field {PROTOCOL_VERSION} must be a string", supported)
+        if meta.client_capabilities is NOTHING or opening(meta.client_capabilities) != OBJECT:
+            raise _invalid_meta(f"params._meta field {CLIENT_CAPABILITIES} must be present, and an object", supported)
+        if headers is not None:
+            http.check_envelope_headers(headers, revision, message.method)
+        if revision not in STATELESS_REVISIONS:
+            raise UnsupportedVersion(revision, supported)
+        if meta.log_level is not NOTHING and _log_level(meta) is None:
+            raise InvalidParams(f"Unknown log level in {LOG_LEVEL}: use one of {', '.join(SEVERITY)}")
+        return revision
+
+    def admit_from_server(self, message: Request | Notification, handshake: Handshake) -> str | None:
+        return None if type(message) is Request else self.latest
+
+    def check_response(self) -> None:
+        raise InvalidRequest("A stateless server sends no requests, so it takes no responses")
+
+    def is_early(self, method: str, handshake: Handshake) -> bool:
+        return False
+
+    def allows_batch(self, version: str | None, handshake: Handshake, one_shot: bool) -> bool:
+        return False
+
+    def params_checked_first(self, method: str, revision: str) -> type[Model] | None:
+        return None
+
+    def mirrored_headers(self, headers: Headers | None) -> Headers | None:
+        return headers
+
+    def client_info(self, meta: RequestMeta | None, handshake: Handshake) -> Implementation | None:
+        """None also where the client sent something malformed: it is for display only."""
+        if meta is None or meta.client_info is NOTHING:
+            return None
+        try:
+            return _decode_implementation(meta.client_info)
+        except msgspec.ValidationError:
+            return None
+
+    def client_capabilities(self, meta: RequestMeta | None, handshake: Handshake) -> ClientCapabilities:
+        """A malformed capability counts as absent."""
+        if meta is None or meta.client_capabilities is NOTHING:
+            return ClientCapabilities()
+        try:
+            return _decode_capabilities(meta.client_capabilities)
+        except msgspec.ValidationError:
+            return _readable_capabilities(meta.client_capabilities)
+
+    def log_level(self, meta: RequestMeta | None, handshake: Handshake, default: str | None) -> str | None:
+        return _log_level(meta)
+
+    def finish_result(self, result: Any, revision: str, server_meta: dict[str, Any]) -> Any:
+        """Add `resultType`, the server's identity and, to what may be cached, safe caching hints."""
+        kind: Any = type(result)
+        plan, result_type, cacheable = _finishing(kind, revision)
+        if plan is not None:
+            result = plan(result)
+        if result_type is not None:
+            finished: Any = result.__copy__()  # copy.copy() without its look-ups
+            if finished.result_type is UNSET:
+                finished.result_type = result_type
+            finished.meta = server_meta if finished.meta is None else _with_server(finished.meta, server_meta)
+            if cacheable and finished.result_type == "complete":
+                if finished.ttl_ms is UNSET:
+                    finished.ttl_ms = 0
+                if finished.cache_scope is UNSET:
+                    finished.cache_scope = "private"
+            return finished
+        if isinstance(result, Mapping):
+            meta = result.get("_meta")
+            return {
+                "resultType": "complete",
+                **result,
+                "_meta": server_meta if meta is None else _with_server(meta, server_meta),
+            }
+        return result
+
+    def finish_error(self, error: ProtocolError) -> tuple[ProtocolError, int]:
+        return error, error.http_status
+
+    def elicitation_id(self) -> str | None:
+        return None
+
+    def request_meta(
+        self, revision: str, info: Implementation, capabilities: ClientCapabilities, log_level: str | None = None
+    ) -> dict[str, Any]:
+        meta: dict[str, Any] = {
+            PROTOCOL_VERSION: revision,
+            CLIENT_CAPABILITIES: shape(capabilities, revision),
+            CLIENT_INFO: shape(info, revision),
+        }
+        if log_level is not None:
+            meta[LOG_LEVEL] = log_level
+        return meta
+
+    def cancels_by_message(self, over_http: bool, handshake: Handshake) -> bool:
+        return not over_http
 
 
-def _claimed(meta: RequestMeta | None, description: ServerDescription) -> str:
-    if meta is None or meta.protocol_version is NOTHING:
-        raise _envelope(f"Missing required params._meta field {PROTOCOL_VERSION}", description)
-    revision = meta.protocol_version
-    if type(revision) is not str:
-        raise _envelope(f"params._meta field {PROTOCOL_VERSION} must be a string", description)
-    if meta.client_capabilities is NOTHING or opening(meta.client_capabilities) != OBJECT:
-        raise _envelope(f"params._meta field {CLIENT_CAPABILITIES} must be present, and an object", description)
-    return revision
-
-
-def _envelope(words: str, description: ServerDescription) -> InvalidEnvelope:
-    return InvalidEnvelope(words, {"supported": list(description.revisions)})  # VER-16
+STATELESS = StatelessEra()
 
 
 def discover(description: ServerDescription) -> DiscoverResult:
-    """The answer to `server/discover` (DISC-02)."""
+    """The answer to `server/discover`."""
     return DiscoverResult(
         supported_versions=list(description.revisions),
-        capabilities=description.capabilities_in("2026"),
+        capabilities=description.capabilities_for(STATELESS),
         instructions=description.instructions,
     )
 
 
-def dress(result: Any, description: ServerDescription) -> Any:
-    """Write what the era owns into a result: `resultType`, the server's identity, safe caching hints (BASE-15, CACHE-01)."""
-    kind: Any = type(result)
-    result_type, cacheable = _kind(kind)
-    if result_type is not None:
-        dressed: Any = result.__copy__()  # what copy.copy comes to
-        if dressed.result_type is UNSET:
-            dressed.result_type = result_type
-        dressed.meta = description.result_meta if dressed.meta is None else _signed(dressed.meta, description)
-        if cacheable and dressed.result_type == "complete":
-            if dressed.ttl_ms is UNSET:
-                dressed.ttl_ms = 0
-            if dressed.cache_scope is UNSET:
-                dressed.cache_scope = "private"
-        return dressed
-    if isinstance(result, Mapping):
-        return {"resultType": "complete", **result, "_meta": _signed(result.get("_meta"), description)}
-    return result
+def _invalid_meta(text: str, supported: tuple[str, ...]) -> InvalidEnvelope:
+    return InvalidEnvelope(text, {"supported": list(supported)})
+
+
+class _Finishing(NamedTuple):
+    """How results of a type are finished; `result_type` is None for what is not one of our types."""
+
+    plan: Callable[[Any], Any] | None
+    result_type: str | None
+    cacheable: bool
 
 
 @cache
-def _kind(kind: type) -> tuple[str | None, bool]:
-    """What a type of result is called, and whether it may be kept; None for what is no result of ours."""
+def _finishing(kind: type, revision: str) -> _Finishing:
+    plan = plan_for(kind, revision)
     if not issubclass(kind, Result):
-        return None, False
-    return "input_required" if issubclass(kind, InputRequiredResult) else "complete", issubclass(kind, CacheableResult)
+        return _Finishing(plan, None, False)
+    result_type = "input_required" if issubclass(kind, InputRequiredResult) else "complete"
+    return _Finishing(plan, result_type, issubclass(kind, CacheableResult))
 
 
-def _signed(meta: dict[str, Any] | None, description: ServerDescription) -> dict[str, Any]:
-    if meta is None:
-        return description.result_meta
-    return meta if SERVER_INFO in meta else {**meta, **description.result_meta}
+def _with_server(meta: dict[str, Any], server_meta: dict[str, Any]) -> dict[str, Any]:
+    return meta if SERVER_INFO in meta else {**meta, **server_meta}
 
 
-def error(exc: ProtocolError) -> tuple[ProtocolError, int]:
-    """What goes out for an error, and its HTTP status."""
-    return exc, exc.http_status
-
-
-def client_info(meta: RequestMeta | None) -> Implementation | None:
-    """Who the client says it is on this request; malformed counts as absent (REQM-05, C-108)."""
-    if meta is None or meta.client_info is NOTHING:
-        return None
-    try:
-        return _implementation.decode(meta.client_info)
-    except msgspec.ValidationError:
-        return None
-
-
-def client_capabilities(meta: RequestMeta | None) -> ClientCapabilities:
-    """What the client can do on this request; a malformed entry counts as absent."""
-    if meta is None or meta.client_capabilities is NOTHING:
-        return ClientCapabilities()
-    try:
-        return _capabilities.decode(meta.client_capabilities)
-    except msgspec.ValidationError:
-        return _salvaged_capabilities(meta.client_capabilities)
-
-
-def _salvaged_capabilities(raw: Raw) -> ClientCapabilities:
-    found = ClientCapabilities()
-    entries = msgspec.json.decode(raw)
-    for field in msgspec.structs.fields(ClientCapabilities):
-        if isinstance(entries, dict) and field.encode_name in entries:
-            try:
-                setattr(found, field.name, msgspec.convert(entries[field.encode_name], field.type))
-            except msgspec.ValidationError:
-                continue
-    return found
-
-
-def log_level(meta: RequestMeta | None) -> str | None:
-    """The least severe level that this request wants to hear of; None for silence (LOG-05, LOG-06)."""
+def _log_level(meta: RequestMeta | None) -> str | None:
     if meta is None or meta.log_level is NOTHING:
         return None
     try:
-        level = _text.decode(meta.log_level)
+        level = _decode_text(meta.log_level)
     except msgspec.ValidationError:
         return None
     return level if level in SEVERITY else None
 
 
-def request_meta(
-    revision: str, info: Implementation, capabilities: ClientCapabilities, level: str | None = None
-) -> dict[str, Any]:
-    """The `_meta` that a client puts on each request (REQM-01…REQM-03), to be completed with the request's own keys."""
-    meta: dict[str, Any] = {
-        PROTOCOL_VERSION: revision,
-        CLIENT_CAPABILITIES: shape(capabilities, revision),
-        CLIENT_INFO: shape(info, revision),
-    }
-    if level is not None:
-        meta[LOG_LEVEL] = level
-    return meta
+def _readable_capabilities(raw: Raw) -> ClientCapabilities:
+    """The capabilities that are well-formed."""
+    readable = ClientCapabilities()
+    entries = msgspec.json.decode(raw)
+    for field in msgspec.structs.fields(ClientCapabilities):
+        if isinstance(entries, dict) and field.encode_name in entries:
+            try:
+                setattr(readable, field.name, msgspec.convert(entries[field.encode_name], field.type))
+            except msgspec.ValidationError:
+                continue
+    return readable

@@ -22,10 +22,7 @@ __all__ = ["TooNew", "known_in", "shape"]
 
 _Dress: TypeAlias = Callable[[Any], Any]
 
-#: By revision and type; None for a type that the revision takes as it is.
-_plans: dict[str, dict[type, _Dress | None]] = {revision: {dict: None} for revision in REVISIONS}
-
-#: What negotiates the revision is dressed for the one that it names, whatever was in force before.
+#: Types that negotiate are adapted to the revision that they name, not to the one in force.
 _NAMES_ITS_REVISION = frozenset({"InitializeParams", "InitializeResult"})
 
 
@@ -35,20 +32,20 @@ def shape(value: Any, revision: str) -> Any:
     A struct of ours becomes a struct of ours, the same one where nothing needs change; anything else passes untouched.
     Raises TooNew for what the revision has no words for.
     """
-    try:
-        plan = _plans[revision][type(value)]
-    except KeyError:
-        plan = _plan(type(value), revision)
+    kind: Any = type(value)
+    plan = plan_for(kind, revision)
     return value if plan is None else plan(value)
 
 
-def _plan(kind: type, revision: str) -> _Dress | None:
-    """The plan of a type, or of a user's subclass of one: its own members are the user's business."""
+@cache
+def plan_for(kind: type, revision: str) -> _Dress | None:
+    """The function that adapts values of a type to a revision; None where they stay as they are.
+
+    A user's subclass of one of our types is adapted like the type: its own members are the user's business.
+    """
     if not issubclass(kind, Model):
         return None
-    ours = next(base for base in kind.__mro__ if base.__module__.startswith("hinge.schema."))
-    plan = _plans[revision][kind] = _compiled(ours, revision)
-    return plan
+    return _compiled(next(base for base in kind.__mro__ if base.__module__.startswith("hinge.schema.")), revision)
 
 
 @cache
@@ -62,7 +59,7 @@ def _compiled(kind: type[Model], revision: str) -> _Dress | None:
 
 def _negotiated(kind: type[Model], value: Any, revision: str) -> Any:
     named = value.protocol_version
-    dress = _by_members(kind, named if named in _plans else revision)
+    dress = _by_members(kind, named if named in REVISIONS else revision)
     return value if dress is None else dress(value)
 
 

@@ -16,8 +16,8 @@ from msgspec import UNSET, Raw, Struct
 
 from hinge.errors import DefinitionError, MethodNotFound, ResourceNotFound
 from hinge.jsonrpc import ABSENT
-from hinge.protocol.calls import EraName
 from hinge.protocol.changes import Changed
+from hinge.protocol.eras.base import Era
 from hinge.schema.base import Page, PageParams
 from hinge.schema.completion import CompleteParams, PromptReference
 from hinge.schema.lifecycle import ListChanged, ResourcesCapability, ServerCapabilities
@@ -90,7 +90,7 @@ class MountableServer(Protocol):
         """What is offered, here and in mounted servers."""
         ...
 
-    def _announced(self, era: EraName) -> dict[str, dict[str, Any]]:
+    def _announced(self, era: Era) -> dict[str, dict[str, Any]]:
         """The settings of extensions in an era, here and in mounted servers."""
         ...
 
@@ -469,7 +469,7 @@ class MountedExtensions(Elsewhere, Mapping[str, tuple[str, Topic]]):
     def __init__(self, host: MountableServer) -> None:
         self._host = host
 
-    def settings(self, era: EraName) -> dict[str, dict[str, Any]]:
+    def settings(self, era: Era) -> dict[str, dict[str, Any]]:
         """What mounted servers announce in an era; of two with the same extension, the first."""
         found: dict[str, dict[str, Any]] = {}
         for mount in self._host._mounts:

@@ -19,6 +19,7 @@ from msgspec import UNSET, Raw
 from hinge.errors import ErrorObject, HingeError, InvalidParams, MissingClientCapability, PeerError, ToolError, shorten
 from hinge.jsonrpc import RequestId
 from hinge.protocol.calls import Call
+from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.revisions.adapt import known_in, shape
 from hinge.protocol.states import HandshakeState
 from hinge.protocol.validation import compile_schema, first_problem
@@ -217,7 +218,7 @@ async def ask(ctx: Asker, method: str, params: Any, kind: type[AnswerT], key: st
     if ctx.request_id is None:
         raise HingeError("A notification handler can't ask: there is no request that the question could belong to")
     params = shape(params, ctx.protocol_version) if params is not UNSET else params
-    if ctx.call.era == "2025":
+    if ctx.call.era is HANDSHAKE:
         raw = await _waiting(ctx, method, params)
         try:
             return msgspec.json.decode(raw, type=kind)
@@ -299,7 +300,7 @@ def check_balance(messages: Sequence[SamplingMessage]) -> None:
 async def step(ctx: Asker, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Run once over all rounds: the first round calls, later ones are handed the recorded result."""
     name = getattr(function, "__qualname__", type(function).__qualname__)
-    if ctx.call.era == "2025":
+    if ctx.call.era is HANDSHAKE:
         value = await _call(function, arguments, named)
         _written(value, name)  # a mistake that would show in the other era shows in both
         return value

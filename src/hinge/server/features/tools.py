@@ -223,8 +223,10 @@ class Tools:
         entry = self._open.get(params.name) or self._shelf.find(ctx, params.name)
         if entry is None:
             raise unknown(ctx, "tools", params.name, self.known(ctx))
-        if entry.header_params and not ctx.depth and ctx.call.era == "2026" and ctx.call.origin.headers is not None:
-            check_param_headers(entry.header_params, ctx.call.origin.headers, msgspec.json.decode(params.arguments))
+        if entry.header_params and not ctx.depth:
+            headers = ctx.call.era.mirrored_headers(ctx.call.origin.headers)
+            if headers is not None:
+                check_param_headers(entry.header_params, headers, msgspec.json.decode(params.arguments))
         try:
             arguments = entry.arguments.from_json(params.arguments)
         except InvalidArguments as exc:

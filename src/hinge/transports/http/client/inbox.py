@@ -14,7 +14,7 @@ from hinge.channel import Conversation
 from hinge.errors import ConnectionLost, HingeError, InvalidResponse, NotSent, PeerError, ProtocolError
 from hinge.jsonrpc import Failure, Response, is_batch, is_no_answer, split_batch
 from hinge.protocol.calls import Call, Inbound, Outgoing, Pending
-from hinge.protocol.eras import detect as era
+from hinge.protocol.eras import detect
 from hinge.protocol.limits import Limits
 from hinge.transports.http.client.errors import excerpt
 
@@ -100,8 +100,8 @@ class Inbox:
         """The message in the text, or those of a batch (one revision has them)."""
         try:
             if is_batch(data):
-                return [era.read(item) for item in split_batch(data, self._limits.batch)]
-            return (era.read(data),)
+                return [detect.read(item) for item in split_batch(data, self._limits.batch)]
+            return (detect.read(data),)
         except ProtocolError as exc:
             if is_no_answer(data):
                 logger.warning("%s: what came beside the answer is no message: %s: %s", about, str(exc), excerpt(data))

@@ -16,7 +16,10 @@ from hinge.http1.asgi import RETRY_LATER, Receive, Scope, Send
 from hinge.http1.server.carrier import AsgiCarrier, Carrier
 from hinge.jsonrpc import encode_failure
 from hinge.options import check_option, options_of, resolve
-from hinge.protocol.calls import EraName, Origin
+from hinge.protocol.calls import Origin
+from hinge.protocol.eras.base import EraName
+from hinge.protocol.eras.detect import parse_eras
+from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.http import headers as http
 from hinge.protocol.http.headers import Headers, Principal, Refusal
 from hinge.protocol.http.origin import Guard
@@ -118,7 +121,7 @@ class HttpApp:
     @property
     def holds_sessions(self) -> bool:
         """Whether handshake clients get sessions, which live in this process."""
-        return self.options.sessions and "2025" in self.options.eras
+        return self.options.sessions and HANDSHAKE in parse_eras(self.options.eras)
 
     # ---------------------------------------------------------------- requests
 

@@ -6,7 +6,8 @@ responses are written or sessions are kept.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from hinge import jsonrpc
 from hinge.channel import Serve
@@ -14,7 +15,10 @@ from hinge.errors import InternalError, InvalidRequest, ProtocolError, Unsupport
 from hinge.http1.asgi import EVENTS_TYPE, RETRY_LATER, HeaderPairs
 from hinge.jsonrpc import Request, RequestId, Unreadable
 from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing
-from hinge.protocol.eras import detect as era
+from hinge.protocol.eras import detect
+from hinge.protocol.eras.base import Era
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.http import headers as http
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import Headers, Refusal
@@ -27,7 +31,6 @@ from hinge.protocol.http.media_types import (
     check_accept,
     check_content_type,
 )
-from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from hinge.transports.http.server.exchange import STOPPING, Exchange
 from hinge.transports.http.server.lifecycle import Clock
 from hinge.transports.http.server.options import HttpSettings
@@ -38,24 +41,23 @@ from hinge.transports.http.server.stateless import Post
 _NO_SESSION = "Session not found: it has ended or never was. Start over with initialize, without Mcp-Session-Id"
 _NO_SESSION_ID = "Mcp-Session-Id is missing: send the one that came with the answer to initialize"
 
+_ServePost: TypeAlias = Callable[[Exchange, Headers, Origin, Inbound | bytes], Awaitable[None]]
+
 
 class Routes:
     """The endpoint of one app. `stopping` turns new requests away."""
 
-    __slots__ = ("_clock", "_eras", "_modern_only", "_options", "_revisions", "_serve", "_sessions", "stopping")
+    __slots__ = ("_by_era", "_clock", "_eras", "_options", "_revisions", "_serve", "_sessions", "stopping")
 
     def __init__(self, serve: Serve, options: HttpSettings, sessions: SessionTable, clock: Clock) -> None:
         self._serve = serve
         self._options = options
-        self._eras = options.eras
-        self._modern_only = options.eras == ("2026",)
+        self._eras = detect.parse_eras(options.eras)
+        self._by_era: dict[Era, _ServePost] = {HANDSHAKE: self._handshake, STATELESS: self._modern}
         self._sessions = sessions
         self._clock = clock
         #: All revisions on offer, newest first (T-07).
-        self._revisions = [
-            *(STATELESS_REVISIONS[::-1] if "2026" in options.eras else ()),
-            *(HANDSHAKE_REVISIONS[::-1] if "2025" in options.eras else ()),
-        ]
+        self._revisions = [revision for era in self._eras[::-1] for revision in era.revisions[::-1]]
         self.stopping = False
 
     # ---------------------------------------------------------------- POST
@@ -76,19 +78,15 @@ class Routes:
             return
         inbound: Inbound | bytes
         try:
-            inbound = body if jsonrpc.is_batch(body) else era.read(body)
+            inbound = body if jsonrpc.is_batch(body) else detect.read(body)
         except ProtocolError as exc:
             await _fail(exchange, exc, exc.request_id if isinstance(exc, Unreadable) else None)
             return
-        if self._is_modern(inbound, headers):
-            await self._modern(exchange, headers, origin, inbound)
-        else:
-            await self._handshake(exchange, headers, origin, inbound)
-
-    def _is_modern(self, inbound: Inbound | bytes, headers: Headers) -> bool:
         if type(inbound) is not Inbound:
-            return self._modern_only or era.is_stateless(http.protocol_version(headers) or "")
-        return era.route(inbound, None if inbound.claims else http.protocol_version(headers), self._eras) == "2026"
+            era = detect.detect_batch(http.protocol_version(headers), self._eras)
+        else:
+            era = detect.detect(inbound, None if inbound.claims else http.protocol_version(headers), self._eras)
+        await self._by_era[era](exchange, headers, origin, inbound)
 
     def _modern(
         self, exchange: Exchange, headers: Headers, origin: Origin, inbound: Inbound | bytes
@@ -134,7 +132,7 @@ class Routes:
     def _check_version(self, headers: Headers) -> None:
         """400 for a revision that isn't offered (LHTTP-28, A-6). None is fine: one revision has no such header."""
         version = http.protocol_version(headers)
-        if version is not None and version not in HANDSHAKE_REVISIONS:
+        if version is not None and not HANDSHAKE.knows(version):
             if version in self._revisions:
                 raise InvalidRequest(
                     f"{version} has no sessions and no responses of clients: it takes requests by POST"

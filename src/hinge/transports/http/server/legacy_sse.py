@@ -16,7 +16,7 @@ from hinge.errors import ChannelClosed, DefinitionError, ProtocolError, Unsuppor
 from hinge.http1.asgi import RETRY_LATER, Scope
 from hinge.jsonrpc import Request, Unreadable
 from hinge.protocol.calls import Inbound, Origin, Outgoing
-from hinge.protocol.eras import detect as era
+from hinge.protocol.eras import detect
 from hinge.protocol.http import headers as http
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import Headers, Refusal
@@ -117,7 +117,7 @@ class SseRoutes:
 
     async def _take(self, session: SseSession, exchange: Exchange, body: bytes, origin: Origin) -> None:
         try:
-            inbound = None if jsonrpc.is_batch(body) else era.read(body)
+            inbound = None if jsonrpc.is_batch(body) else detect.read(body)
         except ProtocolError as exc:
             request_id = exc.request_id if isinstance(exc, Unreadable) else None
             await exchange.reply(400, jsonrpc.encode_failure(request_id, exc.error))

@@ -25,7 +25,7 @@ from hinge.options import (
     or_none,
     whole,
 )
-from hinge.protocol.calls import EraName
+from hinge.protocol.eras.base import EraName
 from hinge.protocol.http.headers import Headers, Principal, Refusal
 from hinge.protocol.http.origin import Guard
 from hinge.protocol.limits import Limits

@@ -1,0 +1,185 @@
+"""What the two generations of the protocol (eras) decide differently: one abstract class, and the state of a handshake.
+
+`handshake.py` and `stateless.py` implement `Era`; each exists once. Decisions that need I/O are strategies, chosen by the
+Era object, in the packages that carry them out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from hinge.errors import InvalidRequest, ProtocolError
+from hinge.jsonrpc import Notification, Request
+from hinge.protocol.http.headers import Headers
+from hinge.protocol.states import HANDSHAKE_MOVES, HandshakeState
+from hinge.schema.base import Implementation, Model, RequestMeta
+from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, InitializeResult
+from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_03
+
+#: How users name the eras: "2025" is the handshake era, "2026" the stateless era.
+EraName: TypeAlias = Literal["2025", "2026"]
+
+#: The revision of a peer that never named one (Streamable HTTP, "Protocol Version Header").
+ASSUMED_REVISION = V2025_03
+
+
+class Handshake(msgspec.Struct, eq=False):
+    """The state of `initialize` on one connection: what was negotiated, and the log level that was set since."""
+
+    state: HandshakeState = HandshakeState.NEW
+    revision: str = ASSUMED_REVISION
+    client_info: Implementation | None = None
+    capabilities: ClientCapabilities = msgspec.field(default_factory=ClientCapabilities)
+    log_level: str | None = None
+    #: The params of the `initialize` that is being answered.
+    offered: InitializeParams | None = None
+
+    def move(self, event: str) -> None:
+        """Follow the table `HANDSHAKE_MOVES`. Raises KeyError for a move that is not listed, which is a bug."""
+        self.state = HANDSHAKE_MOVES[self.state][event]
+
+    def assume(self, revision: str | None) -> None:
+        """Continue without a handshake on this connection, because the peers did it elsewhere."""
+        self.revision = revision if revision in HANDSHAKE_REVISIONS else ASSUMED_REVISION
+        self.move("assumed")
+
+    def commit(self, result: Any) -> None:
+        """Apply the result of `initialize` as it is sent, which a middleware may have changed. Raises InvalidRequest."""
+        if isinstance(result, InitializeResult):
+            revision: Any = result.protocol_version
+        else:
+            revision = result.get("protocolVersion") if isinstance(result, dict) else None
+        if revision not in HANDSHAKE_REVISIONS:
+            raise InvalidRequest("initialize was answered without a handshake revision")
+        self.revision = revision
+        if self.offered is not None:
+            self.client_info = self.offered.client_info
+            self.capabilities = self.offered.capabilities
+        self.move("answered")
+
+    @property
+    def open(self) -> bool:
+        """Whether requests may run."""
+        return self.state in (HandshakeState.NEGOTIATED, HandshakeState.READY)
+
+
+class Era(ABC):
+    """One generation of the protocol: every decision without I/O that the generations make differently."""
+
+    __slots__ = ()
+
+    #: The name in public options.
+    name: ClassVar[EraName]
+    #: The published revisions, oldest first.
+    revisions: ClassVar[tuple[str, ...]]
+    latest: ClassVar[str]
+    #: The range of revision names that belong to the era, unknown ones included; for methods of extensions.
+    first_revision: ClassVar[str]
+    last_revision: ClassVar[str]
+    #: The request that negotiates and must be answered before the next message is read; "" if there is none.
+    negotiation_method: ClassVar[str]
+    #: The request that a client sends to find out whether the server still answers.
+    liveness_method: ClassVar[str]
+    #: The HTTP methods of an endpoint.
+    http_methods: ClassVar[tuple[str, ...]]
+
+    def __repr__(self) -> str:
+        return f"<Era {self.name}>"
+
+    def knows(self, revision: str) -> bool:
+        """Whether a revision belongs to the era."""
+        return revision in self.revisions
+
+    # ---------------------------------------------------------------- messages that arrive
+
+    @abstractmethod
+    def admit(
+        self,
+        message: Request | Notification,
+        meta: RequestMeta | None,
+        headers: Headers | None,
+        handshake: Handshake,
+        supported: tuple[str, ...],
+        one_shot: bool,
+    ) -> str:
+        """Check a message from a client and return the revision that governs it.
+
+        Args:
+            message: The message.
+            meta: Its `_meta`, if it has one.
+            headers: The HTTP headers that it came with; None on other transports.
+            handshake: The handshake of the connection.
+            supported: The revisions that the server supports, for the error that lists them.
+            one_shot: Whether the channel carries this one request and ends.
+
+        Raises:
+            ProtocolError: The message is not acceptable; the subclass says why.
+        """
+
+    @abstractmethod
+    def admit_from_server(self, message: Request | Notification, handshake: Handshake) -> str | None:
+        """The revision that governs a message from a server; None for one that the era does not have."""
+
+    @abstractmethod
+    def check_response(self) -> None:
+        """Raise InvalidRequest where servers send no requests, so that a response from a client is an error."""
+
+    @abstractmethod
+    def is_early(self, method: str, handshake: Handshake) -> bool:
+        """Whether a message must not be handled yet, because the handshake is not over."""
+
+    @abstractmethod
+    def allows_batch(self, version: str | None, handshake: Handshake, one_shot: bool) -> bool:
+        """Whether several messages may be sent as a JSON array; `version` is that of the HTTP header."""
+
+    @abstractmethod
+    def params_checked_first(self, method: str, revision: str) -> type[Model] | None:
+        """The type that the params must fit even if the server does not implement the method; None if that is not checked."""
+
+    @abstractmethod
+    def mirrored_headers(self, headers: Headers | None) -> Headers | None:
+        """The headers that must agree with the body of a request; None if there are none."""
+
+    # ---------------------------------------------------------------- the client, as a server sees it
+
+    @abstractmethod
+    def client_info(self, meta: RequestMeta | None, handshake: Handshake) -> Implementation | None:
+        """Who the client says it is."""
+
+    @abstractmethod
+    def client_capabilities(self, meta: RequestMeta | None, handshake: Handshake) -> ClientCapabilities:
+        """What the client declared."""
+
+    @abstractmethod
+    def log_level(self, meta: RequestMeta | None, handshake: Handshake, default: str | None) -> str | None:
+        """The least severe level of the log messages that the client wants; None for none. `default` is the server's."""
+
+    # ---------------------------------------------------------------- messages that leave
+
+    @abstractmethod
+    def finish_result(self, result: Any, revision: str, server_meta: dict[str, Any]) -> Any:
+        """The result as it is encoded: adapted to the revision, with the members that the era requires.
+
+        The given result is not changed. Finishing a result twice changes nothing.
+        """
+
+    @abstractmethod
+    def finish_error(self, error: ProtocolError) -> tuple[ProtocolError, int]:
+        """The error as it is sent, with the codes of the era, and the status of its HTTP response."""
+
+    @abstractmethod
+    def elicitation_id(self) -> str | None:
+        """A new id for an elicitation in URL mode; None where elicitations have none."""
+
+    @abstractmethod
+    def request_meta(
+        self, revision: str, info: Implementation, capabilities: ClientCapabilities, log_level: str | None = None
+    ) -> dict[str, Any]:
+        """The `_meta` members that a client puts into each request."""
+
+    @abstractmethod
+    def cancels_by_message(self, over_http: bool, handshake: Handshake) -> bool:
+        """Whether a request that is given up is followed by `notifications/cancelled`; over HTTP, closing may suffice."""
