@@ -23,7 +23,7 @@ CEILINGS = {
     "names": 25,
     "ids": 534,
     "docstrings": 195,
-    "lines": 29_800,
+    "lines": 29_900,
 }
 
 
