@@ -5,7 +5,7 @@ Nothing here is run. A checker that accepts one of the lines complains about its
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
-from hinge import Server, proxy
+from hinge import Server
 from hinge.openapi import server_from
 
 
@@ -18,5 +18,5 @@ def misspelt(server: Server) -> None:
     server.run("stdio", port=3)  # type: ignore[call-overload]  # stdio has no port
     server.run("socket", workers=3)  # type: ignore[call-overload]  # HTTP's
     server.http_app(session=False)  # type: ignore[call-arg]  # sessions
-    proxy("https://host/mcp", header=["x"])  # type: ignore[call-arg]  # headers
+    Server.from_client("https://host/mcp", header=["x"])  # type: ignore[call-arg]  # headers
     server_from({}, base="https://host")  # type: ignore[call-arg]  # base_url

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from hinge.protocol.http.headers import Principal as Principal
     from hinge.protocol.http.headers import Refusal as Refusal
     from hinge.protocol.limits import Limits as Limits
-    from hinge.proxy.proxy import proxy as proxy
     from hinge.schema.base import Annotations as Annotations
     from hinge.schema.base import Icon as Icon
     from hinge.schema.base import Implementation as Implementation
@@ -243,7 +242,6 @@ _HOME = {
     "contract_of": "hinge.client.contract",
     "current_context": "hinge.server.context",
     "is_not_found": "hinge.client.methods",
-    "proxy": "hinge.proxy.proxy",
     "require_client_extension": "hinge.server.extensions",
     "save_content": "hinge.client.content",
     "save_contents": "hinge.client.content",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, ElicitFormParams, ProtocolError, Root, Server, proxy
+from hinge import Client, Context, ElicitFormParams, ProtocolError, Root, Server
 
 ERAS = ("2025", "2026")
 
@@ -112,7 +112,7 @@ class Behind:
 
     def proxy(self, era: Any, **options: Any) -> Server[Any]:
         """The server behind a bridge that speaks this era to it."""
-        return proxy(Client(self.server, era=era), **options)
+        return Server.from_client(Client(self.server, era=era), **options)
 
 
 def fill_in(form: ElicitFormParams) -> dict[str, str]:

@@ -24,7 +24,6 @@ from hinge import (
     ProtocolError,
     Server,
     UrlElicitationRequired,
-    proxy,
 )
 from tests.jumping_clock import in_no_time
 from tests.proxy.rig import ANSWERING, Behind, all_eras, each_behind, each_front, fill_in
@@ -78,7 +77,7 @@ async def test_only_what_is_behind_is_offered(behind: Any, front: Any) -> None:
     """LIFE-12, DISC-04, ERR-03."""
     server: Server[Any] = Server("small", log_level=None)
     server.tool("hello")(lambda: "hello")
-    async with Client(proxy(Client(server, era=behind)), era=front) as client:
+    async with Client(Server.from_client(Client(server, era=behind)), era=front) as client:
         found = client.server_capabilities
         assert found.tools is not None
         assert (found.prompts, found.resources, found.completions, found.logging) == (None, None, None, None)
@@ -94,7 +93,7 @@ async def test_pages_pass_one_by_one(behind: Any, front: Any) -> None:
     server: Server[Any] = Server("pages", page_size=2)
     for number in range(5):
         server.tool(f"t{number}")(lambda: "")
-    async with Client(proxy(Client(server, era=behind)), era=front) as client:
+    async with Client(Server.from_client(Client(server, era=behind)), era=front) as client:
         first = await client.request("tools/list", {})
         assert [tool["name"] for tool in first["tools"]] == ["t0", "t1"]
         assert [tool.name for tool in await client.list_tools()] == [f"t{number}" for number in range(5)]
@@ -188,7 +187,7 @@ async def test_what_the_client_of_the_bridge_answers_itself_is_not_passed_on(beh
         asked.append("own")
         return "own model"
 
-    server = proxy(Client(Behind().server, era=behind, on_sample=own))
+    server = Server.from_client(Client(Behind().server, era=behind, on_sample=own))
     answering = {key: value for key, value in ANSWERING.items() if key != "on_sample"}
     async with Client(server, era=front, **answering) as client:
         assert (await client.call_tool("book", {"city": "Oslo"})).text == "Oslo which own model file:///r"
@@ -204,7 +203,7 @@ async def test_answers_of_both_in_one_round_come_together() -> None:
         model, day = await asyncio.gather(ctx.sample("Model?"), ctx.elicit("Day?", str))
         return f"{model.content.text} {day}"  # type: ignore[union-attr]  # it is a text
 
-    bridged = proxy(Client(server, era="2026", on_sample=lambda params: "own"))
+    bridged = Server.from_client(Client(server, era="2026", on_sample=lambda params: "own"))
     async with Client(bridged, era="2026", on_elicit=fill_in) as client:
         assert (await client.call_tool("two")).text == "own day"
 
@@ -260,7 +259,7 @@ async def test_roots_that_a_handshake_server_asks_for_by_itself_are_those_of_the
     tasks: set[asyncio.Task[None]] = set()
     server.notification("notifications/initialized")(ask)
     server.notification("notifications/roots/list_changed")(ask)
-    async with Client(proxy(Client(server, era="2025")), era="2025", on_roots=["file:///mine"]):
+    async with Client(Server.from_client(Client(server, era="2025")), era="2025", on_roots=["file:///mine"]):
         await until(lambda: len(found) == 2)
     assert found[0] == "Nobody is here to be asked"
     assert "file:///mine" in found[1]
@@ -279,7 +278,7 @@ async def test_who_was_shown_a_page_hears_that_it_is_finished() -> None:
         return ""
 
     heard: list[tuple[str, Any]] = []
-    bridged = proxy(Client(server, era="2025"))
+    bridged = Server.from_client(Client(server, era="2025"))
     async with (
         Client(bridged, era="2025", on_notification=lambda *said: heard.append(("other", said))),
         Client(
@@ -329,7 +328,7 @@ async def test_cancelling_while_a_question_is_open_stops_the_handler(behind: Any
             ended.append("question ended")
         return {}
 
-    bridged = proxy(Client(server, era=behind), parked=5)
+    bridged = Server.from_client(Client(server, era=behind), parked=5)
     async with Client(bridged, era=front, on_elicit=think) as client:
         call = asyncio.create_task(client.call_tool("ask"))
         await asked.wait()
@@ -363,7 +362,7 @@ async def test_a_question_that_is_no_longer_asked_is_taken_back_from_the_caller(
             taken_back.set()
         return {}
 
-    async with Client(proxy(Client(server, era="2025")), era="2025", on_elicit=think) as client:
+    async with Client(Server.from_client(Client(server, era="2025")), era="2025", on_elicit=think) as client:
         async with asyncio.timeout(5):
             assert (await client.call_tool("ask")).text == "never mind"
 
@@ -571,7 +570,7 @@ async def test_a_page_that_must_be_opened_first_is_asked_for_in_a_round() -> Non
         opened.append(page.url)
         return True
 
-    bridged = proxy(Client(server, era="2025"))
+    bridged = Server.from_client(Client(server, era="2025"))
     async with Client(bridged, era="2026", on_elicit_url=lambda page: False) as client:
         with pytest.raises(PeerError, match="declined"):
             await client.call_tool("need")
@@ -611,7 +610,7 @@ async def test_a_page_that_must_be_opened_first_is_opened_by_whoever_can_and_the
         return True
 
     inner = Client(server, era="2025", on_elicit_url=open_it if opens == "bridge" else None)
-    outer = Client(proxy(inner), era="2025", on_elicit_url=open_it if opens == "caller" else None)
+    outer = Client(Server.from_client(inner), era="2025", on_elicit_url=open_it if opens == "caller" else None)
     async with outer as client:
         start = asyncio.get_running_loop().time()
         assert (await client.call_tool("need")).text == "done"
@@ -625,7 +624,7 @@ async def test_a_server_that_is_gone_is_told_without_its_address(behind: Any, fr
     async with AsyncExitStack() as stack:
         site = await stack.enter_async_context(serving(Behind().server))
         limits = Limits(reconnects=1, retries=0)
-        server = proxy(Client(f"http://127.0.0.1:{site.port}/mcp", era=behind, limits=limits))
+        server = Server.from_client(Client(f"http://127.0.0.1:{site.port}/mcp", era=behind, limits=limits))
         async with Client(server, era=front) as client:
             await client.call_tool("add", {"a": 1, "b": 1})
             await stack.aclose()
@@ -665,7 +664,7 @@ async def test_members_that_nobody_here_knows_are_kept(behind: Any, front: Any) 
             "tools/call": {"content": [block], "x-result": {"a": 1}, "_meta": {"acme/call": 3}},
         }
     )
-    async with talking_to(proxy(Client(server, era=behind)), front) as peer:
+    async with talking_to(Server.from_client(Client(server, era=behind)), front) as peer:
         listed = await peer.ask("tools/list")
         assert listed["tools"] == [tool]
         assert (listed["x-list"], listed["_meta"]["acme/list"]) == (1, 2)
@@ -680,7 +679,7 @@ async def test_a_result_is_dressed_for_its_caller(behind: Any, front: Any) -> No
     """BASE-15, CACHE-01, REQM-07."""
     server = with_raw_results({"resources/list": {"resources": [{"uri": "a:b", "name": "n"}]}})
     server.resource("a:b", name="b")(lambda: "")
-    async with talking_to(proxy(Client(server, era=behind)), front) as peer:
+    async with talking_to(Server.from_client(Client(server, era=behind)), front) as peer:
         listed = await peer.ask("resources/list")
         known = {"resources"} if front == "2025" else {"resources", "resultType", "ttlMs", "cacheScope", "_meta"}
         assert listed.keys() == known
@@ -705,7 +704,7 @@ async def test_what_an_older_caller_does_not_know_is_left_out_or_changed(revisio
         "structuredContent": [1],
     }
     server = with_raw_results({"tools/call": result})
-    found = await at(revision, proxy(Client(server, era="2026")), "tools/call", name="t")
+    found = await at(revision, Server.from_client(Client(server, era="2026")), "tools/call", name="t")
     assert "structuredContent" not in found
     kinds = [block["type"] for block in found["content"]]
     assert kinds[0] == ("text" if revision == FIRST else "audio")
@@ -729,7 +728,7 @@ async def test_the_meta_of_a_request_passes_but_for_what_concerns_this_hop(front
 
     meta = {"acme/key": [1], "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
     caller = Implementation(name="caller", version="1")
-    async with Client(proxy(Client(server, era="2026")), era=front, info=caller, on_roots=[]) as client:
+    async with Client(Server.from_client(Client(server, era="2026")), era=front, info=caller, on_roots=[]) as client:
         await client.request("tools/call", {"name": "look", "_meta": {**meta, "progressToken": "mine"}})
     (found,) = seen
     assert {key: found[key] for key in meta} == meta
@@ -750,7 +749,7 @@ async def test_further_methods_pass_if_they_are_named(behind: Any, front: Any) -
     async def hidden(ctx: Context[Any], params: dict[str, Any]) -> dict[str, Any]:
         return {}
 
-    async with Client(proxy(Client(server, era=behind), methods=["acme/search"]), era=front) as client:
+    async with Client(Server.from_client(Client(server, era=behind), methods=["acme/search"]), era=front) as client:
         found = await client.request("acme/search", {"what": "it"})
         assert found["found"] == "it"
         with pytest.raises(PeerError) as refused:
@@ -823,7 +822,7 @@ async def test_bridges_stand_behind_bridges(behind: Any, front: Any) -> None:
     rig = Behind()
     server: Any = rig.server
     for hop in (behind, front, behind):
-        server = proxy(Client(server, era=hop))
+        server = Server.from_client(Client(server, era=hop))
     async with Client(server, era=front, **ANSWERING) as client:
         assert (await client.call_tool("book", {"city": "Oslo"})).text == "Oslo which sampled file:///r"
         if behind == "2025":
@@ -835,7 +834,7 @@ async def test_bridges_stand_behind_bridges(behind: Any, front: Any) -> None:
 
 
 async def test_a_proxy_takes_what_a_client_takes() -> None:
-    async with Client(proxy(Behind().server)) as client:
+    async with Client(Server.from_client(Behind().server)) as client:
         assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"sum": 3}
 
 
@@ -843,8 +842,8 @@ async def test_what_can_not_work_is_told_at_once() -> None:
     client = Client(Behind().server)
     async with client:
         with pytest.raises(DefinitionError, match="isn't connected yet"):
-            proxy(client)
-    server = proxy(client)
+            Server.from_client(client)
+    server = Server.from_client(client)
     for wrong, words in (
         ("X-Tenant", r"headers='X-Tenant' is one text: write headers=\['X-Tenant'\]"),
         (["Mcp-Session-Id"], "can't be passed on: the protocol sets it, or the connection does"),
@@ -852,7 +851,7 @@ async def test_what_can_not_work_is_told_at_once() -> None:
         (["X Tenant"], "must map header names"),
     ):
         with pytest.raises(DefinitionError, match=words):
-            proxy(Behind().server, headers=wrong)
+            Server.from_client(Behind().server, headers=wrong)
     with pytest.raises(DefinitionError, match="mount it in a Server"):
         server.tool("own")(lambda: "")
     with pytest.raises(DefinitionError, match="mount it and the other"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, ElicitFormParams, Limits, Server, proxy
+from hinge import Client, Context, ElicitFormParams, Limits, Server
 from hinge.http1.asgi import Scope
 from tests.proxy.rig import Behind, each_behind
 from tests.server.peer import Refusal, talking_to
@@ -128,7 +128,7 @@ async def test_what_is_said_while_the_caller_is_asked_is_told_in_its_next_round(
 
     told: list[float] = []
     behind = Client(server, era="2025")
-    async with Client(proxy(behind), era="2026", on_elicit=on_elicit) as client:
+    async with Client(Server.from_client(behind), era="2026", on_elicit=on_elicit) as client:
         found = await client.call_tool("work", on_progress=lambda one: told.append(one.progress))
     assert (found.text, told) == ("Ada", [1, 2, 3])
 
@@ -136,7 +136,7 @@ async def test_what_is_said_while_the_caller_is_asked_is_told_in_its_next_round(
 async def test_who_does_not_come_back_in_time_ends_the_call_behind() -> None:
     """MRTR-14."""
     ended: list[str] = []
-    server = proxy(Client(waiting_server(ended), era="2025"), limits=Limits(state_ttl=0.05))
+    server = Server.from_client(Client(waiting_server(ended), era="2025"), limits=Limits(state_ttl=0.05))
     async with talking_to(server, "2026", **CAN) as peer:
         first = await peer.ask("tools/call", name="ask", arguments={})
         await until(ended)
@@ -147,7 +147,7 @@ async def test_who_does_not_come_back_in_time_ends_the_call_behind() -> None:
 
 async def test_no_more_calls_are_parked_than_allowed() -> None:
     ended: list[str] = []
-    server = proxy(Client(waiting_server(ended), era="2025"), parked=1)
+    server = Server.from_client(Client(waiting_server(ended), era="2025"), parked=1)
     async with talking_to(server, "2026", **CAN) as peer:
         await peer.ask("tools/call", name="ask", arguments={})
         assert not ended
@@ -159,7 +159,7 @@ async def test_no_more_calls_are_parked_than_allowed() -> None:
 
 async def test_the_end_of_the_bridge_ends_what_is_parked() -> None:
     ended: list[str] = []
-    async with talking_to(proxy(Client(waiting_server(ended), era="2025")), "2026", **CAN) as peer:
+    async with talking_to(Server.from_client(Client(waiting_server(ended), era="2025")), "2026", **CAN) as peer:
         await peer.ask("tools/call", name="ask", arguments={})
     assert ended
 
@@ -185,7 +185,7 @@ async def test_the_time_in_which_a_person_thinks_does_not_count() -> None:
         return {"value": "me"}
 
     for front in ("2025", "2026"):
-        bridged = proxy(Client(server, era="2025", limits=Limits(call_total=0.4)))
+        bridged = Server.from_client(Client(server, era="2025", limits=Limits(call_total=0.4)))
         async with Client(bridged, era=front, on_elicit=think) as client:
             assert (await client.call_tool("slow")).text == "me"
             with pytest.raises(Exception, match="no answer in time"):
@@ -209,7 +209,7 @@ async def post(site: Site, user: str, **more: Any) -> Any:
 async def test_another_user_can_not_go_on_with_a_call() -> None:
     """MRTR-12: the bridge is one user to the server behind, so it must tell its own apart."""
     ended: list[str] = []
-    async with serving(proxy(Client(waiting_server(ended), era="2025")), authenticate=who) as site:
+    async with serving(Server.from_client(Client(waiting_server(ended), era="2025")), authenticate=who) as site:
         first = (await post(site, "ann"))["result"]
         answers = {"requestState": first["requestState"], "inputResponses": dict.fromkeys(first["inputRequests"], YES)}
         for user in ("bob", ""):
@@ -228,7 +228,7 @@ async def test_a_question_reaches_its_own_user_where_the_stream_tells_whose_it_i
         return await ctx.elicit(f"Are you {name}?", str)
 
     async with serving(server) as behind:
-        bridged = proxy(Client(f"http://127.0.0.1:{behind.port}/mcp", era="2025"))
+        bridged = Server.from_client(Client(f"http://127.0.0.1:{behind.port}/mcp", era="2025"))
         async with serving(bridged) as front:
             url = f"http://127.0.0.1:{front.port}/mcp"
 
@@ -293,7 +293,7 @@ async def test_credentials_and_headers_of_a_caller_stay_here(behind: Any, front:
 
     caplog.set_level("DEBUG", "hinge")
     async with serving(Behind().server, authenticate=look) as site:
-        bridged = proxy(Client(f"http://127.0.0.1:{site.port}/mcp", era=behind), headers=["X-Tenant"])
+        bridged = Server.from_client(Client(f"http://127.0.0.1:{site.port}/mcp", era=behind), headers=["X-Tenant"])
         async with serving(bridged) as outer:
             secret = {"Authorization": "Bearer canary", "Cookie": "canary", "X-Other": "canary", "X-Tenant": "t1"}
             async with Client(f"http://127.0.0.1:{outer.port}/mcp", era=front, headers=secret) as client:

@@ -19,7 +19,7 @@ from hinge.client.client import Client
 from hinge.errors import CallError, DefinitionError, InternalError, MethodNotFound
 from hinge.extensions.apps import Apps
 from hinge.jsonrpc import ABSENT
-from hinge.options import accepts, options_of, resolve
+from hinge.options import options_of, resolve
 from hinge.protocol.changes import Changed
 from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.handshake import HANDSHAKE
@@ -62,29 +62,8 @@ _LISTS: dict[Kind, tuple[str, str, str]] = {
 _REMEMBERED = 5.0
 
 
-@accepts(ProxyOptions)
 def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
-    """Make a server that offers what another MCP server offers, to clients of either era.
-
-    The other server is connected while this one is served, once, and shared by all callers. Progress, cancellation, log
-    messages, changes, subscriptions and requests of the server pass in both directions; requests that the client has a
-    callback for (`on_sample=…`) are answered by it. A call of a stateless client that has to ask something is kept running
-    at a handshake server while its client is away.
-
-    On stdio or a socket a handshake server's request doesn't say which call it belongs to: while several callers are
-    being served it is refused, so that nobody answers for somebody else. Callers are told apart by their session or, over
-    HTTP in the stateless era, by their principal; one that isn't authenticated counts as new with each call.
-
-    Args:
-        target: a Client that isn't connected yet, or whatever a Client takes: a URL, a command line, a Server.
-        options: see `ProxyOptions`, which has those of `Server` as well.
-
-    Returns:
-        A server to run, mount or connect to.
-
-    Raises:
-        DefinitionError: for a target or option that can't be used.
-    """
+    """Make a server that offers what another MCP server offers: see `Server.from_client`."""
     settings = resolve(ProxyOptions, options, "proxy")
     of_server: Any = {name: value for name, value in options.items() if name in options_of(ServerOptions)}
     of_server.setdefault("log_level", "debug")  # until a client says otherwise it gets what the other server says

@@ -173,7 +173,7 @@ class SocketOptions(TypedDict, total=False):
 
 
 class ProxyOptions(ServerOptions, total=False):
-    """The options of `Server.from_client` and `hinge.proxy`, besides those of a server."""
+    """The options of `Server.from_client`, besides those of a server."""
 
     name: Annotated[str | None, Option("The server's name; that of the other server by default.", None, or_none(TEXT))]
     prefix: Annotated[

@@ -164,29 +164,57 @@ class Server(Router, Generic[StateT]):
         self._build()
 
     @staticmethod
+    @accepts(ProxyOptions)
     def from_client(target: Any, /, **options: Unpack[ProxyOptions]) -> Server[Any]:
-        """A server that offers what another MCP server does, to clients of either era: run it, mount it, connect to it.
+        """Make a server that offers what another MCP server offers, to clients of either era.
 
-        `target` is a Client that isn't connected yet, or whatever a Client takes: a URL, a command line, a Server. The same
-        as `hinge.proxy`, which explains the options.
+        The other server is connected while this one is served, once, and shared by all callers. Progress, cancellation,
+        log messages, changes, subscriptions and requests of the server pass in both directions; requests that the client
+        has a callback for (`on_sample=…`) are answered by it. A call of a stateless client that has to ask something is
+        kept running at a handshake server while its client is away.
+
+        On stdio or a socket a handshake server's request doesn't say which call it belongs to: while several callers are
+        being served it is refused, so that nobody answers for somebody else. Callers are told apart by their session or,
+        over HTTP in the stateless era, by their principal; one that isn't authenticated counts as new with each call.
+
+        Args:
+            target: a Client that isn't connected yet, or whatever a Client takes: a URL, a command line, a Server.
+            options: see `ProxyOptions`, which has those of `Server` as well.
+
+        Returns:
+            A server to run, mount or connect to.
+
+        Raises:
+            DefinitionError: for a target or option that can't be used.
         """
         server: Server[Any] = load("proxy")(target, **options)
         return server
 
     @staticmethod
+    @accepts(ApiOptions)
     def from_openapi(
         document: Mapping[str, Any] | str | bytes | os.PathLike[str],
         http_client: Any = None,
         /,
         **options: Unpack[ApiOptions],
     ) -> Server[Any]:
-        """A server with one tool for each operation that an OpenAPI document describes.
+        """Make a server with one tool for each operation that an OpenAPI document describes.
 
-        `http_client` sends the requests: an httpx.AsyncClient, an ASGI app (which is asked in this process), an async function
-        `(method, url, headers, body)` that gives `(status, headers, body)`; Hinge's own by default. The same as
-        `hinge.openapi.server_from`, which explains the options. Raises DefinitionError for a document that can't be used.
+        The same as `hinge.openapi.server_from`, which explains how operations become tools.
+
+        Args:
+            document: the document (3.0 or newer) as a dict, as JSON, or the path of a JSON file.
+            http_client: sends the requests: an httpx.AsyncClient, an ASGI app (called in this process), or an async function
+                `(method, url, headers, body)` that returns `(status, headers, body)`; Hinge's own client by default.
+            options: see `ApiOptions`, which has those of `Server` as well.
+
+        Returns:
+            A server to run, mount or connect to.
+
+        Raises:
+            DefinitionError: for a document that can't be used.
         """
-        server: Server[Any] = load("server_from_openapi")(document, http_client=http_client, **options)
+        server: Server[Any] = load("openapi")(document, http_client, **options)
         return server
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Apps, Changed, Client, DefinitionError, Server, proxy
+from hinge import Apps, Changed, Client, DefinitionError, Server
 from tests.extensions.test_apps import PAGE, SHOWS, metas, weather
 from tests.server.bare_end import BareEnd, Era
 from tests.server.test_extensions import DECLARED, JOBS, Jobs, listening, served
@@ -50,7 +50,7 @@ async def test_pages_of_a_mounted_server_are_shown_through_the_outer_one(era: Er
 @both_eras
 async def test_pages_of_a_stateless_server_pass_a_bridge_with_its_prefix(era: Era) -> None:
     """APP-01, APP-03, APP-04: the server behind is told with each request what its caller shows."""
-    bridge = proxy(Client(weather(), era="2026"), prefix="far")
+    bridge = Server.from_client(Client(weather(), era="2026"), prefix="far")
     async with bridge.running(), BareEnd(bridge, era, capabilities=SHOWS) as end:
         assert await announced(end) == {UI: {}}
         uri = (await metas(end))["far_forecast"]["ui"]["resourceUri"]
@@ -58,7 +58,7 @@ async def test_pages_of_a_stateless_server_pass_a_bridge_with_its_prefix(era: Er
         (contents,) = (await end.ask("resources/read", {"uri": uri}))["contents"]
         assert (contents["uri"], contents["text"]) == (uri, PAGE)
         assert await end.text("far_refresh") == "fresh"
-    again = proxy(Client(weather(), era="2026"), prefix="far")
+    again = Server.from_client(Client(weather(), era="2026"), prefix="far")
     async with again.running(), BareEnd(again, era) as end:
         assert await metas(end) == {"far_forecast": {"com.example/cost": 1}, "far_plain": None}
 
@@ -68,7 +68,7 @@ async def test_other_extensions_stay_behind_a_bridge(era: Era) -> None:
     """What has methods and results of its own would be half there."""
     server = weather()
     server.add_extension(Jobs())
-    bridge = proxy(Client(server, era="2026"))
+    bridge = Server.from_client(Client(server, era="2026"))
     async with bridge.running(), BareEnd(bridge, era, capabilities=DECLARED) as end:
         assert await announced(end) == {UI: {}}
 
