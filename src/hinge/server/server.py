@@ -214,7 +214,7 @@ class Server(Router, Generic[StateT]):
         Raises:
             DefinitionError: for a document that can't be used.
         """
-        server: Server[Any] = load("openapi")(document, http_client, **options)
+        server: Server[Any] = load("server_from_openapi")(document, http_client, **options)
         return server
 
     @property
