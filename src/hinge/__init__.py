@@ -111,8 +111,8 @@ if TYPE_CHECKING:
     from hinge.server.features.content import Audio as Audio
     from hinge.server.features.content import File as File
     from hinge.server.features.content import Image as Image
+    from hinge.server.features.options import ResourceOptions as ResourceOptions
     from hinge.server.features.prompts import Message as Message
-    from hinge.server.features.resources import ResourceOptions as ResourceOptions
     from hinge.server.features.uri_templates import UriTemplate as UriTemplate
     from hinge.server.features.visibility import Caller as Caller
     from hinge.server.features.visibility import Item as Item
@@ -213,7 +213,7 @@ _HOME = {
     "ResourceContents": "hinge.schema.content",
     "ResourceLink": "hinge.schema.content",
     "ResourceNotFound": "hinge.errors",
-    "ResourceOptions": "hinge.server.features.resources",
+    "ResourceOptions": "hinge.server.features.options",
     "ResourceTemplate": "hinge.schema.resources",
     "ResultLimit": "hinge.server.middleware.result_limit",
     "Root": "hinge.schema.roots",

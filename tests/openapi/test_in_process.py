@@ -75,7 +75,7 @@ async def broken(scope: Any, receive: Any, send: Any) -> None:
     [
         (silent, "The API gave no answer"),
         (endless, "The API's answer has more than 5000 bytes"),
-        (broken, "Tool 'say' failed unexpectedly. The server's log tells why."),
+        (broken, "Tool 'say' failed unexpectedly. The server's log says why."),
     ],
 )
 async def test_an_app_that_fails_fails_the_call_only(app: Any, words: str) -> None:

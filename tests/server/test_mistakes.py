@@ -38,7 +38,7 @@ async def logged(caplog: pytest.LogCaptureFixture, function: Callable[..., Any],
     async with BareEnd(server) as end:
         result = await end.call_tool("tool", **arguments)
     assert result["isError"]
-    assert result["content"][0]["text"] == "Tool 'tool' failed unexpectedly. The server's log tells why."
+    assert result["content"][0]["text"] == "Tool 'tool' failed unexpectedly. The server's log says why."
     (record,) = [one for one in caplog.records if one.levelno >= logging.ERROR]
     assert record.exc_info is None
     return _without_place(record.getMessage())
@@ -202,7 +202,9 @@ def test_values_that_an_option_can_not_have() -> None:
     assert told(lambda: tool("x", icons="https://a/b.png")(lambda: "x")) == (
         "icons='https://a/b.png' is one text: write icons=['https://a/b.png']"
     )
-    assert told(lambda: tool("x", tags="admin")(lambda: "x")) == "tags='admin' of 'x' is one text: write tags={'admin'}"
+    assert (
+        told(lambda: tool("x", tags="admin")(lambda: "x")) == "tags='admin' of 'x' is one string: write tags={'admin'}"
+    )
 
 
 def test_something_else_where_a_server_or_an_extension_is_wanted() -> None:
@@ -296,7 +298,7 @@ async def test_a_forgotten_await(caplog: pytest.LogCaptureFixture) -> None:
         wrong: Any = fetch()
         return wrong  # type: ignore[no-any-return]  # the mistake itself
 
-    assert await logged(caplog, forecast) == ("Tool 'tool': it returned fetch() without waiting for it: add `await`")
+    assert await logged(caplog, forecast) == ("Tool 'tool': it returned fetch() without awaiting it: add `await`")
 
 
 @pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])

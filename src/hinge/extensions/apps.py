@@ -20,8 +20,7 @@ from hinge.schema.content import ResourceContents
 from hinge.schema.tools import Tool
 from hinge.server.context import Context
 from hinge.server.extensions import Extension
-from hinge.server.features.options import ToolOptions, check_options, with_name
-from hinge.server.features.resources import ResourceOptions
+from hinge.server.features.options import ResourceOptions, ToolOptions, check_options, with_name
 from hinge.server.features.visibility import Caller
 
 if TYPE_CHECKING:

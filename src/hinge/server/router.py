@@ -10,9 +10,9 @@ from hinge.errors import DefinitionError
 from hinge.server.composition.include import Registries, include
 from hinge.server.features.completion import Completable, Completions, RegisteredCompleter
 from hinge.server.features.files import FOLDER, Files, default_uri
-from hinge.server.features.options import PromptOptions, ToolOptions, check_text, with_name
+from hinge.server.features.options import PromptOptions, ResourceOptions, ToolOptions, check_text, with_name
 from hinge.server.features.prompts import Prompts
-from hinge.server.features.resources import ResourceOptions, Resources
+from hinge.server.features.resources import Resources
 from hinge.server.features.tools import Tools
 from hinge.server.features.visibility import Rule, View, Visibility
 from hinge.server.threads import Threads

@@ -175,7 +175,7 @@ async def test_an_argument_that_is_always_sent_and_does_not_fit_is_the_authors_m
         for name, given in ((tool, place), (f"{prefix}checked", "place")):
             caplog.clear()
             assert await failure(client, name, **{given: "Oslo"}) == (
-                f"Tool {name!r} failed unexpectedly. The server's log tells why."
+                f"Tool {name!r} failed unexpectedly. The server's log says why."
             )
             (record,) = [one for one in caplog.records if one.levelno == logging.ERROR]
             assert "an argument that is always sent doesn't fit: unit" in record.getMessage()
@@ -238,7 +238,7 @@ async def test_prompts_and_resources(make: Any, prefix: str, tool: str, place: s
 async def test_tools_that_fail_by_themselves(make: Any, prefix: str, tool: str, place: str, era: Any) -> None:
     async with Client(make(), era=era) as client:
         assert await failure(client, f"{prefix}crash") == (
-            f"Tool '{prefix}crash' failed unexpectedly. The server's log tells why."
+            f"Tool '{prefix}crash' failed unexpectedly. The server's log says why."
         )
         assert (await failure(client, f"{prefix}slow")).startswith(f"Tool '{prefix}slow' did not finish within ")
         began = asyncio.Event()

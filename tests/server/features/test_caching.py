@@ -115,5 +115,5 @@ def test_a_time_that_can_not_be_is_refused(ttl: Any) -> None:
 def test_a_scope_or_method_that_can_not_be_is_refused() -> None:
     with pytest.raises(DefinitionError, match='use "public" or "private"'):
         CacheHint(1, "shared")  # type: ignore[arg-type]  # a mistake of the author
-    with pytest.raises(DefinitionError, match=r"results of 'tools/call' can't be kept; those of .*tools/list"):
+    with pytest.raises(DefinitionError, match=r"results of 'tools/call' can't be cached; those of .*tools/list"):
         Server("s", cache={"tools/call": CacheHint(1)})

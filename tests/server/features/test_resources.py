@@ -321,7 +321,7 @@ async def test_a_value_that_leads_out_of_a_folder_reaches_no_function(
     async with talking_to(server, "2026") as peer:
         assert (await refusal(peer, f"doc://{value}")).message == "Resource not found"
         assert (await refusal(peer, f"list://a?v=ok&v={value}")).message == "Resource not found"
-        assert "doc://{v}: a value that leads out of a folder is refused" in caplog.text
+        assert "doc://{v}: rejected a value that leads out of a folder" in caplog.text
         assert (await read(peer, f"raw://{value}"))[0]["text"]
 
 
@@ -695,9 +695,9 @@ def of_any(city: Any) -> str:
     ("uri", "function", "options", "words"),
     [
         ("weather", plain, {}, "needs a scheme, as in weather://weather"),
-        ("x://a b", plain, {}, "'x://a b' is no URI: percent-encode"),
-        ("x://größe", plain, {}, "is no URI: percent-encode"),
-        ("x://%zz", plain, {}, "is no URI: percent-encode"),
+        ("x://a b", plain, {}, "'x://a b' is not a URI: percent-encode"),
+        ("x://größe", plain, {}, "is not a URI: percent-encode"),
+        ("x://%zz", plain, {}, "is not a URI: percent-encode"),
         (plain, plain, {}, 'write @server.resource("scheme://path")'),
         ("x://{a", plain, {}, "the brace at character 5 is never closed"),
         ("x://{a}{b}", lambda_free, {}, "{a} has no parameter: write `a: str`"),
@@ -718,11 +718,11 @@ def of_any(city: Any) -> str:
         ("x://{city*}", of_any, {}, r"{city\*} gives a list"),
         ("x://{city}", of_list, {}, r"{city} gives a text, but `city` is a list: write {city\*}"),
         ("x://a", lambda: "text", {}, 'needs a name: add name="…"'),
-        ("x://{city}", of_city, {"size": 3}, "they have no size in common"),
+        ("x://{city}", of_city, {"size": 3}, "whose resources differ in size"),
         ("x://a", plain, {"annotations": {"priority": "high"}}, "annotations: "),
         ("x://a", plain, {"ttl": -1}, "ttl=-1 is not possible"),
         ("x://a", plain, {"scope": "shared"}, "scope='shared' is not possible"),
-        ("x://a", plain, {"mimetype": "a/b"}, "has no option mimetype: did you mean mime_type?"),
+        ("x://a", plain, {"mimetype": "a/b"}, "has no option 'mimetype': did you mean 'mime_type'?"),
         ("x://a", 3, {}, "3 is not callable"),
     ],
 )

@@ -210,7 +210,7 @@ async def test_what_goes_wrong_is_told_word_for_word(era: Era) -> None:
     async with BareEnd(weather(), era) as end:
         for arguments, text in (
             ({"item": "moon"}, "The moon is not for sale."),
-            ({"item": "car"}, "Tool 'buy' failed unexpectedly. The server's log tells why."),
+            ({"item": "car"}, "Tool 'buy' failed unexpectedly. The server's log says why."),
             (
                 {"itm": "x"},
                 "Invalid arguments for tool 'buy': item: missing (required string); itm: unknown argument; did you mean "

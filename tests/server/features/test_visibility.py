@@ -279,7 +279,7 @@ async def test_a_condition_that_fails_hides(caplog: pytest.LogCaptureFixture) ->
     async with BareEnd(server) as end:
         assert await end.names() == []
         assert "error" in await end.reply("tools/call", {"name": "secret", "arguments": {}})
-    assert "'secret' is hidden: the condition for seeing it failed" in caplog.text
+    assert "'secret' is hidden: its visibility condition raised" in caplog.text
 
 
 def test_an_async_condition_is_refused_since_it_would_always_be_true() -> None:
@@ -303,5 +303,5 @@ def test_an_async_condition_is_refused_since_it_would_always_be_true() -> None:
 
 
 def test_one_text_is_no_set_of_tags() -> None:
-    with pytest.raises(DefinitionError, match=r"tags='admin' of 'x' is one text: write tags=\{'admin'\}"):
+    with pytest.raises(DefinitionError, match=r"tags='admin' of 'x' is one string: write tags=\{'admin'\}"):
         Server("mistaken").tool("x", tags="admin")(lambda: "x")

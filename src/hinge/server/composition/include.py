@@ -20,7 +20,7 @@ from hinge.server.features.prompts import Prompts
 from hinge.server.features.resources import RegisteredResource, Resources
 from hinge.server.features.tools import Tools
 from hinge.server.features.uri_templates import Matched
-from hinge.server.features.visibility import Item, Shelf
+from hinge.server.features.visibility import Entries, Item
 from hinge.server.threads import Threads
 
 
@@ -67,25 +67,23 @@ class Registries(NamedTuple):
 def include(target: Registries, source: Registries, prefix: str | None) -> None:
     """Copy tools, prompts and resources. Raises DefinitionError, before anything is copied, for names that are taken."""
     names = Prefix(prefix)
-    tools = {names.name(name): entry for name, entry in source.tools._shelf.entries.items()}
-    prompts = {names.name(name): entry for name, entry in source.prompts._shelf.entries.items()}
-    resources = {
-        names.uri(uri): IncludedResource(entry, names) for uri, entry in source.resources._shelf.entries.items()
-    }
-    _check("tool", tools, target.tools._shelf)
-    _check("prompt", prompts, target.prompts._shelf)
-    _check("resource", resources, target.resources._shelf)
+    tools = {names.name(name): entry for name, entry in source.tools._entries.all.items()}
+    prompts = {names.name(name): entry for name, entry in source.prompts._entries.all.items()}
+    resources = {names.uri(uri): IncludedResource(entry, names) for uri, entry in source.resources._entries.all.items()}
+    _check("tool", tools, target.tools._entries)
+    _check("prompt", prompts, target.prompts._entries)
+    _check("resource", resources, target.resources._entries)
     for name, tool in tools.items():
         made = copy.copy(tool)
         made.item = _renamed(tool.item, name, names.tool(tool.item.listing))
         made.run = _outward(tool.run, names)
-        target.tools._shelf.add(name, made)
-    for (inner, prompt), name in zip(source.prompts._shelf.entries.items(), prompts, strict=True):
+        target.tools._entries.add(name, made)
+    for (inner, prompt), name in zip(source.prompts._entries.all.items(), prompts, strict=True):
         again = copy.copy(prompt)
         again.item = _renamed(prompt.item, name, names.prompt(prompt.item.listing))
         again._run = _outward(prompt._run, names)
         target.completions.prompts[name] = dict(source.completions.prompts[inner])
-        target.prompts._shelf.add(name, again)
+        target.prompts._entries.add(name, again)
     for uri, resource in resources.items():
         inner = names.inner_uri(uri) or uri
         target.completions.resources[uri] = dict(source.completions.resources[inner])
@@ -93,9 +91,9 @@ def include(target: Registries, source: Registries, prefix: str | None) -> None:
     target.folders.update(names.uri(uri) for uri in source.folders)
 
 
-def _check(what: str, entries: Mapping[str, Any], shelf: Shelf[Any]) -> None:
+def _check(what: str, entries: Mapping[str, Any], registered: Entries[Any]) -> None:
     for name, entry in entries.items():
-        there = shelf.entries.get(name)
+        there = registered.all.get(name)
         if there is not None:
             raise DefinitionError(
                 f"There are two of the {what} {name!r}: {_name_of(there._function)}, which is here, and "

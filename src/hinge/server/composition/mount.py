@@ -29,6 +29,7 @@ from hinge.server.composition.transform import ToolChanges
 from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, Elsewhere, RequestHandler, Served
 from hinge.server.extensions import Extensions, Topic
+from hinge.server.features.caching import list_scope
 from hinge.server.features.pagination import paginate
 from hinge.server.middleware.chain import Middleware
 
@@ -328,7 +329,7 @@ class Mounts:
         page, cursor = paginate(list(found.values()), params.cursor, self._page_size)
         private = any(part.scope == "private" for part in parts)
         members: dict[str, Any] = {what.field: [one.item for one in page]}
-        return what.result(**members, next_cursor=cursor, cache_scope="private" if private else UNSET)
+        return what.result(**members, next_cursor=cursor, cache_scope=list_scope(private))
 
     async def _own_items(self, ctx: Context[Any], method: str, what: _List) -> _Part:
         own = self._host._feature_methods(what.kind)[method]

@@ -1,4 +1,13 @@
-"""How long clients may keep what a server says, and with whom they may share it. For results, never for questions."""
+"""Cache hints: how long clients may keep a result (`ttlMs`) and with whom they may share it (`cacheScope`).
+
+Only the stateless revision has them: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
+
+1. A result that sets them itself keeps them.
+2. A read that continues an earlier round (with answers or request state) is not cached.
+3. A list that depends on the caller is private.
+4. The hint of the resource, then the server's hint for the method.
+5. Otherwise the protocol's default: not cached, private.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +15,12 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from hinge.errors import DefinitionError
 from hinge.schema.base import CacheableResult
 from hinge.schema.methods import METHODS
+from hinge.schema.resources import ReadResourceParams
 from hinge.server.context import Context
 from hinge.server.dispatch import RequestHandler
 
@@ -18,10 +28,18 @@ CacheScope = Literal["public", "private"]
 
 
 class CacheHint(Struct, frozen=True):
-    """How a result may be kept (CACHE-02): for `ttl` seconds, by its caller alone (`private`) or by all (`public`).
+    """How clients may cache a result: `Server(cache={"tools/list": CacheHint(60)})`.
 
-    A hint is no protection: what is `public` may reach callers that never asked this server (CACHE-11). Stateless
-    clients hear of it; the handshake revisions have no words for it. Raises DefinitionError for a value that can't be.
+    Sent to clients of the stateless revision:
+    https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
+    A hint protects nothing: a public result may reach callers that never asked this server.
+
+    Args:
+        ttl: Seconds for which clients may keep the result; 0 means not at all.
+        scope: "private": only for the caller it was sent to; "public": also for others.
+
+    Raises:
+        DefinitionError: A ttl below 0 or not finite, or another scope.
     """
 
     ttl: float = 0
@@ -33,28 +51,49 @@ class CacheHint(Struct, frozen=True):
         if self.scope not in ("public", "private"):
             raise DefinitionError(f'scope={self.scope!r} is not possible: use "public" or "private"')
 
-    def mark(self, result: CacheableResult) -> None:
-        """Write the hint into a result, as far as that says nothing itself."""
-        if result.ttl_ms is UNSET:
-            result.ttl_ms = int(self.ttl * 1000)
-        if result.cache_scope is UNSET:
-            result.cache_scope = self.scope
+
+def resource_hint(ttl: float | None, scope: CacheScope | None) -> CacheHint | None:
+    """The hint of a resource's options; None if they give none. Raises DefinitionError."""
+    return None if ttl is None and scope is None else CacheHint(ttl=ttl or 0, scope=scope or "private")
+
+
+def apply_hint(hint: CacheHint | None, result: CacheableResult) -> None:
+    """Write a hint into a result where the result itself says nothing."""
+    if hint is not None and result.ttl_ms is UNSET:
+        result.ttl_ms = int(hint.ttl * 1000)
+    if hint is not None and result.cache_scope is UNSET:
+        result.cache_scope = hint.scope
+
+
+def apply_to_read(hint: CacheHint | None, result: CacheableResult, params: ReadResourceParams) -> None:
+    """Write the cache fields of a resource that was read."""
+    if params.request_state is not UNSET or len(memoryview(params.input_responses)):
+        result.ttl_ms, result.cache_scope = 0, "private"
+    else:
+        apply_hint(hint, result)
+
+
+def list_scope(depends_on_caller: bool) -> CacheScope | UnsetType:
+    """The scope of a list; UNSET leaves it to the server's hint."""
+    return "private" if depends_on_caller else UNSET
 
 
 class CacheHints:
-    """The hints of one server, by method: one scope for all pages of a list (CACHE-09).
+    """The hints of one server, by method; one scope for all pages of a list.
 
-    Raises DefinitionError for a method whose results can't be kept (CACHE-01).
+    Raises DefinitionError for a method whose results can't be cached.
     """
 
     def __init__(self, hints: Mapping[str, CacheHint] | None) -> None:
         self._hints = dict(hints or {})
-        can = [
+        cacheable = [
             name for name, row in METHODS.items() if row.result is not None and issubclass(row.result, CacheableResult)
         ]
         for method in self._hints:
-            if method not in can:
-                raise DefinitionError(f"cache: results of {method!r} can't be kept; those of {', '.join(can)} can")
+            if method not in cacheable:
+                raise DefinitionError(
+                    f"cache: results of {method!r} can't be cached; those of {', '.join(cacheable)} can"
+                )
 
     def applied(self, method: str, handler: RequestHandler) -> RequestHandler:
         """The handler of a method, with its hint on each result."""
@@ -62,9 +101,9 @@ class CacheHints:
         if hint is None:
             return handler
 
-        async def marked(ctx: Context[Any], params: Any) -> Any:
+        async def with_hint(ctx: Context[Any], params: Any) -> Any:
             result = await handler(ctx, params)
-            hint.mark(result)
+            apply_hint(hint, result)
             return result
 
-        return marked
+        return with_hint

@@ -1,4 +1,4 @@
-"""The options of tools, prompts and of servers made from something else, as type checkers see them."""
+"""The options of tools, prompts and resources."""
 
 from __future__ import annotations
 
@@ -7,52 +7,90 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypedDict
 
 from hinge.errors import DefinitionError
-from hinge.schema.base import Icon
+from hinge.schema.base import Annotations, Icon
 from hinge.schema.tools import ToolAnnotations
+from hinge.server.features.caching import CacheScope
 from hinge.server.features.visibility import Caller
 
 
-class PromptOptions(TypedDict, total=False):
-    """What can be said of a prompt, and of a tool."""
-
-    #: In place of the function's; the same as the first argument of the decorator.
-    name: str | None
-    #: For people; the name stays what it is.
+class _CommonOptions(TypedDict, total=False):
+    #: Name for people, in user interfaces. Default: none.
     title: str | None
-    #: In place of the docstring's.
+    #: In place of the description in the function's docstring.
     description: str | None
+    #: Icons for user interfaces, or their URLs. Default: none.
     icons: Sequence[Icon | str] | None
-    #: The `_meta` of the listing.
+    #: `_meta` of the listing. Default: none.
     meta: Mapping[str, Any] | None
-    #: Words by which `server.disable` and `server.visibility` find it; clients don't see them.
+    #: Tags for `server.disable` and for visibility rules; clients don't see them. Default: none.
     tags: Collection[str]
-    #: Who sees it; for everybody else it doesn't exist.
+    #: A function of the Caller: whether that caller sees it. For others it doesn't exist. Default: everybody does.
     visible: Callable[[Caller], bool] | None
-    #: Whether a sync function runs in a worker thread (the default) or, being trivial, at once on the event loop.
+    #: Whether a sync function runs in a worker thread. False runs it on the event loop, for functions that return at once.
+    #: Default: true.
     blocking: bool
 
 
-class ToolOptions(PromptOptions, total=False):
-    """What can be said of a tool."""
+class PromptOptions(_CommonOptions, total=False):
+    """The options of `@server.prompt`, all optional.
 
+    https://modelcontextprotocol.io/specification/2025-11-25/server/prompts
+    """
+
+    #: In place of the function's name; the same as the first argument of the decorator.
+    name: str | None
+
+
+class ToolOptions(_CommonOptions, total=False):
+    """The options of `@server.tool`, all optional.
+
+    https://modelcontextprotocol.io/specification/2025-11-25/server/tools
+    """
+
+    #: In place of the function's name; the same as the first argument of the decorator.
+    name: str | None
+    #: Hints about what the tool does: ToolAnnotations, or a dict with their names. Default: none.
     annotations: ToolAnnotations | Mapping[str, Any] | None
-    #: In place of what the parameters say; the function then takes all arguments as one dict.
+    #: JSON Schema in place of the one from the parameters; the function then takes all arguments as one dict.
     input_schema: Mapping[str, Any] | None
-    #: In place of what the return annotation says, and results are held to it; None for no structured content.
+    #: JSON Schema in place of the one from the return annotation; results are validated against it. None: no structured
+    #: content.
     output_schema: Mapping[str, Any] | None
-    #: Seconds that one call may take. The time in which a person is asked doesn't count, and each round of questions
-    #: of a stateless client begins anew. Then the function is cancelled and the call fails. A sync function in a thread
-    #: can't be stopped: the call fails all the same, the thread goes on until the function returns, and its
-    #: next use of `ctx.sync` raises.
+    #: Seconds that one call may take, without the time in which the user is asked; in the stateless era each round starts
+    #: anew. Then the function is cancelled and the call fails. A sync function in a thread can't be cancelled: the call
+    #: fails, and the function's next use of `ctx.sync` raises. Default: no limit.
     timeout: float | None
-    #: How many calls of this tool run at once, in this process.
+    #: How many calls of this tool run at once in this process. Default: no limit.
     concurrency: int | None
-    #: How many more wait for their turn, at most `Limits.turn` seconds; what comes on top is refused (Overloaded).
+    #: With `concurrency`, how many more calls wait, for at most `Limits.turn` seconds; further calls fail with Overloaded.
+    #: Default: 100.
     waiting: int
 
 
+class ResourceOptions(_CommonOptions, total=False):
+    """The options of `@server.resource` besides the URI, all optional.
+
+    https://modelcontextprotocol.io/specification/2025-11-25/server/resources
+    """
+
+    #: In place of the function's name.
+    name: str | None
+    #: The MIME type. Default: by the ending of the URI, else by what the function returns.
+    mime_type: str | None
+    #: Size in bytes; not for a template. Default: none.
+    size: int | None
+    #: Hints for the client: Annotations, or a dict with their names. Default: none.
+    annotations: Annotations | Mapping[str, Any] | None
+    #: Seconds for which clients may cache the contents; see CacheHint. Default: the server's `cache` option.
+    ttl: float | None
+    #: "private" or "public": with whom clients may share the contents; see CacheHint.
+    scope: CacheScope | None
+    #: Whether values that lead out of a folder (`..`, absolute paths, NUL, in any encoding) match no template. Default: true.
+    screen: bool
+
+
 def check_options(what: str, given: Mapping[str, Any], kind: type) -> None:
-    """Raises DefinitionError for an option that doesn't exist: names the one that was meant."""
+    """Raises DefinitionError for an option that doesn't exist, with the most similar one that does."""
     known = kind.__annotations__
     for name in given:
         if name not in known:
@@ -62,7 +100,7 @@ def check_options(what: str, given: Mapping[str, Any], kind: type) -> None:
 
 
 def with_name(what: str, name: str | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options with the name that was given before them. Raises DefinitionError for a second name."""
+    """The options with the name from the decorator's first argument. Raises DefinitionError for a second name."""
     if name is None:
         return options
     if options.get("name") is not None:

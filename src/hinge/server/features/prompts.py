@@ -1,11 +1,12 @@
-"""Prompts: registering functions, listing them, getting their messages. Argument values come as strings (PRM-03)."""
+"""Prompts: registering functions, listing them, getting their messages. Argument values are strings.
+
+https://modelcontextprotocol.io/specification/2025-11-25/server/prompts
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias, get_args
-
-from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams
 from hinge.schema.base import PageParams
@@ -21,11 +22,12 @@ from hinge.schema.prompts import (
 from hinge.server.composition.namespace import called, unknown
 from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, inspect_handler, needs_of
+from hinge.server.features.caching import list_scope
 from hinge.server.features.completion import RegisteredCompleter, of_choices
 from hinge.server.features.content import Media, returns_blocks, to_blocks
 from hinge.server.features.options import PromptOptions, check_options
 from hinge.server.features.pagination import paginate
-from hinge.server.features.visibility import Item, Shelf, Visibility, view_of
+from hinge.server.features.visibility import Entries, Item, Visibility, view_of
 from hinge.server.functions.signature import Signature
 from hinge.server.registration import icons_of, listed
 from hinge.server.threads import Threads
@@ -34,7 +36,7 @@ PromptFunction: TypeAlias = Callable[..., Any]
 
 
 class RegisteredPrompt:
-    """A prompt as it is served."""
+    """A registered prompt."""
 
     __slots__ = ("_contexts", "_function", "_inline", "_run", "_threads", "item", "signature")
 
@@ -52,12 +54,12 @@ class RegisteredPrompt:
 
     @property
     def prompt(self) -> Prompt:
-        """How it is listed."""
+        """Its entry in lists."""
         listed: Prompt = self.item.listing
         return listed
 
     async def get(self, ctx: Context[Any], given: Mapping[str, str]) -> GetPromptResult:
-        """Run the function and turn what it returns into messages."""
+        """Call the function and return its messages."""
         try:
             arguments = self.signature.arguments.from_text(given)
         except InvalidArguments as exc:
@@ -139,24 +141,24 @@ class Prompts:
         completers: dict[str, dict[str, RegisteredCompleter]],
         page_size: int | None,
     ) -> None:
-        self._shelf: Shelf[RegisteredPrompt] = visibility.shelf(changed)
+        self._entries: Entries[RegisteredPrompt] = visibility.entries(changed)
         self._threads = threads
         self._completers = completers
         self._page_size = page_size
-        #: The names that a caller may have meant.
+        #: Names to suggest for an unknown one.
         self.known: Callable[[Context[Any]], Iterable[str]] = self.names
 
     def __len__(self) -> int:
-        return len(self._shelf.entries)
+        return len(self._entries.all)
 
     def add(self, function: PromptFunction, options: Mapping[str, Any]) -> RegisteredPrompt:
-        """Register a function; `options` are PromptOptions. Raises DefinitionError that says what to change."""
+        """Register a function. Raises DefinitionError, which says what to change."""
         check_options("@server.prompt", options, PromptOptions)
         signature = inspect_handler(function, _returns_messages, options.get("name"))
         found = signature.name
         if found == "<lambda>":
             raise DefinitionError('A prompt needs a name: write server.prompt("name")(function)')
-        if found in self._shelf.entries:
+        if found in self._entries.all:
             raise DefinitionError(
                 f"There is a prompt {found!r} already: give this one another name, or remove the first"
             )
@@ -177,32 +179,31 @@ class Prompts:
         blocking = options.get("blocking", True)
         registered = RegisteredPrompt(function, item, signature, self._threads, blocking=blocking)
         self._completers[found] = of_choices(signature)
-        self._shelf.add(found, registered)
+        self._entries.add(found, registered)
         return registered
 
     def remove(self, name: str) -> None:
-        """Take a prompt away. Raises KeyError when there is none of that name."""
-        self._shelf.remove(name)
+        """Remove a prompt. Raises KeyError if there is none of that name."""
+        self._entries.remove(name)
         self._completers.pop(name, None)
 
     def names(self, ctx: Context[Any]) -> Iterable[str]:
-        """Those that this caller sees."""
-        return self._shelf.names(ctx)
+        """The names that this caller sees."""
+        return self._entries.names(ctx)
 
     def sees(self, ctx: Context[Any], name: str) -> bool:
         """Whether there is such a prompt, for this caller."""
-        return self._shelf.find(ctx, name) is not None
+        return self._entries.find(ctx, name) is not None
 
     async def list(self, ctx: Context[Any], params: PageParams) -> ListPromptsResult:
-        """`prompts/list`, in the order of registration. What depends on the caller is for him alone."""
-        shelf = self._shelf
-        page, cursor = paginate(shelf.listings(ctx), params.cursor, self._page_size)
-        scope: Any = "private" if shelf.varying else UNSET
+        """`prompts/list`, in the order of registration."""
+        page, cursor = paginate(self._entries.listings(ctx, Prompt), params.cursor, self._page_size)
+        scope = list_scope(bool(self._entries.restricted))
         return ListPromptsResult(prompts=page, next_cursor=cursor, cache_scope=scope)
 
     async def get(self, ctx: Context[Any], params: GetPromptParams) -> GetPromptResult:
-        """`prompts/get`. An unknown prompt or missing argument is -32602 (PRM-05)."""
-        entry = self._shelf.find(ctx, params.name)
+        """`prompts/get`. An unknown prompt or wrong arguments are error -32602."""
+        entry = self._entries.find(ctx, params.name)
         if entry is None:
             raise unknown(ctx, "prompts", params.name, self.known(ctx))
         return await entry.get(ctx, params.arguments or {})

@@ -1,22 +1,20 @@
-"""One resource, or a family of them behind a template: from a function and its options to something that can be read.
+"""Resources and resource templates: registering functions, listing them, reading them.
 
-Every mistake of the author is told when it is registered. Knows nothing of other resources.
+https://modelcontextprotocol.io/specification/2025-11-25/server/resources
 """
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams, ResourceNotFound, shorten
-from hinge.schema.base import Annotations, Icon, PageParams
+from hinge.schema.base import Annotations, PageParams
 from hinge.schema.resources import (
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -28,13 +26,14 @@ from hinge.schema.resources import (
 from hinge.server.composition.namespace import called
 from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Needs, inspect_handler, needs_of
-from hinge.server.features.caching import CacheHint, CacheScope
+from hinge.server.features.caching import apply_to_read, list_scope, resource_hint
 from hinge.server.features.completion import RegisteredCompleter, of_choices
 from hinge.server.features.content import JSON, ResourceOutput, guess_mime_type, returns_contents
 from hinge.server.features.files import leads_out
+from hinge.server.features.options import ResourceOptions, check_options
 from hinge.server.features.pagination import paginate
 from hinge.server.features.uri_templates import Matched, UriTemplate, Variable
-from hinge.server.features.visibility import Caller, Item, Shelf, Visibility, view_of
+from hinge.server.features.visibility import Entries, Item, Visibility, view_of
 from hinge.server.functions.annotations import place_of
 from hinge.server.functions.arguments import Parameter
 from hinge.server.functions.signature import Signature
@@ -53,36 +52,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*")
 
 
-class ResourceOptions(TypedDict, total=False):
-    """What can be said of a resource beside its URI; all of it may be left away."""
-
-    #: For lists; the function's own name, if not given.
-    name: str | None
-    title: str | None
-    #: The function's docstring, if not given.
-    description: str | None
-    #: By the ending of the URI, else by what is returned, if not given.
-    mime_type: str | None
-    #: In bytes; only where there is one resource, not many (RES-02).
-    size: int | None
-    annotations: Annotations | Mapping[str, Any] | None
-    icons: Sequence[Icon | str] | None
-    meta: Mapping[str, Any] | None
-    #: How clients may keep what they read: for so many seconds, and with whom they may share it (CACHE-02).
-    ttl: float | None
-    scope: CacheScope | None
-    #: True: values that lead out of a folder (`..`, absolute paths, NUL, in any encoding) are no match. The default.
-    screen: bool
-    #: Words by which `server.disable` and `server.visibility` find it; clients don't see them.
-    tags: Collection[str]
-    #: Who sees it; for everybody else it doesn't exist.
-    visible: Callable[[Caller], bool] | None
-    #: True: a sync function runs in a worker thread. The default.
-    blocking: bool
-
-
 class RegisteredResource:
-    """A resource as it is served: `listing` is how lists show it."""
+    """A registered resource or template; `listing` is its entry in lists."""
 
     __slots__ = (
         "_contexts",
@@ -116,32 +87,31 @@ class RegisteredResource:
         #: The URI or template, as the author wrote it.
         self.uri = listing.uri if isinstance(listing, Resource) else listing.uri_template
         view = view_of(self.uri, options.get("visible"))
-        #: What rules see of it.
         self.item = Item("resources", self.uri, listing, tags=options.get("tags", ()), view=view)
         self._contexts = [name for name, found in signature.injected.items() if is_context(found)]
         self._needs = needs
-        #: Where it stands among other templates: most specific first.
+        #: The order among templates, most specific first; None for a resource.
         self.rank = template.rank if template is not None else None
         self._match = template.matcher.match if template is not None else None
         self._function = function
         self._output = output
-        # Calling a generator function runs nothing of it yet.
+        # Calling a generator function runs none of its code.
         self._inline = signature.is_async or signature.yields or not options.get("blocking", True)
         self._screened = options.get("screen", True)
-        self._hint = _hint(options)
+        self._hint = resource_hint(options.get("ttl"), options.get("scope"))
         listed = {variable.name for variable in template.variables if variable.explode} if template is not None else ()
         self._lists = [item for item in signature.parameters if item.wire_name in listed]
 
     def match(self, uri: str) -> Matched | None:
-        """The variables of a URI of this family; None for others, and for values that lead out of a folder (RES-09)."""
+        """The variables of a URI that matches; None for others, and for values that lead out of a folder."""
         values = self._match(uri) if self._match is not None else None
         if values and self._screened and any(map(leads_out, _texts(values.values()))):
-            logger.info("%s: a value that leads out of a folder is refused: %s", self.uri, shorten(uri))
+            logger.info("%s: rejected a value that leads out of a folder: %s", self.uri, shorten(uri))
             return None
         return values
 
     def arguments(self, ctx: Context[Any], values: Matched) -> dict[str, Any]:
-        """Typed keyword arguments. Raises InvalidParams that names the variables whose values don't fit."""
+        """Typed keyword arguments. Raises InvalidParams, which names the variables whose values don't fit."""
         if not self.signature.parameters:
             return {}
         texts = {name: value for name, value in values.items() if isinstance(value, str)}
@@ -173,10 +143,7 @@ class RegisteredResource:
 
         filled = run if self._needs is None else self._needs.around(run)
         result = await filled(ctx, self.arguments(ctx, values))
-        if params.request_state is not UNSET or len(memoryview(params.input_responses)):
-            result.ttl_ms, result.cache_scope = 0, "private"  # MRTR-20
-        elif self._hint is not None:
-            self._hint.mark(result)
+        apply_to_read(self._hint, result, params)
         return result
 
 
@@ -188,8 +155,8 @@ def define_resource(
     threads: Threads,
     limit: int,
 ) -> RegisteredResource:
-    """A resource from a URI or template, a function and its options. Raises DefinitionError, in one line."""
-    _check_options(options)
+    """Make a resource from a URI or template, a function and its options. Raises DefinitionError."""
+    check_options("@server.resource", options, ResourceOptions)
     template = _template(uri)
     signature = inspect_handler(function, returns_contents, options.get("name"), generators=True)
     if signature.name == "<lambda>":
@@ -212,21 +179,13 @@ def define_resource(
     if template is None:
         listing = Resource(uri=uri, size=options.get("size"), **shown)
     elif options.get("size") is not None:
-        raise DefinitionError(f"The resource {uri!r} stands for many: they have no size in common, so leave it away")
+        raise DefinitionError(f"The resource {uri!r} is a template, whose resources differ in size: remove size=")
     else:
         listing = ResourceTemplate(uri_template=uri, **shown)
     listed(listing, f"The resource {uri!r}")
     output = ResourceOutput(signature, options.get("mime_type"), threads, limit)
     needs = needs_of(function, signature, threads)
     return RegisteredResource(function, signature, listing, template, output, needs, options)
-
-
-def _check_options(options: ResourceOptions) -> None:
-    for name in options:
-        if name not in ResourceOptions.__annotations__:
-            near = difflib.get_close_matches(name, ResourceOptions.__annotations__, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ResourceOptions.__annotations__)}"
-            raise DefinitionError(f"A resource has no option {name}: {hint}")
 
 
 def _template(uri: Any) -> UriTemplate | None:
@@ -238,12 +197,14 @@ def _template(uri: Any) -> UriTemplate | None:
     if "{" in uri or "}" in uri:
         return UriTemplate(uri)
     if _URI.fullmatch(uri) is None:
-        raise DefinitionError(f"{shorten(uri)!r} is no URI: percent-encode what stands outside A-Z a-z 0-9 and -._~")
+        raise DefinitionError(
+            f"{shorten(uri)!r} is not a URI: percent-encode characters other than A-Z a-z 0-9 and -._~"
+        )
     return None
 
 
 def _check_parameters(uri: str, function: Any, signature: Signature, template: UriTemplate | None) -> None:
-    """Each variable has its parameter, each parameter its variable, and both agree on what is a list."""
+    """Each variable must have a parameter, each parameter a variable, and both must agree on what is a list."""
     parameters = {item.wire_name: item for item in signature.parameters}
     variables = {item.name: item for item in template.variables} if template is not None else {}
     found = [
@@ -282,20 +243,13 @@ def _refuses(parameter: Parameter, text: bytes) -> bool:
     return False
 
 
-def _hint(options: ResourceOptions) -> CacheHint | None:
-    ttl, scope = options.get("ttl"), options.get("scope")
-    if ttl is None and scope is None:
-        return None
-    return CacheHint(ttl=0 if ttl is None else ttl, scope=scope or "private")
-
-
 def _texts(values: Iterable[str | list[str]]) -> Iterable[str]:
     for value in values:
         yield from (value,) if isinstance(value, str) else value
 
 
 def _json_list(parameter: Parameter, items: list[str]) -> str:
-    """A list as JSON text: of strings, if that fits, else of what the items are as JSON."""
+    """A list as JSON text: of strings if that fits, else with the items read as JSON."""
     texts = msgspec.json.encode(items)
     if not _refuses(parameter, texts):
         return texts.decode()
@@ -310,20 +264,19 @@ def _is_json(text: str) -> bool:
     return True
 
 
-#: A longer URI names nothing here.
+#: The longest URI that is matched, in characters.
 MAX_URI = 65_536
 
-#: A scheme, and no control characters (RES-09); blanks and letters of all scripts pass, as models write them.
-_URI_RESOURCES = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[^\x00-\x1f\x7f]*")
+#: A scheme, and no control characters. Blanks and non-ASCII letters are accepted, since models write them.
+_READABLE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[^\x00-\x1f\x7f]*")
 
 
 class Resources:
-    """The resources of one server. `limit` is in bytes, for a resource that a function gives in chunks.
+    """The resources of one server. `limit`, in bytes, is for a resource that a function returns in chunks.
 
-    A URI without variables is found first. Templates come after it, the most specific first: those without `{+x}` and
-    `{/x*}` before those with, then those with more literal text, then those with fewer variables, then in the order of
-    registration. The first template that the URI fits is the one: when its values don't fit their types, that is an
-    error that names them (-32602), and no other template is tried.
+    A URI is looked up among resources first, then matched against templates, the most specific first: those without
+    `{+x}` and `{/x*}` before those with, then those with more literal text, then those with fewer variables, then in
+    the order of registration. The first match decides: if its values don't fit their types, that is an error (-32602).
     """
 
     def __init__(
@@ -335,27 +288,26 @@ class Resources:
         page_size: int | None,
         limit: int,
     ) -> None:
-        self._shelf: Shelf[RegisteredResource] = visibility.shelf(changed)
+        self._entries: Entries[RegisteredResource] = visibility.entries(changed)
         self._exists: dict[str, Exists] = {}
         self._threads = threads
         self._completers = completers
         self._page_size = page_size
         self._limit = limit
         self._templates: list[RegisteredResource] = []
-        self._listed = _Split([])
 
     def __len__(self) -> int:
-        return len(self._shelf.entries)
+        return len(self._entries.all)
 
     def add(
         self, uri: str, function: ResourceFunction, options: ResourceOptions, *, exists: Exists | None = None
     ) -> RegisteredResource:
         """Register a function under a URI or template.
 
-        `exists` tells of the arguments of a template whether there is something to watch. Raises DefinitionError.
+        `exists` says whether the resource that a template's arguments name can be watched. Raises DefinitionError.
         """
         entry = define_resource(uri, function, options, threads=self._threads, limit=self._limit)
-        if uri in self._shelf.entries:
+        if uri in self._entries.all:
             raise DefinitionError(
                 f"There is a resource {uri!r} already: give this one another URI, or remove the first"
             )
@@ -364,52 +316,43 @@ class Resources:
         return entry
 
     def adopt(self, uri: str, entry: RegisteredResource, exists: Exists | None) -> None:
-        """Take in an entry that was defined before, under a URI or template that is free."""
+        """Add an entry that is defined already, under a URI or template that isn't taken."""
         if exists is not None:
             self._exists[uri] = exists
         self._templates = self._ranked(entry, *self._templates)
-        self._shelf.add(uri, entry)
+        self._entries.add(uri, entry)
 
     def existence(self, uri: str) -> Exists | None:
-        """What tells of the arguments of a template whether there is something to watch, if anything does."""
+        """The function that says whether the resource that a template's arguments name can be watched, if there is one."""
         return self._exists.get(uri)
 
     def remove(self, uri: str) -> None:
-        """Take away a URI or template. Raises KeyError when there is none such."""
-        entry = self._shelf.entries[uri]
+        """Remove a resource or template. Raises KeyError if there is none of this URI."""
+        entry = self._entries.all[uri]
         self._exists.pop(uri, None)
         self._completers.pop(uri, None)
         self._templates = [one for one in self._templates if one is not entry]
-        self._shelf.remove(uri)
+        self._entries.remove(uri)
 
     def _ranked(self, new: RegisteredResource, *others: RegisteredResource) -> list[RegisteredResource]:
         """The most specific template first; equal ones in the order of registration."""
         ranked = [(entry.rank, entry) for entry in (*others, new) if entry.rank is not None]
         return [entry for _, entry in sorted(ranked, key=lambda pair: pair[0])]
 
-    def _seen(self, ctx: Context[Any]) -> _Split:
-        """What this caller sees of both lists."""
-        listings = self._shelf.listings(ctx)
-        if listings is not self._listed.whole:
-            self._listed = _Split(listings)
-        return self._listed
-
-    def _scope(self) -> Any:
-        """What depends on the caller is for him alone."""
-        return "private" if self._shelf.varying else UNSET
-
     async def list(self, ctx: Context[Any], params: PageParams) -> ListResourcesResult:
         """`resources/list`, in the order of registration."""
-        page, cursor = paginate(self._seen(ctx).resources, params.cursor, self._page_size)
-        return ListResourcesResult(resources=page, next_cursor=cursor, cache_scope=self._scope())
+        page, cursor = paginate(self._entries.listings(ctx, Resource), params.cursor, self._page_size)
+        scope = list_scope(bool(self._entries.restricted))
+        return ListResourcesResult(resources=page, next_cursor=cursor, cache_scope=scope)
 
     async def list_templates(self, ctx: Context[Any], params: PageParams) -> ListResourceTemplatesResult:
-        """`resources/templates/list`, in the order of registration (RES-03)."""
-        page, cursor = paginate(self._seen(ctx).templates, params.cursor, self._page_size)
-        return ListResourceTemplatesResult(resource_templates=page, next_cursor=cursor, cache_scope=self._scope())
+        """`resources/templates/list`, in the order of registration."""
+        page, cursor = paginate(self._entries.listings(ctx, ResourceTemplate), params.cursor, self._page_size)
+        scope = list_scope(bool(self._entries.restricted))
+        return ListResourceTemplatesResult(resource_templates=page, next_cursor=cursor, cache_scope=scope)
 
     async def read(self, ctx: Context[Any], params: ReadResourceParams) -> ReadResourceResult:
-        """`resources/read`. A URI that names nothing is ResourceNotFound; the era knows its code (RES-05, RES-06)."""
+        """`resources/read`. Raises ResourceNotFound for a URI that names nothing; its code depends on the era."""
         found = self._find(ctx, params.uri)
         if found is None:
             raise ResourceNotFound(params.uri)
@@ -417,7 +360,7 @@ class Resources:
         return await entry.read(ctx, params, values, self._threads)
 
     async def known(self, ctx: Context[Any], uri: str) -> bool:
-        """Whether a URI names a resource of this server: who may be told of its changes when nobody else decides."""
+        """Whether a URI names a resource of this server, so that it may be watched unless another function decides."""
         try:
             found = self._find(ctx, uri)
             if found is None:
@@ -430,32 +373,23 @@ class Resources:
         return exists is None or bool(await self._threads.run(exists, arguments))
 
     def has(self, ctx: Context[Any], uri: str) -> bool:
-        """Whether a URI names something here, for this caller. Raises InvalidParams for what is no URI."""
+        """Whether a URI names something here, for this caller. Raises InvalidParams for what isn't a URI."""
         return self._find(ctx, uri) is not None
 
     def sees(self, ctx: Context[Any], uri: str) -> bool:
         """Whether there is a resource or template registered as this, for this caller."""
-        return self._shelf.find(ctx, uri) is not None
+        return self._entries.find(ctx, uri) is not None
 
     def _find(self, ctx: Context[Any], uri: str) -> tuple[RegisteredResource, Matched] | None:
-        """The resource that a URI names, with the values of its variables. Raises InvalidParams for what is no URI."""
-        entry = self._shelf.find(ctx, uri)
+        """The resource that a URI names, with the values of its variables. Raises InvalidParams for what isn't a URI."""
+        entry = self._entries.find(ctx, uri)
         if entry is not None and entry.rank is None:
             return entry, {}
-        if len(uri) > MAX_URI or _URI_RESOURCES.fullmatch(uri) is None:
+        if len(uri) > MAX_URI or _READABLE_URI.fullmatch(uri) is None:
             problem = f"longer than {MAX_URI} characters" if len(uri) > MAX_URI else "no scheme, or control characters"
             raise InvalidParams(f"Invalid URI: {problem}", {"uri": shorten(uri, 2048)})
         for entry in self._templates:
             values = entry.match(uri)
-            if values is not None and self._shelf.find(ctx, entry.uri) is not None:
+            if values is not None and self._entries.find(ctx, entry.uri) is not None:
                 return entry, values
         return None
-
-
-class _Split:
-    """One list of listings, and its two parts."""
-
-    def __init__(self, whole: list[Any]) -> None:
-        self.whole = whole
-        self.resources = [item for item in whole if isinstance(item, Resource)]
-        self.templates = [item for item in whole if isinstance(item, ResourceTemplate)]

@@ -1,4 +1,7 @@
-"""Tools: registering functions, listing them, calling them. Knows nothing of eras, channels or the wire's envelope."""
+"""Tools: registering functions, listing them, calling them.
+
+https://modelcontextprotocol.io/specification/2025-11-25/server/tools
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,11 @@ from hinge.server.composition.namespace import argument_names, called, unknown
 from hinge.server.concurrency import Turns, limited_in_time
 from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, inspect_handler, needs_of
+from hinge.server.features.caching import list_scope
 from hinge.server.features.content import returns_blocks, to_blocks
 from hinge.server.features.options import ToolOptions, check_options
 from hinge.server.features.pagination import paginate
-from hinge.server.features.visibility import Item, Shelf, View, Visibility, view_of
+from hinge.server.features.visibility import Entries, Item, View, Visibility, view_of
 from hinge.server.functions.arguments import Arguments, SchemaArguments
 from hinge.server.functions.results import ADVICE_ON_CONTENT, OutputSchema
 from hinge.server.functions.signature import Signature
@@ -34,17 +38,17 @@ from hinge.signals import is_ctrl_c
 
 logger = logging.getLogger("hinge")
 
-#: TOOL-09
+#: https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool-names
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}\Z")
 
-#: Surely no results: a Struct that is asked whether a value is one of its kind takes its time.
+#: Types that aren't results: isinstance with a Struct is slow.
 _PLAIN = frozenset({bool, int, float, str, list, tuple, dict, type(None)})
 
 ToolFunction: TypeAlias = Callable[..., Any]
 
 
 class RegisteredTool:
-    """A tool as it is served: what rules see of it, its typed arguments, its function."""
+    """A registered tool."""
 
     __slots__ = (
         "_contexts",
@@ -81,7 +85,7 @@ class RegisteredTool:
         self._output_schema = _output_schema(item.listing, signature)
         self._contexts = tuple(name for name, found in signature.injected.items() if is_context(found))
         self.header_params = collect_param_headers(item.listing.input_schema)
-        #: Run the function with checked arguments and turn what it returns into a result.
+        #: Calls the function with checked arguments and returns the result.
         self.run: Run[Result] = self._awaited if signature.is_async else self._threaded if blocking else self._inline
         needs = needs_of(function, signature, threads)
         if needs is not None:
@@ -89,7 +93,7 @@ class RegisteredTool:
 
     @property
     def tool(self) -> Tool:
-        """How it is listed."""
+        """Its entry in lists."""
         listed: Tool = self.item.listing
         return listed
 
@@ -108,7 +112,7 @@ class RegisteredTool:
         for name in self._contexts:
             arguments[name] = ctx
         value = await ctx.in_thread(self._threads, self._function, arguments)
-        # A plain function around an async one gives an awaitable.
+        # A sync function that wraps an async one returns an awaitable.
         return self.result(await value if isinstance(value, Awaitable) else value)
 
     def result(self, value: Any) -> Result:
@@ -127,7 +131,7 @@ class RegisteredTool:
         except DefinitionError:
             if inspect.iscoroutine(value):
                 value.close()
-                raise DefinitionError(f"it returned {value.__name__}() without waiting for it: add `await`") from None
+                raise DefinitionError(f"it returned {value.__name__}() without awaiting it: add `await`") from None
             raise
         text: list[ContentBlock] = [TextContent(text=encoded.text)]
         if schema is None:
@@ -137,7 +141,7 @@ class RegisteredTool:
 
 
 class Tools:
-    """The tools of one server. `patience` is how many seconds a call waits for its turn at a tool with a limit."""
+    """The tools of one server. `patience`: seconds that a call waits at a tool that is at its concurrency limit."""
 
     def __init__(
         self,
@@ -147,21 +151,21 @@ class Tools:
         page_size: int | None,
         patience: float,
     ) -> None:
-        self._shelf: Shelf[RegisteredTool] = visibility.shelf(changed)
-        self._open = self._shelf.open
+        self._entries: Entries[RegisteredTool] = visibility.entries(changed)
+        self._public = self._entries.public
         self._threads = threads
         self._page_size = page_size
         self._patience = patience
-        #: The names that a caller may have meant.
+        #: Names to suggest for an unknown one.
         self.known: Callable[[Context[Any]], Iterable[str]] = self.names
 
     def __len__(self) -> int:
-        return len(self._shelf.entries)
+        return len(self._entries.all)
 
     def add(self, function: ToolFunction, options: Mapping[str, Any], *, view: View | None = None) -> RegisteredTool:
-        """Register a function; `options` are ToolOptions. `view` says what a caller sees of the listing.
+        """Register a function; `view` is what a caller sees of the listing.
 
-        Raises DefinitionError with one line that says what to change.
+        Raises DefinitionError, which says what to change.
         """
         check_options("@server.tool", options, ToolOptions)
         given = options.get("input_schema")
@@ -173,7 +177,7 @@ class Tools:
             raise DefinitionError(
                 f"Tool name {shorten(repr(found))} is not allowed: use 1 to 128 of A-Z a-z 0-9 _ - . (no blanks)"
             )
-        if found in self._shelf.entries:
+        if found in self._entries.all:
             raise DefinitionError(f"There is a tool {found!r} already: give this one another name, or remove the first")
         arguments = signature.arguments if given is None else SchemaArguments(signature.parameters, given, found)
         view = view or view_of(found, options.get("visible"))
@@ -185,11 +189,11 @@ class Tools:
         except ValueError as exc:
             raise DefinitionError(f"Tool {found!r}: {exc}") from exc
         registered.run = self._limited(found, registered.run, options)
-        self._shelf.add(found, registered)
+        self._entries.add(found, registered)
         return registered
 
     def _limited(self, name: str, run: Run[Result], options: Mapping[str, Any]) -> Run[Result]:
-        """With the tool's own limits around it: the clock starts when it is the call's turn."""
+        """Apply the tool's own limits. Waiting for its turn doesn't count for the timeout."""
         timeout, concurrency = options.get("timeout"), options.get("concurrency")
         if timeout is not None:
             run = limited_in_time(name, run, timeout)
@@ -200,27 +204,26 @@ class Tools:
         return run
 
     def remove(self, name: str) -> None:
-        """Take a tool away. Raises KeyError when there is none of that name."""
-        self._shelf.remove(name)
+        """Remove a tool. Raises KeyError if there is none of that name."""
+        self._entries.remove(name)
 
     def names(self, ctx: Context[Any]) -> Iterable[str]:
-        """Those that this caller sees."""
-        return self._shelf.names(ctx)
+        """The names that this caller sees."""
+        return self._entries.names(ctx)
 
     def sees(self, ctx: Context[Any], name: str) -> bool:
         """Whether there is such a tool, for this caller."""
-        return self._shelf.find(ctx, name) is not None
+        return self._entries.find(ctx, name) is not None
 
     async def list(self, ctx: Context[Any], params: Any) -> ListToolsResult:
-        """`tools/list`, in the order of registration (TOOL-03). What depends on the caller is for him alone."""
-        shelf = self._shelf
-        page, cursor = paginate(shelf.listings(ctx), params.cursor, self._page_size)
-        scope: Any = "private" if shelf.varying else UNSET
+        """`tools/list`, in the order of registration."""
+        page, cursor = paginate(self._entries.listings(ctx, Tool), params.cursor, self._page_size)
+        scope = list_scope(bool(self._entries.restricted))
         return ListToolsResult(tools=page, next_cursor=cursor, cache_scope=scope)
 
     async def call(self, ctx: Context[Any], params: CallToolParams) -> Result:
-        """`tools/call`: an unknown tool is an error, a failing one a result (TOOL-18, TOOL-19, TOOL-21)."""
-        entry = self._open.get(params.name) or self._shelf.find(ctx, params.name)
+        """`tools/call`. An unknown tool is an error; a tool that fails gives a result with `isError`."""
+        entry = self._public.get(params.name) or self._entries.find(ctx, params.name)
         if entry is None:
             raise unknown(ctx, "tools", params.name, self.known(ctx))
         if entry.header_params and not ctx.depth:
@@ -230,7 +233,7 @@ class Tools:
         try:
             arguments = entry.arguments.from_json(params.arguments)
         except InvalidArguments as exc:
-            return _refused(ctx, entry, params, exc)
+            return _invalid_arguments(ctx, entry, params, exc)
         try:
             return await entry.run(ctx, arguments)
         except ToolError as exc:
@@ -239,7 +242,7 @@ class Tools:
             logger.exception("Tool %r failed", params.name)
         except ProtocolError:
             raise
-        except DefinitionError as exc:  # it says all there is to say: no traceback
+        except DefinitionError as exc:  # the text is complete: no traceback
             logger.error("Tool %r: %s", params.name, exc)
         except (Exception, SystemExit, KeyboardInterrupt) as exc:
             if is_ctrl_c(exc):
@@ -249,19 +252,21 @@ class Tools:
 
 
 def failure(text: str) -> CallToolResult:
-    """A result that says the tool failed, in words for the model."""
+    """A result with `isError` and a text for the model."""
     return CallToolResult(content=[TextContent(text=text)], is_error=True)
 
 
 def _unexpected(ctx: Context[Any], name: str) -> CallToolResult:
-    return failure(f"Tool {called(ctx, 'tools', name)!r} failed unexpectedly. The server's log tells why.")
+    return failure(f"Tool {called(ctx, 'tools', name)!r} failed unexpectedly. The server's log says why.")
 
 
-def _refused(
+def _invalid_arguments(
     ctx: Context[Any], entry: RegisteredTool, params: CallToolParams, error: InvalidArguments
 ) -> CallToolResult:
-    """What a caller is told of arguments that don't fit, in the names that he knows. Raises InvalidArguments where that is
-    the way of the revision."""
+    """The answer to arguments that don't fit, in the names that the caller uses.
+
+    A result with `isError`; revisions before 2025-11-25 have an error for it: raises InvalidArguments.
+    """
     rename = argument_names(ctx, params.name)
     try:
         seen = error if rename is None else entry.arguments.errors(params.arguments, rename)
@@ -276,7 +281,7 @@ def _refused(
 
 
 def _output_schema(listing: Tool, signature: Signature) -> OutputSchema | None:
-    """The schema that results are checked against. Raises ValueError for a schema of the author's that can't be used."""
+    """The schema that results are validated against. Raises ValueError for an explicit one that can't be used."""
     if listing.output_schema is None:
         return None
     try:

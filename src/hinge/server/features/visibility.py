@@ -1,7 +1,8 @@
-"""Who sees which tools, prompts and resources: tags, conditions, switches. What somebody doesn't see doesn't exist for him.
+"""Visibility: which tools, prompts and resources a caller sees, by tags, conditions and switches.
 
-A condition is asked with what the request itself carries and nothing else, so that lists can't depend on the conversation
-(STATE-05, T-32). Knows nothing of what it shows.
+What a caller doesn't see doesn't exist for that caller, in lists and in calls. Conditions see only what the request itself
+carries, since lists must not depend on the connection or on earlier requests:
+https://modelcontextprotocol.io/specification/2026-07-28/server/tools#capabilities
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ ItemKind: TypeAlias = Literal["tools", "prompts", "resources"]
 
 
 class Caller:
-    """Who asks, as far as a condition may know: what the request itself says and proves.
+    """Who sends a request, as far as conditions may depend on it.
 
-    Not more than that, on purpose: the stateless revision forbids lists that differ by connection or by earlier calls, and
-    allows that they differ by the request's authorization (STATE-05); what the client can do stands on the request, too.
-    Who the client says it is, headers and state are no ground for a decision and are not here.
+    A list may differ by the request's authorization and by the capabilities that the request declares, not by
+    connection or earlier calls. So the client's name, headers and state are not here. Conditions get a Caller; programs
+    don't make one.
+
+    Args:
+        ctx: The context of the request.
     """
 
     __slots__ = ("_ctx",)
@@ -40,25 +44,40 @@ class Caller:
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What this request was authorized for; empty without authorization."""
+        """The scopes that this request was authorized for; empty without authorization."""
         return self._ctx.scopes
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """What the client declared: on this request, or in its handshake."""
+        """What the client declared, with this request or in its handshake."""
         return self._ctx.client_capabilities
 
     def extension(self, extension_id: str) -> dict[str, Any] | None:
-        """The client's settings of an extension of the protocol; None if it didn't declare it."""
+        """The client's settings of a protocol extension.
+
+        Args:
+            extension_id: The id of the extension, such as `io.modelcontextprotocol/ui`.
+
+        Returns:
+            The settings; None if the client didn't declare the extension.
+        """
         return self._ctx.client_extension(extension_id)
 
 
-#: What a caller gets to see of a listing: the listing, a changed one, or None for nothing.
+#: From a listing to what a caller sees of it: the same, a changed one, or None for nothing.
 View: TypeAlias = Callable[[Any, Caller], Any]
 
 
 class Item:
-    """A tool, prompt or resource as a rule sees it. `name` is the URI or template of a resource."""
+    """A tool, prompt or resource as visibility rules see it. Rules get an Item; programs don't make one.
+
+    Args:
+        kind: "tools", "prompts" or "resources".
+        name: The name; of a resource the URI or template.
+        listing: The Tool, Prompt, Resource or ResourceTemplate as it is listed.
+        tags: The tags that its author gave it.
+        view: What a caller sees of the listing; everybody sees all of it by default.
+    """
 
     __slots__ = ("kind", "listing", "name", "tags", "view")
 
@@ -68,7 +87,6 @@ class Item:
         self.kind = kind
         self.name = name
         self.tags = _tags(name, tags)
-        #: The Tool, Prompt, Resource or ResourceTemplate as it is listed.
         self.listing = listing
         self.view = view
 
@@ -78,7 +96,7 @@ Rule: TypeAlias = Callable[[Item, Caller], bool]
 
 
 def view_of(name: str, visible: Callable[[Caller], bool] | None) -> View | None:
-    """A view from a plain condition. Raises DefinitionError for an async one."""
+    """A view from a condition. Raises DefinitionError for an async one."""
     if visible is None:
         return None
     condition = _sync(f"visible= of {name!r}", visible)
@@ -95,103 +113,96 @@ def _sync(what: str, condition: Callable[..., bool]) -> Callable[..., bool]:
 
 def _tags(name: str, tags: Collection[str]) -> frozenset[str]:
     if isinstance(tags, str):
-        raise DefinitionError(f"tags={tags!r} of {name!r} is one text: write tags={{{tags!r}}}")
+        raise DefinitionError(f"tags={tags!r} of {name!r} is one string: write tags={{{tags!r}}}")
     if not isinstance(tags, Iterable):
-        raise DefinitionError(f"tags={tags!r} of {name!r} is no set of words: write tags={{…}}")
+        raise DefinitionError(f"tags={tags!r} of {name!r} is not a set of strings: write tags={{…}}")
     return frozenset(tags)
 
 
 class Entry(Protocol):
-    """What a shelf holds; `item` is what rules see of it."""
+    """A registered tool, prompt or resource."""
 
     item: Item
 
 
 EntryT = TypeVar("EntryT", bound=Entry)
+ListingT = TypeVar("ListingT")
 
 
-class Shelf(Generic[EntryT]):
-    """The entries of one list by name: those that all see, those that some see, and those that are switched off."""
+class Entries(Generic[EntryT]):
+    """The tools, prompts or resources of one server by name. `changed` is called when the list changes."""
 
     def __init__(self, visibility: Visibility, changed: Callable[[], None]) -> None:
         self._visibility = visibility
-        #: Tells the clients.
         self.changed = changed
-        self.entries: dict[str, EntryT] = {}
-        #: What everybody sees: on the path of a call, finding an entry here is all that visibility costs.
-        self.open: dict[str, EntryT] = {}
-        #: What depends on the caller.
-        self.varying: dict[str, EntryT] = {}
-        self._listings: list[Any] | None = None
+        self.all: dict[str, EntryT] = {}
+        #: Those that every caller sees: on the path of a call, visibility costs a look-up here.
+        self.public: dict[str, EntryT] = {}
+        #: Those that depend on the caller.
+        self.restricted: dict[str, EntryT] = {}
+        self._public_listings: dict[type, list[Any]] = {}
 
     def add(self, name: str, entry: EntryT) -> None:
-        """Take in a new entry."""
-        self.entries[name] = entry
-        self._sort_in(name, entry)
-        self._listings = None
+        """Add an entry."""
+        self.all[name] = entry
+        self._classify(name, entry)
+        self._public_listings.clear()
         self.changed()
 
     def remove(self, name: str) -> None:
-        """Raises KeyError when there is none of that name."""
-        del self.entries[name]
-        self.open.pop(name, None)
-        self.varying.pop(name, None)
-        self._listings = None
+        """Remove an entry. Raises KeyError if there is none of that name."""
+        del self.all[name]
+        self.public.pop(name, None)
+        self.restricted.pop(name, None)
+        self._public_listings.clear()
         self.changed()
 
-    def _sort_in(self, name: str, entry: EntryT) -> None:
+    def _classify(self, name: str, entry: EntryT) -> None:
         visibility = self._visibility
         if visibility.enabled(entry.item):
-            varies = visibility.ruled or entry.item.view is not None
-            (self.varying if varies else self.open)[name] = entry
+            depends = visibility.has_rules or entry.item.view is not None
+            (self.restricted if depends else self.public)[name] = entry
 
     def refresh(self) -> bool:
-        """After a change of rules or switches. Whether what is on differs from before."""
-        before = {*self.open, *self.varying}
-        self.open.clear()
-        self.varying.clear()
-        for name, entry in self.entries.items():
-            self._sort_in(name, entry)
-        self._listings = None
-        return before != {*self.open, *self.varying}
+        """Apply changed rules and switches. Returns whether other entries are enabled than before."""
+        before = {*self.public, *self.restricted}
+        self.public.clear()
+        self.restricted.clear()
+        for name, entry in self.all.items():
+            self._classify(name, entry)
+        self._public_listings.clear()
+        return before != {*self.public, *self.restricted}
 
     def find(self, ctx: Context[Any], name: str) -> EntryT | None:
         """The entry of that name, if this caller sees it."""
-        entry = self.open.get(name)
-        if entry is None and self.varying:
-            entry = self.varying.get(name)
+        entry = self.public.get(name)
+        if entry is None and self.restricted:
+            entry = self.restricted.get(name)
             if entry is not None and self._visibility.seen(entry.item, Caller(ctx)) is None:
                 return None
         return entry
 
     def names(self, ctx: Context[Any]) -> Iterable[str]:
         """The names that this caller sees, in the order of registration."""
-        if not self.varying:
-            return self.open
-        caller = Caller(ctx)
-        seen = self._visibility.seen
-        return [
-            name
-            for name, entry in self.entries.items()
-            if name in self.open or (name in self.varying and seen(entry.item, caller) is not None)
-        ]
+        return [name for name, _ in self._seen(ctx)] if self.restricted else self.public
 
-    def listings(self, ctx: Context[Any]) -> list[Any]:
-        """What this caller sees of the list, in the order of registration; not to be changed."""
-        if not self.varying:
-            if self._listings is None:
-                self._listings = [entry.item.listing for entry in self.open.values()]
-            return self._listings
-        caller = Caller(ctx)
-        found: list[Any] = []
-        for name, entry in self.entries.items():
-            if name in self.open:
-                found.append(entry.item.listing)
-            elif name in self.varying:
-                listing = self._visibility.seen(entry.item, caller)
-                if listing is not None:
-                    found.append(listing)
+    def listings(self, ctx: Context[Any], kind: type[ListingT]) -> list[ListingT]:
+        """What this caller sees of the listings of one type, in the order of registration; not to be changed."""
+        if self.restricted:
+            return [listing for _, listing in self._seen(ctx) if isinstance(listing, kind)]
+        found = self._public_listings.get(kind)
+        if found is None:
+            listings = [entry.item.listing for entry in self.public.values()]
+            found = self._public_listings[kind] = [listing for listing in listings if isinstance(listing, kind)]
         return found
+
+    def _seen(self, ctx: Context[Any]) -> Iterable[tuple[str, Any]]:
+        caller = Caller(ctx)
+        for name, entry in self.all.items():
+            if name in self.public:
+                yield name, entry.item.listing
+            elif name in self.restricted and (listing := self._visibility.seen(entry.item, caller)) is not None:
+                yield name, listing
 
 
 class Visibility:
@@ -201,48 +212,48 @@ class Visibility:
         self._rules: list[Rule] = []
         self._off: set[str] = set()
         self._off_tags: set[str] = set()
-        self._shelves: list[Shelf[Any]] = []
+        self._entries: list[Entries[Any]] = []
 
-    def shelf(self, changed: Callable[[], None]) -> Shelf[Any]:
-        """A new list whose entries these rules are about."""
-        made: Shelf[Any] = Shelf(self, changed)
-        self._shelves.append(made)
+    def entries(self, changed: Callable[[], None]) -> Entries[Any]:
+        """A new list of entries that these rules apply to."""
+        made: Entries[Any] = Entries(self, changed)
+        self._entries.append(made)
         return made
 
     @property
-    def ruled(self) -> bool:
+    def has_rules(self) -> bool:
         """Whether there are rules for all items."""
         return bool(self._rules)
 
     def enabled(self, item: Item) -> bool:
-        """Whether it is switched on."""
+        """Whether no switch disables it."""
         return item.name not in self._off and self._off_tags.isdisjoint(item.tags)
 
     def seen(self, item: Item, caller: Caller) -> Any:
-        """What this caller sees of an enabled item; None for nothing, also when a condition fails."""
+        """What this caller sees of an enabled item; None for nothing, also if a condition raises."""
         try:
             if not all(rule(item, caller) for rule in self._rules):
                 return None
             return item.listing if item.view is None else item.view(item.listing, caller)
         except Exception:
-            logger.exception("%r is hidden: the condition for seeing it failed", item.name)
+            logger.exception("%r is hidden: its visibility condition raised", item.name)
             return None
 
     def add_rule(self, rule: Rule) -> None:
-        """From now on an item is seen only where this holds, too."""
+        """Add a rule that all items must satisfy."""
         self._rules.append(_sync("server.visibility(…)", rule))
-        for shelf in self._shelves:
-            shelf.refresh()
-            if shelf.entries:
-                shelf.changed()
+        for entries in self._entries:
+            entries.refresh()
+            if entries.all:
+                entries.changed()
 
     def switch(self, names: Collection[str], tags: Collection[str], *, on: bool) -> None:
-        """Switch items on or off, by name and by tag. Raises KeyError for switching off a name that nothing has."""
+        """Enable or disable items by name and by tag. Raises KeyError for disabling a name that nothing has."""
         for name in names if not on else ():
-            if not any(name in shelf.entries for shelf in self._shelves):
+            if not any(name in entries.all for entries in self._entries):
                 raise KeyError(f"There is no tool, prompt or resource {name!r} to disable")
-        for given, kept in ((names, self._off), (_tags("", tags), self._off_tags)):
-            (kept.difference_update if on else kept.update)(given)
-        for shelf in self._shelves:
-            if shelf.refresh():
-                shelf.changed()
+        for given, disabled in ((names, self._off), (_tags("", tags), self._off_tags)):
+            (disabled.difference_update if on else disabled.update)(given)
+        for entries in self._entries:
+            if entries.refresh():
+                entries.changed()
