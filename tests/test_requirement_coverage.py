@@ -7,7 +7,7 @@ import pytest
 from tools.requirement_coverage import TESTS, Ledger, main, measure, read_sections, report, shorten
 
 # Prefixes that no requirement has, so that this file cites nothing.
-LEDGER = "# birds\nBIRD-01\nBIRD-02\nBIRD-03\nBIRD-07\n\n# worms\nW-010\nW-011\n"
+LEDGER = "# birds\nBIRD-01  a\nBIRD-02  b\nBIRD-03  c\nBIRD-07  d\n\n# worms\nW-010  e\nW-011  f\n"
 IDS = [one for ids in read_sections(LEDGER).values() for one in ids]
 
 
@@ -94,10 +94,15 @@ def test_ranges_join_only_what_stands_side_by_side() -> None:
     assert shorten(["BIRD-01", "BIRD-03", "BIRD-07", "W-010"], IDS) == "BIRD-01, BIRD-03..BIRD-07, W-010"
 
 
-@pytest.mark.parametrize("text", ["BIRD-01", "# birds\nBIRD-01\nBIRD-01"])
+@pytest.mark.parametrize("text", ["BIRD-01  a", "# birds\nBIRD-01  a\nBIRD-01  a"])
 def test_a_ledger_with_a_homeless_or_double_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="BIRD-01 stands"):
         read_sections(text)
+
+
+def test_an_id_without_its_statement_is_refused() -> None:
+    with pytest.raises(ValueError, match="BIRD-01 has no statement"):
+        read_sections("# birds\nBIRD-01")
 
 
 def test_no_test_cites_a_requirement_that_does_not_exist() -> None:

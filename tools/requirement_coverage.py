@@ -1,9 +1,8 @@
 """Which requirements the tests cite, section by section: `python tools/requirement_coverage.py`.
 
-Reads `tests/requirement_ids.txt` (a title after `#`, then one id per line) and looks for these ids in every text below
-`tests/`. It knows ids, not what they ask: a cited id says that a test claims to prove it, and no more. Lines
-`! reason: ids` there say what is not owed yet, or not by this library. Ends with 1 when a test cites an id that does not
-exist.
+Reads `tests/requirement_ids.txt` (a title after `#`, then an id and its statement on each line) and looks for these ids in
+every text below `tests/`. A cited id says that a test claims to prove the statement. Lines `! reason: ids` there name what is
+not required yet, or not of this library. Exits with 1 when a test cites an id that does not exist, or an id has no statement.
 """
 
 import re
@@ -30,7 +29,7 @@ class Coverage:
 
 
 def read_sections(text: str) -> dict[str, list[str]]:
-    """The ids by section. Raises ValueError for an id that stands twice or before any title."""
+    """The ids by section. Raises ValueError for an id without a statement, twice, or before any title."""
     sections: dict[str, list[str]] = {}
     seen: set[str] = set()
     title = ""
@@ -40,11 +39,14 @@ def read_sections(text: str) -> dict[str, list[str]]:
         if line.startswith("#"):
             title = line.lstrip("# ")
             sections[title] = []
-        elif not title or line in seen:
-            raise ValueError(f"{line} stands {'twice' if title else 'before the first title'}")
         else:
-            seen.add(line)
-            sections[title].append(line)
+            one, _, statement = line.partition("  ")
+            if not title or one in seen:
+                raise ValueError(f"{one} stands {'twice' if title else 'before the first title'}")
+            if not statement:
+                raise ValueError(f"{one} has no statement")
+            seen.add(one)
+            sections[title].append(one)
     return sections
 
 
