@@ -21,17 +21,17 @@ LAYERS = (
     ("timeouts", "channel", "signals", "lazy"),
     ("session",),
     ("http1", "backends"),
-    ("lock",),
     ("transports",),
     ("server", "client"),
     ("extensions",),
     ("sync",),
+    ("contracts",),
     ("proxy", "openapi", "stubs", "testing"),
     ("cli",),
     ("__init__", "__main__"),
 )
 RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
-PURE = ("errors", "jsonrpc", "schema", "protocol", "lock")
+PURE = ("errors", "jsonrpc", "schema", "protocol")
 
 IMPURE_MODULES = frozenset(
     {
@@ -138,13 +138,15 @@ def test_no_import_closes_a_cycle(hinge: list[Module]) -> None:
 def test_add_ons_are_loaded_through_one_table_only(hinge: list[Module]) -> None:
     """What points from the core to an add-on is listed here; it costs nothing until it is used."""
     assert LAZY_IMPORTS == {
+        "contract_check": ("hinge.contracts.check", "ContractCheck"),
         "proxy": ("hinge.proxy.proxy", "proxy"),
         "server_from_openapi": ("hinge.openapi.server", "server_from"),
     }
     for name in LAZY_IMPORTS:
         assert callable(load(name))
     loaded = modules_loaded_by("hinge.server.server")
-    assert not {one for one in loaded if layer_of(one) in ("client", "proxy", "openapi")}
+    assert not {one for one in loaded if layer_of(one) in ("client", "contracts", "proxy", "openapi")}
+    assert not {one for one in modules_loaded_by("hinge.client.client") if layer_of(one) == "contracts"}
 
 
 def test_the_pure_part_knows_no_async_no_clock_and_no_sockets(hinge: list[Module]) -> None:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from hinge.client.content import content_to_text as content_to_text
     from hinge.client.content import save_content as save_content
     from hinge.client.content import save_contents as save_contents
-    from hinge.client.contract import contract_of as contract_of
     from hinge.client.extensions import ClientExtension as ClientExtension
     from hinge.client.extensions import ClientMethod as ClientMethod
     from hinge.client.extensions import SentMethod as SentMethod
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
     from hinge.client.subscriptions import Subscription as Subscription
     from hinge.client.terminal import Terminal as Terminal
     from hinge.client.url_elicitation import UrlElicitationRequired as UrlElicitationRequired
+    from hinge.contracts.compare import Difference as Difference
+    from hinge.contracts.contract import Contract as Contract
+    from hinge.contracts.fetch import fetch_contract as fetch_contract
     from hinge.errors import CallError as CallError
     from hinge.errors import CallTimeout as CallTimeout
     from hinge.errors import ChannelClosed as ChannelClosed
@@ -57,8 +59,6 @@ if TYPE_CHECKING:
     from hinge.errors import UnsupportedVersion as UnsupportedVersion
     from hinge.extensions.apps import Apps as Apps
     from hinge.extensions.apps import Csp as Csp
-    from hinge.lock.comparing import Difference as Difference
-    from hinge.lock.contract import Contract as Contract
     from hinge.protocol.changes import Changed as Changed
     from hinge.protocol.changes import ChangesLost as ChangesLost
     from hinge.protocol.http.headers import Principal as Principal
@@ -155,7 +155,7 @@ _HOME = {
     "ConnectionLost": "hinge.errors",
     "ContentBlock": "hinge.schema.content",
     "Context": "hinge.server.context",
-    "Contract": "hinge.lock.contract",
+    "Contract": "hinge.contracts.contract",
     "ContractDrift": "hinge.errors",
     "CreateMessageParams": "hinge.schema.sampling",
     "CreateMessageResult": "hinge.schema.sampling",
@@ -163,7 +163,7 @@ _HOME = {
     "Declined": "hinge.server.elicitation.elicit",
     "DefinitionError": "hinge.errors",
     "Depends": "hinge.server.dependencies",
-    "Difference": "hinge.lock.comparing",
+    "Difference": "hinge.contracts.compare",
     "Discovery": "hinge.client.negotiation",
     "ElicitFormParams": "hinge.schema.elicitation",
     "ElicitResult": "hinge.schema.elicitation",
@@ -239,8 +239,8 @@ _HOME = {
     "UriTemplate": "hinge.server.features.uri_templates",
     "UrlElicitationRequired": "hinge.client.url_elicitation",
     "content_to_text": "hinge.client.content",
-    "contract_of": "hinge.client.contract",
     "current_context": "hinge.server.context",
+    "fetch_contract": "hinge.contracts.fetch",
     "is_not_found": "hinge.client.methods",
     "require_client_extension": "hinge.server.extensions",
     "save_content": "hinge.client.content",

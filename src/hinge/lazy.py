@@ -7,6 +7,7 @@ from typing import Any
 
 #: What is loaded, by the name that the core uses: module and attribute.
 LAZY_IMPORTS = {
+    "contract_check": ("hinge.contracts.check", "ContractCheck"),
     "proxy": ("hinge.proxy.proxy", "proxy"),
     "server_from_openapi": ("hinge.openapi.server", "server_from"),
 }

@@ -11,9 +11,9 @@ import msgspec
 
 from hinge.cli.lock import contract_for
 from hinge.client.display import is_styled, write
-from hinge.lock.comparing import SEVERITIES, Difference, Severity, differences, gravest
-from hinge.lock.contract import SECTIONS, Contract, Section
-from hinge.lock.file import is_lock, read_lock
+from hinge.contracts.compare import SEVERITIES, Difference, Severity, differences, gravest
+from hinge.contracts.contract import SECTIONS, Contract, Section
+from hinge.contracts.lock_file import is_lock, read_lock
 
 #: 1 and 2 are what they are for every command: it failed, or was written wrongly. The graver the change, the higher.
 EXIT_CODES: Mapping[Severity, int] = {"harmless": 3, "text": 4, "may break": 5, "breaking": 6}

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hinge.cli.connect import client_for
-from hinge.client.contract import contract_of
 from hinge.client.display import escape_line, write
+from hinge.contracts.contract import SECTIONS, SINGULAR, Contract, Section
+from hinge.contracts.display import hidden_in, hidden_within, name_shown
+from hinge.contracts.fetch import fetch_contract
+from hinge.contracts.lock_file import is_lock, written
 from hinge.errors import StartError
-from hinge.lock.contract import SECTIONS, SINGULAR, Contract, Section
-from hinge.lock.file import is_lock, written
-from hinge.lock.hidden import hidden_in, hidden_within, name_shown
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 async def contract_for(options: argparse.Namespace, sections: Iterable[Section] = SECTIONS) -> Contract:
     """What the server of the command line's TARGET offers, whatever lock its configuration names."""
     async with client_for(options, lock=None) as client:
-        return await contract_of(client, sections=sections)
+        return await fetch_contract(client, sections=sections)
 
 
 def sections_of(only: str | None) -> tuple[Section, ...]:

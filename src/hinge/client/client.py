@@ -20,8 +20,8 @@ from hinge.client.callbacks import Answers, OnElicit, OnElicitUrl, OnRoots, OnSa
 from hinge.client.connection import Link
 from hinge.client.extensions import ClientExtension, ClientExtensions
 from hinge.client.inbound import Hearing, OnChange, OnLog, OnNotification
-from hinge.client.methods import Features, guard_for
-from hinge.client.middleware import ClientContext, ClientMiddleware
+from hinge.client.methods import Features
+from hinge.client.middleware import ClientContext, ClientMiddleware, ConnectionMiddleware, Drift, Lock, OnDrift
 from hinge.client.negotiation import Discovery, Introduction
 from hinge.client.options import CLIENT
 from hinge.client.requests import (
@@ -38,6 +38,7 @@ from hinge.client.targets import transport_for
 from hinge.client.tools import ToolIndex
 from hinge.client.url_elicitation import RequiredPages
 from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent
+from hinge.lazy import load
 from hinge.options import check_values
 from hinge.protocol.changes import ChangesLost
 from hinge.protocol.eras.base import EraName
@@ -49,7 +50,6 @@ from hinge.schema.notifications import LoggingLevel
 from hinge.session import Session
 
 if TYPE_CHECKING:
-    from hinge.client.drift import Drift, Lock, OnDrift
     from hinge.client.group.config import Source
 
 ResultT = TypeVar("ResultT")
@@ -139,7 +139,7 @@ class Client(Agreed, Features, Hearing):
         self._on_change = on_change
         self._on_notification = on_notification
         self._on_progress = on_progress
-        self._guard = guard_for(lock, drift, on_drift)
+        self._contract_check = _contract_check(lock, drift, on_drift)
         self._middleware: list[ClientMiddleware] = list(map(checked, middleware))
         self._build()
         for extension in extensions:
@@ -161,7 +161,8 @@ class Client(Agreed, Features, Hearing):
         return middleware
 
     def _build(self) -> None:
-        chain: list[ClientMiddleware] = [*self._middleware, *([self._guard] if self._guard is not None else [])]
+        chain: list[ClientMiddleware] = [*self._middleware, *self._contract_check]
+        self._observers = [one for one in chain if isinstance(one, ConnectionMiddleware)]
         self._chain = compose(chain, self._sent) if chain else None
         self._heard_chain = compose(chain, self._served) if chain else None
 
@@ -216,9 +217,12 @@ class Client(Agreed, Features, Hearing):
                 raise
 
     async def _greet(self, session: Session) -> None:
+        for observer in self._observers:
+            observer.connected(self)
+        await self._tell_log_level(session)
+
+    async def _tell_log_level(self, session: Session) -> None:
         """A handshake server is told the log level; the stateless era says it with every request."""
-        if self._guard is not None:
-            self._guard.greeted(self.discovery)
         wants = self._link.log_level
         if wants is not None and self.era == "2025" and self.server_capabilities.logging is not None:
             await self._link.tell_log_level(session, wants)
@@ -354,7 +358,7 @@ class Client(Agreed, Features, Hearing):
         """From which level on the server's log messages are wanted; `on_log` gets them. Raises DefinitionError for no level."""
         check_values({"log_level": level}, CLIENT)
         self._link.set_log_level(level)
-        await self._greet(await self._link.session())
+        await self._tell_log_level(await self._link.session())
 
     async def roots_changed(self) -> None:
         """Tell a handshake server that the roots changed (ROOT-03); a stateless one asks when it needs them."""
@@ -378,3 +382,8 @@ class Client(Agreed, Features, Hearing):
         """
         wanted = filter_of(tools=tools, prompts=prompts, resource_list=resource_list, resources=resources)
         return Subscription(self._link, self._listeners, wanted, self.limits, topics)
+
+
+def _contract_check(lock: Lock | None, drift: Drift, on_drift: OnDrift | None) -> list[ClientMiddleware]:
+    """The innermost middleware of a client with `lock=`. Raises StartError for an invalid lock file."""
+    return [] if lock is None else [load("contract_check")(lock, drift=drift, on_drift=on_drift)]

@@ -27,7 +27,6 @@ from hinge.session import Session
 
 if TYPE_CHECKING:
     from hinge.client.client import Client
-    from hinge.client.drift import Guard
 
 logger = logging.getLogger("hinge")
 
@@ -42,7 +41,6 @@ class Hearing:
     _link: Link
     _answers: Answers
     _cache: Cache
-    _guard: Guard | None
     _extensions: ClientExtensions
     _listeners: Listeners
     _required_pages: RequiredPages
@@ -140,8 +138,6 @@ class Hearing:
 
     def _heard(self, change: Changed | ChangesLost) -> None:
         self._cache.heard(change)
-        if self._guard is not None:
-            self._guard.heard(change)
         if self._on_change is not None:
             self._on_change(change)
 

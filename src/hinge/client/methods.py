@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET
@@ -28,12 +28,7 @@ from hinge.schema.resources import (
 )
 from hinge.schema.tools import CallToolResult, ListToolsResult, Tool
 
-if TYPE_CHECKING:
-    from hinge.client.drift import Drift, Guard, Lock, OnDrift
-    from hinge.lock.contract import Section
-
 ReturnT = TypeVar("ReturnT")
-ItemT = TypeVar("ItemT")
 
 
 class Features(ABC):
@@ -46,8 +41,6 @@ class Features(ABC):
     limits: Limits
     _tools: ToolIndex
     _check_results: bool
-    #: What holds the server to its lock, if there is one.
-    _guard: Guard | None
 
     @property
     @abstractmethod
@@ -64,17 +57,10 @@ class Features(ABC):
         asking = partial(self.request, cache=cache)
         return await all_pages(asking, method, kind, self.limits, options or CallOptions())
 
-    def _locked(self, section: Section, items: list[ItemT]) -> list[ItemT]:
-        """What was listed, if it is what was locked. Raises ContractDrift."""
-        if self._guard is not None:
-            self._guard.check(section)
-        return items
-
     async def list_tools(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Tool]:
         """All tools, over all pages. Over HTTP, a tool whose header annotations are invalid is left out, with a log line."""
         pages = await self._pages("tools/list", ListToolsResult, cache, options)
-        kept = self._tools.take([tool for page in pages for tool in page.tools], mirrored=self.mirrors)
-        return self._locked("tools", kept)
+        return self._tools.take([tool for page in pages for tool in page.tools], mirrored=self.mirrors)
 
     @overload
     async def call_tool(
@@ -130,14 +116,14 @@ class Features(ABC):
     async def list_resources(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Resource]:
         """All resources, over all pages."""
         pages = await self._pages("resources/list", ListResourcesResult, cache, options)
-        return self._locked("resources", [item for page in pages for item in page.resources])
+        return [item for page in pages for item in page.resources]
 
     async def list_resource_templates(
         self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]
     ) -> list[ResourceTemplate]:
         """All resource templates, over all pages."""
         pages = await self._pages("resources/templates/list", ListResourceTemplatesResult, cache, options)
-        return self._locked("resourceTemplates", [item for page in pages for item in page.resource_templates])
+        return [item for page in pages for item in page.resource_templates]
 
     async def read_resource(
         self, uri: str | Resource | ResourceLink, *, cache: CacheMode = "use", **options: Unpack[CallOptions]
@@ -153,7 +139,7 @@ class Features(ABC):
     async def list_prompts(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Prompt]:
         """All prompts, over all pages."""
         pages = await self._pages("prompts/list", ListPromptsResult, cache, options)
-        return self._locked("prompts", [item for page in pages for item in page.prompts])
+        return [item for page in pages for item in page.prompts]
 
     async def get_prompt(
         self,
@@ -216,15 +202,6 @@ def _as(kind: Any, result: CallToolResult, name: str) -> Any:
         raise InvalidResponse(
             f"Tool {name!r}: the result is no {getattr(kind, '__name__', kind)}: {shorten(str(exc))}"
         ) from exc
-
-
-def guard_for(lock: Lock | None, drift: Drift, on_drift: OnDrift | None) -> Guard | None:
-    """What holds a server to a lock; loaded only where there is one. Raises StartError for a file that is none."""
-    if lock is None:
-        return None
-    from hinge.client.drift import Guard
-
-    return Guard(lock, drift, on_drift)
 
 
 def is_not_found(error: Exception) -> bool:

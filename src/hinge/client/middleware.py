@@ -3,8 +3,9 @@ says, and for what the server asks and says."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -101,3 +102,35 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
 
 CallNext: TypeAlias = Callable[[ClientContext], Awaitable[Any]]
 ClientMiddleware: TypeAlias = Callable[[ClientContext, CallNext], Awaitable[Any]]
+
+
+@runtime_checkable
+class ConnectionMiddleware(Protocol):
+    """Middleware that also wants to know when a connection was made."""
+
+    async def __call__(self, ctx: ClientContext, call_next: CallNext, /) -> Any:
+        """Handle a request or notification, like any middleware."""
+        ...
+
+    def connected(self, client: Client, /) -> None:
+        """Inspect what the server said of itself, in `client.discovery`.
+
+        Called after each negotiation, also after a reconnection, before a request is sent. An error raised here ends
+        `Client.connect()`, which closes the client and raises it.
+
+        Args:
+            client: The client that is connected now.
+        """
+        ...
+
+
+class _Contract(Protocol):
+    """A `hinge.Contract`; this package does not import the add-on that defines it."""
+
+    def seen_in(self, revision: str, /) -> Any: ...
+
+
+#: The path of a lock file, or a contract; what happens if the server differs; what is called with the `Difference`s.
+Lock: TypeAlias = str | os.PathLike[str] | _Contract
+Drift: TypeAlias = Literal["refuse", "warn"]
+OnDrift: TypeAlias = Callable[[Sequence[Any]], Any]

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from hinge.lock.hidden import is_hidden
+from hinge.contracts.display import is_hidden
 
 WIDTH = 88
 #: A text of a server that is longer is cut.

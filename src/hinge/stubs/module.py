@@ -7,9 +7,8 @@ import keyword
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from hinge.contracts.json_schema import Node, Root, newest, normal
 from hinge.errors import DefinitionError
-from hinge.lock.nodes import Node, Root
-from hinge.lock.normal import newest, normal
 from hinge.schema.base import Implementation
 from hinge.schema.prompts import Prompt
 from hinge.schema.resources import ResourceTemplate

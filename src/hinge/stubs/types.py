@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from hinge.lock.canonical import canonical
-from hinge.lock.nodes import Node
+from hinge.contracts.canonical import canonical
+from hinge.contracts.json_schema import Node
 from hinge.stubs.layout import WIDTH, Bracket, Piece, columns, docstring, flat, lay, literal
 from hinge.stubs.names import ModuleNames, pascal, snake, unique
 

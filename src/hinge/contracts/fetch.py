@@ -1,12 +1,15 @@
-"""Asking a server for all that it offers, as a contract."""
+"""Ask a server for everything that its contract holds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hinge.client.pagination import all_pages
+from hinge.client.requests import CallOptions
+from hinge.contracts.contract import SECTIONS, Contract, Section, definitions, identity
 from hinge.errors import PeerError
-from hinge.lock.contract import SECTIONS, Contract, Section, definitions, identity
 from hinge.schema.prompts import ListPromptsResult
 from hinge.schema.resources import ListResourcesResult, ListResourceTemplatesResult
 from hinge.schema.tools import ListToolsResult
@@ -15,8 +18,8 @@ if TYPE_CHECKING:
     from hinge.client.client import Client
 
 METHOD_NOT_FOUND = -32601
-#: For each section: the capability that it needs, the method that lists it, and the type and member of its pages.
-_LISTS: dict[Section, tuple[str, str, Any, str]] = {
+#: For each section: the capability that it needs, the method that lists it, the type and the member of its pages.
+LISTS: dict[Section, tuple[str, str, Any, str]] = {
     "tools": ("tools", "tools/list", ListToolsResult, "tools"),
     "prompts": ("prompts", "prompts/list", ListPromptsResult, "prompts"),
     "resources": ("resources", "resources/list", ListResourcesResult, "resources"),
@@ -24,10 +27,23 @@ _LISTS: dict[Section, tuple[str, str, Any, str]] = {
 }
 
 
-async def contract_of(client: Client, *, sections: Iterable[Section] = SECTIONS) -> Contract:
-    """What the server of a connected client offers, listed now. `sections` says what to look at, all by default.
+async def fetch_contract(client: Client, *, sections: Iterable[Section] = SECTIONS) -> Contract:
+    """List what a server offers, as a contract.
 
-    Raises a CallError, InvalidResponse among them for a server that lists two different things by one name.
+    Args:
+        client: A connected client. Its cache is not used.
+        sections: What to list: "tools", "prompts", "resources" and "resourceTemplates", by default all of them.
+
+    Returns:
+        The contract. Sections that were not listed are None.
+
+    Raises:
+        InvalidResponse: Two different definitions have the same name, or one is nested too deep.
+        CallError: A list could not be fetched.
+
+    Example:
+        >>> async with Client("weather.py") as client:
+        ...     contract = await fetch_contract(client)
     """
     revision = client.protocol_version
     wanted = set(sections)
@@ -48,13 +64,13 @@ async def contract_of(client: Client, *, sections: Iterable[Section] = SECTIONS)
 
 
 async def _listed(client: Client, section: Section) -> Sequence[Any]:
-    capability, method, kind, member = _LISTS[section]
+    capability, method, kind, member = LISTS[section]
     if getattr(client.server_capabilities, capability) is None:
         return []
     try:
-        pages = await client._pages(method, kind, "refresh")
+        pages = await all_pages(partial(client.request, cache="refresh"), method, kind, client.limits, CallOptions())
     except PeerError as exc:
         if exc.code == METHOD_NOT_FOUND and section == "resourceTemplates":
-            return []  # many servers that have resources know nothing of templates
+            return []  # many servers that have resources do not implement templates
         raise
     return [item for page in pages for item in getattr(page, member)]

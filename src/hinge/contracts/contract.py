@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
+from hinge.contracts.canonical import canonical
+from hinge.contracts.json_schema import normal
 from hinge.errors import InvalidResponse, shorten
-from hinge.lock.canonical import canonical
-from hinge.lock.normal import normal
 from hinge.protocol.revisions.adapt import shape
 from hinge.schema.base import RESERVED, Implementation
 from hinge.schema.prompts import Prompt
@@ -50,7 +50,7 @@ HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server offers, as `contract_of(client)` found it or a lock file holds it.
+    """What a server offers, as `fetch_contract(client)` found it or a lock file holds it.
 
     `revision` is that of the conversation in which it was listed. Each section maps names (of resources their URIs, of
     templates their text) to definitions; a section that is None was not looked at, and is never compared.

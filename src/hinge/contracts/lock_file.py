@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from hinge.contracts.canonical import fingerprint
+from hinge.contracts.contract import MAX_DEPTH, SECTIONS, SINGULAR, Contract, Definition, Section, depth, listed_of
+from hinge.contracts.display import escaped
 from hinge.errors import StartError, shorten
-from hinge.lock.canonical import fingerprint
-from hinge.lock.contract import MAX_DEPTH, SECTIONS, SINGULAR, Contract, Definition, Section, depth, listed_of
-from hinge.lock.hidden import escaped
 from hinge.schema.base import Implementation
 
 #: The member that tells a lock file from other JSON, and the only format there is.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hinge import Contract, StartError
-from hinge.lock.file import is_lock, read_lock, written
+from hinge.contracts.lock_file import is_lock, read_lock, written
 
 CONTRACT = Contract(
     revision="2026-07-28",

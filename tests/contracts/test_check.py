@@ -21,9 +21,9 @@ from hinge import (
     InvalidResponse,
     Outcome,
     StartError,
-    contract_of,
+    fetch_contract,
 )
-from hinge.lock.file import written
+from hinge.contracts.lock_file import written
 from tests.client.puppet import Puppet, discovered, done, shaken
 from tests.support import EraName
 
@@ -59,7 +59,7 @@ class Weather(Puppet):
     async def locked(self, **options: Any) -> Contract:
         """What it offers now."""
         async with Client(self) as client:
-            found = await contract_of(client, **options)
+            found = await fetch_contract(client, **options)
         self.came.clear()
         return found
 

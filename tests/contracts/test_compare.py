@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hinge import Contract
-from hinge.lock.comparing import differences, gravest
-from hinge.lock.normal import normal
+from hinge.contracts.compare import differences, gravest
+from hinge.contracts.json_schema import normal
 
 STRING: Any = {"type": "string"}
 INTEGER: Any = {"type": "integer"}

@@ -20,10 +20,10 @@ from hinge import (
     Server,
     Tool,
     ToolAnnotations,
-    contract_of,
+    fetch_contract,
 )
-from hinge.lock.canonical import fingerprint
-from hinge.lock.contract import definition_of, definitions, identity
+from hinge.contracts.canonical import fingerprint
+from hinge.contracts.contract import definition_of, definitions, identity
 from hinge.schema.prompts import PromptArgument
 from tests.support import FIRST, REVISIONS, V2025_11, V2026_07
 
@@ -171,8 +171,8 @@ def now(city: str) -> str:
 
 async def test_a_server_is_asked_for_all_that_it_offers() -> None:
     async with Client(server) as client:
-        found = await contract_of(client)
-        only = await contract_of(client, sections=["tools"])
+        found = await fetch_contract(client)
+        only = await fetch_contract(client, sections=["tools"])
     assert found.server["name"] == "weather"
     assert found.instructions == "Ask kindly."
     assert [
@@ -190,5 +190,5 @@ async def test_both_eras_show_one_contract() -> None:
     found = []
     for era in ("2025", "2026"):
         async with Client(server, era=era) as client:
-            found.append(await contract_of(client))
+            found.append(await fetch_contract(client))
     assert found[1].seen_in(V2025_11) == found[0]

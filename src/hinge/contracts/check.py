@@ -1,0 +1,259 @@
+"""Client middleware that compares what a server offers with a contract, and refuses or reports what differs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from hinge.client.middleware import CallNext, ClientContext, Drift
+from hinge.contracts.compare import Difference, entry_differences
+from hinge.contracts.contract import SINGULAR, Contract, Listed, Section, definition_of, key_of
+from hinge.contracts.display import change_shown
+from hinge.contracts.fetch import LISTS
+from hinge.contracts.lock_file import read_lock
+from hinge.errors import ContractDrift, DefinitionError, InvalidResponse, shorten
+
+if TYPE_CHECKING:
+    from hinge.client.client import Client
+
+logger = logging.getLogger("hinge")
+
+#: The path of a lock file, or a contract.
+Lock: TypeAlias = str | os.PathLike[str] | Contract
+OnDrift: TypeAlias = Callable[[Sequence[Difference]], Any]
+
+#: Requests that use an entry by its name, and the section that it must stand in.
+_USES: Mapping[str, Section] = {"tools/call": "tools", "prompts/get": "prompts"}
+#: The requests that list a section.
+_SECTIONS: Mapping[str, Section] = {method: section for section, (_, method, _, _) in LISTS.items()}
+#: Notifications after which a section has to be listed again.
+_CHANGES: Mapping[str, tuple[Section, ...]] = {
+    "notifications/tools/list_changed": ("tools",),
+    "notifications/prompts/list_changed": ("prompts",),
+    "notifications/resources/list_changed": ("resources", "resourceTemplates"),
+}
+#: How many changed entries of one list are described in detail: a server decides how many there are.
+_DETAILED = 5
+_STEPS = 200
+#: How many lists may be read page by page at the same time.
+_LISTS_AT_ONCE = 100
+#: How many differences stand in the message of an error; `lines` has all of them.
+_IN_MESSAGE = 3
+#: How often a list that changes while it is read is read again.
+_ATTEMPTS = 3
+
+#: Set while the check lists a section itself: what differs is noted then, and not raised.
+_listing: ContextVar[bool] = ContextVar("hinge_contract_listing", default=False)
+
+
+class _Page(NamedTuple):
+    """The pages of a list so far, the last one first."""
+
+    items: Sequence[Listed]
+    before: _Page | None = None
+
+
+class ContractCheck:
+    """Middleware that holds a server to a contract: `Client(target, middleware=[ContractCheck("hinge.lock")])`.
+
+    `Client(target, lock="hinge.lock")` is the short form. One check belongs to one client. Put it last, so that it sees
+    the names that the server uses.
+
+    Args:
+        lock: The path of a lock file, or a contract.
+        drift: "refuse" raises `ContractDrift` for what differs, "warn" logs it.
+        on_drift: Called with the differences of each list, once for each set of them.
+
+    Raises:
+        StartError: The lock file can't be read or is not valid.
+        DefinitionError: `drift` has another value.
+    """
+
+    def __init__(self, lock: Lock, *, drift: Drift = "refuse", on_drift: OnDrift | None = None) -> None:
+        if drift not in ("refuse", "warn"):
+            raise DefinitionError(f'drift={drift!r} is not possible: use "refuse" or "warn"')
+        self._contract = lock if isinstance(lock, Contract) else read_lock(lock)
+        self._source = "the lock" if isinstance(lock, Contract) else str(lock)
+        self._refuses = drift == "refuse"
+        self._on_drift = on_drift
+        #: The differences of each entry, by section; a section is missing if it was not listed since a change.
+        self._found: dict[Section, dict[str, Sequence[Difference]]] = {}
+        self._instructions: Sequence[Difference] = ()
+        #: Unfinished lists, by section and the cursor of the next page.
+        self._pages: dict[tuple[Section, str], _Page] = {}
+        self._generation = 0
+        self._list_lock = asyncio.Lock()
+        self._reported: set[str] = set()
+        self._view: tuple[str, Contract] | None = None
+
+    def connected(self, client: Client) -> None:
+        """Compare the server's instructions.
+
+        Args:
+            client: The client that is connected now.
+
+        Raises:
+            ContractDrift: The instructions changed, and `drift` is "refuse".
+        """
+        self._forget(tuple(self._found))
+        was, now = self._contract.instructions, client.instructions
+        self._instructions = []
+        if was != now:
+            message = change_shown(was, now)
+            line = Difference(severity="text", kind="server", name="", place="instructions", message=message)
+            self._instructions = [line]
+        self._report(self._instructions)
+        self._raise_for(self._instructions)
+
+    async def __call__(self, ctx: ClientContext, call_next: CallNext) -> Any:
+        """Check one request or notification, as client middleware.
+
+        Args:
+            ctx: What is sent or was received.
+            call_next: Sends or handles it.
+
+        Returns:
+            What `call_next` returns.
+
+        Raises:
+            ContractDrift: A tool or prompt that is used, a list or the instructions differ, and `drift` is "refuse".
+            InvalidResponse: A list that can't be read.
+        """
+        if ctx.inbound or ctx.notification:
+            if ctx.inbound and ctx.method in _CHANGES:
+                self._forget(_CHANGES[ctx.method])
+            return await call_next(ctx)
+        if self._refuses:
+            await self._check_use(ctx)
+        result = await call_next(ctx)
+        section = _SECTIONS.get(ctx.method)
+        if section is not None and self._take_page(section, ctx, result) and not _listing.get():
+            self._refuse_list(section)
+        return result
+
+    def _refuse_list(self, section: Section) -> None:
+        differences = [one for some in self._found.get(section, {}).values() for one in some]
+        try:
+            self._raise_for(differences)
+        except ContractDrift:
+            self._forget((section,))  # the client did not get the list: it is listed again for the next use
+            raise
+
+    def _forget(self, sections: Iterable[Section]) -> None:
+        self._generation += 1
+        for section in sections:
+            self._found.pop(section, None)
+
+    # ---------------------------------------------------------------- lists
+
+    def _take_page(self, section: Section, ctx: ClientContext, result: Any) -> bool:
+        """Remember a page. Returns whether it was the last one of its list, which was compared then."""
+        kind, member = LISTS[section][2:]
+        try:
+            page = result if isinstance(result, kind) else msgspec.convert(result, kind)
+        except msgspec.ValidationError as exc:
+            raise InvalidResponse(f"{ctx.method}: the result can't be read: {exc}") from exc
+        cursor, before = ctx.params.get("cursor"), None
+        if cursor is not None:
+            before = self._pages.pop((section, cursor), None)
+            if before is None:
+                return False  # its list did not begin here
+        pages = _Page(getattr(page, member), before)
+        if page.next_cursor is not None:
+            if len(self._pages) >= _LISTS_AT_ONCE:
+                self._pages.clear()
+            self._pages[section, page.next_cursor] = pages
+            return False
+        items: list[Listed] = []
+        rest: _Page | None = pages
+        while rest is not None:
+            items = [*rest.items, *items]
+            rest = rest.before
+        self._compare(section, items, ctx.protocol_version)
+        return True
+
+    def _compare(self, section: Section, items: Iterable[Listed], revision: str) -> None:
+        locked = self._locked(section, revision)
+        if locked is None:
+            return
+        common = min(revision, self._contract.revision)
+        found: dict[str, Sequence[Difference]] = {}
+        detailed = _DETAILED
+        for item in items:
+            key, definition = key_of(item), definition_of(item, common)
+            lines = entry_differences(section, key, locked.get(key), definition, steps=_STEPS if detailed > 0 else 0)
+            found[key] = [*found.get(key, ()), *lines]
+            detailed -= bool(lines)
+        for key in sorted(locked.keys() - found.keys()):
+            found[key] = entry_differences(section, key, locked[key], None)
+        self._found[section] = found
+        self._report([one for differences in found.values() for one in differences])
+
+    def _locked(self, section: Section, revision: str) -> dict[str, Any] | None:
+        """The locked section, as a connection of this revision can show it."""
+        common = min(revision, self._contract.revision)
+        if self._view is None or self._view[0] != common:
+            self._view = (common, self._contract.seen_in(common))
+        return self._view[1].section(section)
+
+    # ---------------------------------------------------------------- uses
+
+    async def _check_use(self, ctx: ClientContext) -> None:
+        self._raise_for(self._instructions)
+        section = _USES.get(ctx.method)
+        if section is None or self._locked(section, ctx.protocol_version) is None:
+            return
+        if section not in self._found:
+            async with self._list_lock:
+                await self._list(ctx.client, section)
+        name = str(ctx.params.get("name"))
+        differences = self._found.get(section, {}).get(name)
+        if differences is None:
+            raise ContractDrift(f"Neither the server nor {self._source} has a {SINGULAR[section]} {shorten(name)!r}")
+        self._raise_for(differences)
+
+    async def _list(self, client: Client, section: Section) -> None:
+        token = _listing.set(True)
+        try:
+            for _ in range(_ATTEMPTS):
+                if section in self._found:
+                    return
+                generation = self._generation
+                with suppress(ContractDrift):
+                    await (client.list_tools() if section == "tools" else client.list_prompts())
+                if generation != self._generation:
+                    self._found.pop(section, None)
+        finally:
+            _listing.reset(token)
+
+    # ---------------------------------------------------------------- reports
+
+    def _report(self, differences: Sequence[Difference]) -> None:
+        """Log differences and call `on_drift`, unless all of them were reported the last time."""
+        lines = {str(one) for one in differences}
+        if lines <= self._reported:
+            return
+        self._reported = lines
+        if not self._refuses:
+            for one in differences:
+                logger.warning("Not as in %s: %s (%s)", self._source, one, one.severity)
+        if self._on_drift is not None:
+            try:
+                self._on_drift(differences)
+            except Exception:
+                logger.exception("on_drift failed")
+
+    def _raise_for(self, differences: Sequence[Difference]) -> None:
+        if not self._refuses or not differences:
+            return
+        lines = [str(one) for one in differences]
+        more = f"; and {len(lines) - _IN_MESSAGE} more" if len(lines) > _IN_MESSAGE else ""
+        first = "; ".join(lines[:_IN_MESSAGE])
+        raise ContractDrift(f"The server is not what {self._source} says: {first}{more}", lines)

@@ -1,0 +1,93 @@
+"""Text from strangers, shown safely: invisible characters are found and escaped."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+#: Controls but tab and line break; formats (bidi, zero width, tags); line and paragraph separators; private use; fillers and
+#: selectors without a shape. U+FE0F, which makes an emoji, is harmless. A fixed list, so that every Python gives the same answer.
+_RANGES = (
+    "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\uf8ff\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U0010ffff"
+)
+#: How many hidden characters, or values of a list, are named.
+_MOST = 8
+_HIDDEN = re.compile(f"[{_RANGES}]")
+
+
+def is_hidden(character: str) -> bool:
+    """Return whether a character is invisible, or changes how others are displayed."""
+    return _HIDDEN.match(character) is not None
+
+
+def hidden_in(text: str) -> list[str]:
+    """Return the hidden characters of a text as code points, `U+202E`, each once, in order."""
+    if text.isascii() and text.isprintable():
+        return []
+    return list(dict.fromkeys(f"U+{ord(character):04X}" for character in _HIDDEN.findall(text)))
+
+
+def hidden_within(value: Any) -> list[str]:
+    """Return the hidden characters in all strings of a JSON value, names of members included."""
+    return list(dict.fromkeys(one for text in _texts(value) for one in hidden_in(text)))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def escaped(text: str) -> str:
+    """Escape the hidden characters of JSON text as `\\uXXXX`."""
+    return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1] if found[0] != "\x7f" else "\\u007f", text)
+
+
+def shown(value: object, limit: int = 200) -> str:
+    """Return a JSON value as one line of at most `limit` characters that is safe to print on a terminal."""
+    text = escaped(json.dumps(value, ensure_ascii=False))
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def name_shown(text: str) -> str:
+    """Return a name unchanged if it is plain ASCII without spaces, else as JSON."""
+    plain = text.isascii() and text.isprintable() and " " not in text and '"' not in text and len(text) <= 200
+    return text if plain and text else shown(text)
+
+
+def warning(value: Any) -> str:
+    """Return a note on the hidden characters of a JSON value, empty without any."""
+    found = hidden_within(value)
+    return f" (hidden characters: {', '.join(found[:_MOST])})" if found else ""
+
+
+def values_shown(values: Iterable[Any]) -> str:
+    """Return the first JSON values of a list, and how many more there are."""
+    found = [shown(value, 60) for value in values]
+    more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+    return ", ".join(found[:_MOST]) + more
+
+
+def change_shown(before: Any, after: Any) -> str:
+    """Return a JSON value before and after a change; long strings from shortly before the place where they differ."""
+    if isinstance(before, str) and isinstance(after, str):
+        same = next((place for place, (x, y) in enumerate(zip(before, after, strict=False)) if x != y), None)
+        start = max(0, (min(len(before), len(after)) if same is None else same) - 20)
+        if start:
+            before, after = f"…{before[start:]}", f"…{after[start:]}"
+    return f"{value_shown(before)} → {value_shown(after)}{warning(after)}"
+
+
+def value_shown(value: Any) -> str:
+    """Return a JSON value on one line, "none" for None."""
+    return "none" if value is None else shown(value, 120)

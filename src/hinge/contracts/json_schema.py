@@ -1,0 +1,238 @@
+"""JSON Schemas as data: the normal form, older dialects in the newest one, references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from hinge.contracts.canonical import canonical
+
+#: The dialect of a schema that names none.
+DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+#: Dialects that can be translated to the default one.
+_OLDER = ("http://json-schema.org/draft-07/schema", "http://json-schema.org/draft-06/schema")
+
+#: Keywords that hold one schema, a list of them, or an object of them.
+ONE = (
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "contentSchema",
+    "else",
+    "if",
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+LISTED = ("allOf", "anyOf", "oneOf", "prefixItems")
+NAMED = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
+
+#: Keywords that restrict values, and those that say how a schema is written. All others are annotations.
+KEYWORDS = frozenset(
+    {
+        *ONE,
+        *LISTED,
+        *NAMED,
+        *("$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveRef", "$ref", "$schema", "$vocabulary"),
+        *("const", "dependencies", "dependentRequired", "enum", "format", "multipleOf", "pattern", "required", "type"),
+        *("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "maxLength", "minLength", "uniqueItems"),
+        *("maxContains", "minContains", "maxItems", "minItems", "maxProperties", "minProperties"),
+    }
+)
+
+#: Keywords of the newest dialect that mean nothing in the older ones.
+_NEWER = (
+    "$dynamicRef",
+    "dependentRequired",
+    "dependentSchemas",
+    "maxContains",
+    "minContains",
+    "prefixItems",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+
+
+def normal(schema: Any) -> Any:
+    """Return the schema without what carries no meaning.
+
+    `{}` and `{"not": {}}` become `true` and `false`; `required`, `type`, `enum`, `dependentRequired`, `allOf`,
+    `anyOf` and `oneOf` are sorted by their canonical text, the first four without repeats; a list of one type becomes
+    that type; an empty `required` and a `$schema` that names the default dialect are left out.
+    """
+    return _normal(schema, Texts())
+
+
+class Texts:
+    """The canonical texts of the parts of one schema, each computed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, str] = {}
+        #: Keeps the objects alive whose ids are known.
+        self._kept: list[Any] = []
+
+    def of(self, schema: Any) -> str:
+        """The text of a part that does not change any more."""
+        text = canonical(schema, self._known)
+        if isinstance(schema, dict):
+            self._known[id(schema)] = text
+            self._kept.append(schema)
+        return text
+
+
+def _normal(schema: Any, texts: Texts) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    inner = with_inner(schema, lambda _, one: _normal(one, texts))
+    found = {word: _sorted(word, value, texts) for word, value in inner.items()}
+    if found.get("required") == []:
+        del found["required"]
+    if dialect(found) == DEFAULT_DIALECT:
+        found.pop("$schema", None)
+    if not found:
+        return True
+    return False if found == {"not": True} and found["not"] is True else found
+
+
+def dialect(schema: Any) -> str:
+    """Return the dialect that the root of a schema names, without a fragment."""
+    said = schema.get("$schema") if isinstance(schema, dict) else None
+    return said.rstrip("#") if isinstance(said, str) else DEFAULT_DIALECT
+
+
+def newest(schema: Any) -> Any | None:
+    """Translate a normal schema to the default dialect; None if its own dialect is not known."""
+    named = dialect(schema)
+    if named == DEFAULT_DIALECT:
+        return schema
+    return _translated(schema) if named in _OLDER else None
+
+
+def _translated(schema: Any) -> Any:
+    """Draft 6 or 7: `$ref` overrides its siblings, `items` and `dependencies` have other names."""
+    if not isinstance(schema, dict):
+        return schema
+    if isinstance(schema.get("$ref"), str):
+        kept = {word: value for word, value in schema.items() if word in ("$ref", "$defs", "definitions")}
+        return with_inner(kept, lambda _, one: _translated(one))
+    found = {word: value for word, value in schema.items() if word not in (*_NEWER, "$schema")}
+    if isinstance(found.get("items"), list):
+        found["prefixItems"] = found.pop("items")
+        if "additionalItems" in found:
+            found["items"] = found["additionalItems"]
+    found.pop("additionalItems", None)
+    for name, demand in _mapping(found.pop("dependencies", None)).items():
+        word = "dependentRequired" if isinstance(demand, list) else "dependentSchemas"
+        found.setdefault(word, {})[name] = demand
+    return with_inner(found, lambda _, one: _translated(one))
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def with_inner(schema: dict[str, Any], change: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """Replace each schema directly inside a schema by `change(keyword, schema)`."""
+    found: dict[str, Any] = {}
+    for word, value in schema.items():
+        if (word in LISTED or word == "items") and isinstance(value, list):
+            found[word] = [change(word, one) for one in value]
+        elif word in ONE:
+            found[word] = change(word, value)
+        elif word in NAMED and isinstance(value, dict):
+            found[word] = {name: change(word, one) for name, one in value.items()}
+        elif word == "dependencies" and isinstance(value, dict):
+            found[word] = {name: one if isinstance(one, list) else change(word, one) for name, one in value.items()}
+        else:
+            found[word] = value
+    return found
+
+
+def _sorted(word: str, value: Any, texts: Texts) -> Any:
+    if word in ("required", "enum") and isinstance(value, list):
+        return _unique(value)
+    if word == "type" and isinstance(value, list):
+        kinds = _unique(value)
+        return kinds[0] if len(kinds) == 1 else kinds
+    if word in ("allOf", "anyOf", "oneOf") and isinstance(value, list):
+        return sorted(value, key=texts.of)
+    if word == "dependentRequired" and isinstance(value, dict):
+        return {name: _unique(names) if isinstance(names, list) else names for name, names in value.items()}
+    return value
+
+
+def _unique(values: list[Any]) -> list[Any]:
+    return [value for _, value in sorted({canonical(value): value for value in values}.items())]
+
+
+# ---------------------------------------------------------------- references
+
+
+class Root:
+    """A whole schema, in which references are looked up."""
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+
+    @cached_property
+    def _has_inner_ids(self) -> bool:
+        """Whether a part has an `$id`: references below it mean another document."""
+        left, root = [self.schema], True
+        while left:
+            item = left.pop()
+            if isinstance(item, dict):
+                if not root and isinstance(item.get("$id"), str):
+                    return True
+                left += item.values()
+            elif isinstance(item, list):
+                left += item
+            root = False
+        return False
+
+    def find(self, reference: Any) -> Node | None:
+        """Return the schema that a JSON Pointer reference names; None if it is not in this document."""
+        if not isinstance(reference, str) or not reference.startswith("#") or self._has_inner_ids:
+            return None
+        found: Any = self.schema
+        steps = reference[1:].split("/")
+        if steps.pop(0):
+            return None  # an anchor
+        for step in steps:
+            name = unquote(step).replace("~1", "/").replace("~0", "~")
+            if isinstance(found, dict) and name in found:
+                found = found[name]
+            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            else:
+                return None
+        return Node(self, found)
+
+
+class Node(NamedTuple):
+    """A schema inside a root."""
+
+    root: Root
+    schema: Any
+
+    def inner(self, schema: Any) -> Node:
+        """Return a schema of the same root."""
+        return Node(self.root, schema)
+
+    def get(self, keyword: str) -> Any:
+        """Return the value of a keyword, None without it."""
+        return self.schema.get(keyword) if isinstance(self.schema, dict) else None
+
+
+def pairs_of(value: Any) -> list[tuple[str, Any]]:
+    """Return the members of an object, none for any other value."""
+    return list(value.items()) if isinstance(value, dict) else []
+
+
+def listed(value: Any) -> list[Any]:
+    """Return a list as it is, an empty one for any other value."""
+    return value if isinstance(value, list) else []
