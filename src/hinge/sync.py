@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar, Unpack, overload
 from hinge.client.cache import CacheMode
 from hinge.client.client import Client as AsyncClient
 from hinge.client.negotiation import Discovery
-from hinge.client.requests import CallOptions, RequestOptions
+from hinge.client.options import CallOptions, RequestOptions
 from hinge.client.subscriptions import Subscription
 from hinge.errors import ConnectFailed, NotSent
 from hinge.protocol.changes import Changed, ChangesLost

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from hinge import Changed, ChangesLost, Client, Limits
-from hinge.client.cache import METHODS, Cache, Entry, MemoryStore
+from hinge.client.cache import METHODS, Cache, CacheEntry, MemoryStore
 from tests.client.puppet import META, Error, Puppet, done, legacy, modern
 
 REVISION = "2026-07-28"
@@ -197,13 +197,13 @@ def test_a_change_concerns_what_it_names(changed: Changed | ChangesLost, left: s
         keys[f"read {name}"] = cache.key("resources/read", {"uri": f"file:///{name}"}, REVISION)
     for key in keys.values():
         cache.put(key, Raw(b'{"ttlMs":60000}'))
-    cache.heard(changed)
+    cache.changed(changed)
     assert {name for name, key in keys.items() if cache.get(key) is not None} == left
 
 
 def test_the_least_recently_used_give_way() -> None:
     store = MemoryStore(2)
     for key in "abc":
-        store.put(key, Entry(b"", 0, "private"))
+        store.put(key, CacheEntry(b"", 0, "private"))
         store.get("a")
     assert [key for key in "abc" if store.get(key)] == ["a", "c"]

@@ -105,7 +105,7 @@ async def test_a_result_is_read_into_the_callers_type(era: Any, kind: Any) -> No
         day: Any = await client.call_tool("day", {"name": "fri"}, returns=kind)
         assert isinstance(day, kind)
         assert (day.name, day.warm) == ("fri", False)
-        with pytest.raises(InvalidResponse, match="the result is no int"):
+        with pytest.raises(InvalidResponse, match="the result is not a valid int"):
             await client.call_tool("day", {"name": "fri"}, returns=int)
 
 
@@ -217,7 +217,7 @@ async def test_all_pages_are_read_and_an_empty_cursor_is_one() -> None:
 @pytest.mark.parametrize("cursors", [["a", "a"], ["a", "b", "a"]])
 async def test_pages_that_go_round_in_circles_end(cursors: list[str]) -> None:
     async with Client(modern(tools_list=pages(*cursors))) as client:
-        with pytest.raises(InvalidResponse, match="pages don't end"):
+        with pytest.raises(InvalidResponse, match="pages of the server don't end"):
             await client.list_tools()
 
 
@@ -262,7 +262,7 @@ async def test_pages_that_come_slowly_end_with_the_limit_of_the_whole() -> None:
 async def test_pages_without_end_end() -> None:
     puppet = modern(tools_list=pages(*map(str, range(2000))))
     async with Client(puppet) as client:
-        with pytest.raises(InvalidResponse, match="pages don't end"):
+        with pytest.raises(InvalidResponse, match="pages of the server don't end"):
             await client.list_tools()
     assert len(puppet.asked("tools/list")) == client.limits.pages + 1
 
@@ -344,4 +344,4 @@ async def test_nothing_is_agreed_before_it_is() -> None:
     for name in ("discovery", "era", "protocol_version", "server_info", "server_capabilities", "instructions"):
         with pytest.raises(NotSent):
             getattr(client, name)
-    assert client.mirrors is False
+    assert client.mirrors_arguments is False

@@ -27,6 +27,7 @@ from hinge import (
     Server,
     Topic,
 )
+from hinge.client.methods import ClientMethods
 from hinge.client.middleware import CallNext
 from tests.client.puppet import HANG_UP, META, Puppet, discovered, done, legacy, modern, shaken
 from tests.support import Result
@@ -90,7 +91,7 @@ class Jobs(ClientExtension):
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
-        self.client: Client | None = None
+        self.client: ClientMethods | None = None
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -105,7 +106,7 @@ class Jobs(ClientExtension):
     def requests(self) -> Iterable[ClientMethod]:
         return [ClientMethod(name="jobs/mayI", serve=self.may, params=JobParams)]
 
-    def attach(self, client: Client) -> None:
+    def attach(self, client: ClientMethods) -> None:
         self.client = client
 
     async def hear(self, ctx: ClientContext, params: JobParams) -> None:
@@ -222,7 +223,7 @@ async def test_a_type_that_nobody_knows_is_no_answer(extensions: Any) -> None:
     """A-121."""
     puppet = modern(tools_call={"resultType": "riddle", "content": []})
     async with Client(puppet, extensions=[one() for one in extensions]) as client:
-        with pytest.raises(InvalidResponse, match="tools/call: the result is of type 'riddle', which is unknown here"):
+        with pytest.raises(InvalidResponse, match="tools/call: the result type 'riddle' is unknown to this client"):
             await client.call_tool("t")
 
 
@@ -250,7 +251,7 @@ async def test_the_time_of_the_call_is_the_time_of_its_job() -> None:
 
     slow = Slow()
     async with Client(a_server(), extensions=[slow]) as client:
-        with pytest.raises(CallTimeout, match=r"tools/call: com.example/jobs brought no result"):
+        with pytest.raises(CallTimeout, match=r"tools/call: com.example/jobs has no result"):
             await client.call_tool("work", total=0.05)
     assert 0 < slow.heard[0] <= 0.05
 

@@ -112,7 +112,7 @@ async def test_no_call_leaves_on_a_connection_that_is_still_being_agreed_on(era:
     puppet.by_method[greeting] = lambda *_: answers.pop() if answers else SILENCE
     async with Client(puppet, era=era) as client:
         puppet.hang_up()
-        await puppet.until(lambda: not client._link.alive)
+        await puppet.until(lambda: not client.connected)
         first = asyncio.create_task(client.call_tool("x"))
         await puppet.until(lambda: puppet.methods().count(greeting) == 2)
         later = [asyncio.create_task(client.call_tool("x")) for _ in range(3)]
@@ -131,7 +131,9 @@ async def test_a_retired_session_keeps_what_is_in_flight_there() -> None:
         slow = asyncio.create_task(client.call_tool("slow"))
         await puppet.until(lambda: puppet.asked("tools/call"))
         asked, old = puppet.came[-1], puppet.channel
-        client._link.retire(await client._link.session(), "the server forgot it")
+        session = client.session
+        assert session is not None
+        client._connection.retire(session, "the server forgot it")
         assert (await client.call_tool("quick")).text == "done"
         await old.send(Outgoing(msgspec.json.encode({"jsonrpc": "2.0", "id": asked["id"], "result": done("late")})))
         assert (await slow).text == "late"

@@ -105,7 +105,7 @@ async def wired(server: Server[Any]) -> AsyncIterator[Wire]:
 
 
 async def until_lost(client: Client) -> None:
-    session = client._link.current
+    session = client.session
     if session is not None:
         async with asyncio.timeout(30):
             await session.ended()
@@ -161,11 +161,11 @@ async def test_a_server_that_is_only_slow_is_left_alone(era: Any) -> None:
         for _ in range(3):
             with pytest.raises(CallTimeout):
                 await client.call_tool("slow", idle=0.05)
-        liveness = client._link._liveness
+        liveness = client._connection._liveness
         assert liveness is not None
         assert liveness._looking is not None
         await liveness._looking
-        assert client._link.alive
+        assert client.connected
         await client.call_tool("hurry")
         assert (await patient).text == "slow"
     assert wire.connections == 1
@@ -176,7 +176,7 @@ async def test_it_can_be_left_out() -> None:
         wire.swallow()
         with pytest.raises(CallTimeout):
             await client.call_tool("fine", idle=0.1)
-        liveness = client._link._liveness
+        liveness = client._connection._liveness
         assert liveness is not None
         assert liveness._looking is None
 
@@ -247,7 +247,7 @@ async def test_without_reconnecting_it_is_a_failure_to_connect_and_connecting_ma
     puppet.by_method["logging/setLevel"] = lambda puppet, message: left.pop() if left else {}
     client = Client(puppet, era=era, limits=QUICK, on_log=print, reconnect=False)
     if era == "2025":
-        with pytest.raises(ConnectFailed, match="ended as soon as it had agreed"):
+        with pytest.raises(ConnectFailed, match="ended just after the negotiation"):
             await client.connect()
     await client.connect()
     await client.close()

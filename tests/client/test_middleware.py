@@ -242,4 +242,4 @@ async def test_a_failure_on_an_inbound_message_is_the_messages_own(caplog: pytes
 def test_without_middleware_nothing_stands_in_the_way() -> None:
     client = Client(modern())
     assert client._chain is None
-    assert client._heard_chain is None
+    assert client._inbound.chain is None

@@ -307,7 +307,7 @@ async def test_a_stateless_server_that_missed_the_probe_is_probed_once_more() ->
 async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
     """LIFE-14."""
     puppet = Puppet({"server/discover": SILENCE, "initialize": SILENCE})
-    with pytest.raises(ConnectFailed, match="No conversation with Puppet in this process within 30 seconds"):
+    with pytest.raises(ConnectFailed, match="No connection to Puppet in this process within 30 seconds"):
         await found(puppet)
 
 

@@ -76,7 +76,7 @@ async def test_a_client_that_was_lost_is_not_lent_again() -> None:
     async with ClientPool(target, 2) as pool:
         async with pool.client() as client:
             target.hang_up()
-            await until(lambda: not client._link.alive)
+            await until(lambda: not client.connected)
         assert (pool.health.free, pool.health.discarded) == (0, 1)
         async with pool.client() as other:
             assert other is not client
@@ -88,8 +88,8 @@ async def test_what_nobody_needed_for_a_while_is_closed() -> None:
         async with pool.client() as first, pool.client() as second:
             pass
         await until(lambda: pool.health.free == 0)
-        assert not first._link.alive
-        assert not second._link.alive
+        assert not first.connected
+        assert not second.connected
         async with pool.client() as third:
             await third.call_tool("x")
 

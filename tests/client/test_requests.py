@@ -103,7 +103,7 @@ async def test_a_server_that_never_stops_asking_is_given_up() -> None:
     """C-082: the error names the method and the limit."""
     puppet = modern(tools_call=lambda puppet, message: asks("k", state="s"))
     async with Client(puppet, on_elicit=yes) as client:
-        with pytest.raises(InvalidResponse, match="tools/call: still asking after 16 rounds"):
+        with pytest.raises(InvalidResponse, match="tools/call: the server still requires input after 16 rounds"):
             await client.call_tool("book")
     assert len(puppet.asked("tools/call")) == 17
 
@@ -112,7 +112,7 @@ async def test_too_many_questions_at_once_are_refused() -> None:
     """C-083."""
     puppet = modern(tools_call=asks(*map(str, range(17)), state="s"))
     async with Client(puppet, on_elicit=yes) as client:
-        with pytest.raises(InvalidResponse, match="17 questions in one round"):
+        with pytest.raises(InvalidResponse, match="17 input requests in one round"):
             await client.call_tool("book")
 
 
@@ -121,7 +121,7 @@ async def test_only_three_things_can_be_asked_for(method: str) -> None:
     """C-084, MRTR-04."""
     puppet = modern(tools_call=asks("k", method=method, params={}))
     async with Client(puppet, on_elicit=yes) as client:
-        with pytest.raises(InvalidResponse, match="which no call may ask for"):
+        with pytest.raises(InvalidResponse, match="which is not allowed"):
             await client.call_tool("book")
 
 
@@ -171,7 +171,7 @@ async def test_a_request_cannot_be_made_from_within_an_answer() -> None:
     async with Client(puppet, on_elicit=nosy) as client:
         clients.append(client)
         await client.call_tool("book")
-        assert caught == ["tools/list can't be asked while a question of the server is being answered"]
+        assert caught == ["tools/list can't be sent while a request of the server is being served"]
         puppet.by_method["tools/list"] = {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}
         await client.list_tools()
 
@@ -193,7 +193,7 @@ async def test_a_result_of_an_unknown_or_unfitting_type_is_no_valid_answer(kind:
         with pytest.raises(InvalidResponse):
             await client.list_tools()
         if kind != "input_required":
-            with pytest.raises(InvalidResponse, match="unknown here"):
+            with pytest.raises(InvalidResponse, match="unknown to this client"):
                 await client.call_tool("x")
 
 

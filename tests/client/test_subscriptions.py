@@ -332,7 +332,7 @@ async def test_listening_that_is_cancelled_before_it_began_ends_for_all_who_wait
         await asyncio.sleep(0)
         assert changes._task is not None
         changes._task.cancel()
-        with pytest.raises(ConnectionLost, match="ended before it began"):
+        with pytest.raises(ConnectionLost, match="closed before it began"):
             await entering
 
 

@@ -27,7 +27,7 @@ def result(structured: Any = UNSET, *, is_error: bool = False) -> CallToolResult
 
 
 def check(schema: Any, answer: CallToolResult) -> None:
-    known = index(Tool(name="x", input_schema=OBJECT, output_schema=schema)).get("x")
+    known = index(Tool(name="x", input_schema=OBJECT, output_schema=schema)).known.get("x")
     assert known is not None
     known.check(answer)
 
@@ -44,13 +44,13 @@ def test_what_fits_the_output_schema_passes(schema: Any, structured: Any) -> Non
 @pytest.mark.parametrize("structured", [{"n": "1"}, {}, [], None, 7])
 def test_what_does_not_fit_the_output_schema_is_no_valid_answer(structured: Any) -> None:
     """TOOL-15, TOOL-16."""
-    with pytest.raises(InvalidResponse, match="doesn't fit its output schema"):
+    with pytest.raises(InvalidResponse, match="does not fit its output schema"):
         check(NUMBER, result(structured))
 
 
 def test_a_schema_without_structured_content_is_no_valid_answer_but_for_failures() -> None:
     """TOOL-15, T-36."""
-    with pytest.raises(InvalidResponse, match="without structured content"):
+    with pytest.raises(InvalidResponse, match="has no structured content"):
         check(NUMBER, result())
     check(NUMBER, result(is_error=True))
     check(None, result())
@@ -68,7 +68,7 @@ def test_a_schema_that_cannot_be_used_checks_nothing_and_says_so(schema: Any, ca
     """JSON-01, JSON-02, JSON-03, JSON-04."""
     with caplog.at_level(logging.WARNING, "hinge"):
         check(schema, result({"anything": 1}))
-    assert "its results are not checked" in caplog.text
+    assert "its results are not validated" in caplog.text
 
 
 def test_a_huge_schema_checks_nothing_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -77,7 +77,7 @@ def test_a_huge_schema_checks_nothing_and_says_so(caplog: pytest.LogCaptureFixtu
     for _ in range(200):
         deep = {"type": "object", "properties": {"x": deep}}
     check(deep, result({"x": 1}))
-    assert "not checked" in caplog.text
+    assert "not validated" in caplog.text
 
 
 def test_a_tool_with_wrong_header_annotations_is_left_out_where_it_matters(caplog: pytest.LogCaptureFixture) -> None:
@@ -118,7 +118,7 @@ def test_arguments_are_mirrored_as_the_listing_says() -> None:
 )
 def test_only_what_says_so_is_safe_to_repeat(annotations: ToolAnnotations | None, safe: bool) -> None:
     """TOOL-10, T-14."""
-    known = index(Tool(name="x", input_schema=OBJECT, annotations=annotations)).get("x")
+    known = index(Tool(name="x", input_schema=OBJECT, annotations=annotations)).known.get("x")
     assert known is not None
     assert known.safe is safe
 

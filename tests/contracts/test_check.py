@@ -162,7 +162,8 @@ async def test_a_server_that_came_back_with_other_instructions_is_used_no_more(w
     async with Client(weather, lock=lock) as client:
         await client.call_tool("forecast")
         weather.instructions = "Other"
-        session = await client._link.session()
+        session = client.session
+        assert session is not None
         weather.hang_up()
         await session.ended()
         await client.ping()
@@ -175,7 +176,8 @@ async def test_after_a_reconnection_tools_are_listed_again_before_they_are_calle
     async with Client(weather, lock=lock) as client:
         await client.call_tool("forecast")
         weather.tools[0]["title"] = "Other"
-        session = await client._link.session()
+        session = client.session
+        assert session is not None
         weather.hang_up()
         await session.ended()
         await client.ping()

@@ -177,7 +177,7 @@ async def test_a_limit_on_a_call_also_limits_the_wait_for_the_server_to_come_bac
     """Every wait has a limit: the caller's covers all that its call brings about."""
     async with on_stdio(journal, "2-999", limits=Limits(reconnects=1000)) as client:
         os.kill(await client.call_tool("pid", returns=int), signal.SIGKILL)
-        await until(lambda: not client._link.alive)
+        await until(lambda: not client.connected)
         async with asyncio.timeout(PROMPTLY):
             assert await ending_of(client.call_tool("write", {"key": "a"}, total=0.5)) == "unsent"
     assert journal["write a"] == 0
@@ -212,12 +212,12 @@ async def test_a_session_that_the_server_ended_is_begun_again_and_the_call_runs_
         serving(make_server(log)) as where,
         Client(f"http://127.0.0.1:{where.port}/mcp", era="2025") as client,
     ):
-        before = await client._link.session()
+        before = client.session
         session = before.channel.session_id  # type: ignore[attr-defined]  # of the HTTP channel
         assert (await where.ask({"Mcp-Session-Id": session}, b"", "DELETE")).status in (200, 204)
         answers = await asyncio.gather(*(client.call_tool("add", {"a": n, "b": 1}) for n in range(10)))
         assert [answer.text for answer in answers] == [str(n + 1) for n in range(10)]
-        assert await client._link.session() is not before
+        assert client.session is not before
 
 
 # ---------------------------------------------------------------- listening

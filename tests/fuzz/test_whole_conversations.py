@@ -127,7 +127,7 @@ async def live(era: Any, plan: list[tuple[Any, ...]], drained: bool) -> None:
     doing: list[asyncio.Task[None]] = []
     client = Client(world.server, era=era, on_elicit=fill, on_sample=think, on_roots=[])
     async with client:
-        session = client._link._session
+        session = client.session
         assert session is not None
         for number, (what, *more) in enumerate(plan):
             match what:

@@ -477,7 +477,7 @@ async def test_what_nobody_watches_any_more_is_unsubscribed(behind: Any, front: 
     def watched() -> set[str]:
         return {uri for uri, count in subscriptions._watchers.items() if count}
 
-    async with Client(rig.proxy(behind), era=front) as one, Client(one._link._target, era=front) as other:
+    async with Client(rig.proxy(behind), era=front) as one, Client(one._target, era=front) as other:
         async with other.listen(resources=["city://a/now"]):
             async with one.listen(resources=["city://a/now", "city://b/now"]):
                 assert watched() == {"city://a/now", "city://b/now"}

@@ -99,7 +99,7 @@ async def test_what_the_transport_failed_is_told() -> None:
 async def test_reconnecting_is_seen_as_another_channel() -> None:
     server, wire = weather(), Wire()
     async with Client(wire.watch(server), era="2025") as client:
-        session = client._link.current
+        session = client.session
         assert session is not None
         await session.channel.close()
         try:

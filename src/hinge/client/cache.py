@@ -1,5 +1,5 @@
-"""Results that a server allowed to keep: by method, params and revision, for as long as it said, never shared between
-clients. Told of changes it forgets what they concern (CACHE-01…CACHE-10)."""
+"""The result cache of a client: by method, params and revision, for as long as the server allows, never shared between
+clients. Change notifications drop entries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hinge.protocol.changes import Changed, ChangesLost
 
 CacheMode: TypeAlias = Literal["use", "refresh", "bypass"]
 
-#: Which change concerns which methods.
+#: The methods whose results a change makes outdated.
 _CONCERNS = {
     "tools": ("tools/list",),
     "prompts": ("prompts/list",),
@@ -33,8 +33,8 @@ class _Hint(msgspec.Struct, rename="camel"):
 _hint = msgspec.json.Decoder(_Hint)
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One kept result: its JSON text, and until when (seconds since the epoch) it is fresh."""
+class CacheEntry(msgspec.Struct, frozen=True):
+    """One result: its JSON text, until when it is fresh in seconds since the epoch, and its scope."""
 
     text: bytes
     until: float
@@ -42,47 +42,47 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Where entries are kept. Keys are texts that nobody needs to understand."""
+    """Where entries are kept. Keys are opaque strings."""
 
-    def get(self, key: str) -> Entry | None:
-        """The entry, stale or not."""
+    def get(self, key: str) -> CacheEntry | None:
+        """Get an entry, stale or not."""
 
-    def put(self, key: str, entry: Entry) -> None:
-        """Keep it; others may be dropped for it."""
+    def put(self, key: str, entry: CacheEntry) -> None:
+        """Keep an entry; others may be dropped for it."""
 
     def drop(self, concerns: Callable[[str], bool]) -> None:
-        """Forget all entries whose key is concerned."""
+        """Drop all entries for whose key `concerns` is true."""
 
 
 class MemoryStore:
-    """Entries in this process; the least recently used ones give way."""
+    """Entries in memory; at the limit the least recently used one is dropped."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._entries: OrderedDict[str, Entry] = OrderedDict()
+        self._entries: OrderedDict[str, CacheEntry] = OrderedDict()
 
-    def get(self, key: str) -> Entry | None:
-        """The entry, which counts as used."""
+    def get(self, key: str) -> CacheEntry | None:
+        """Get an entry, which counts as used."""
         entry = self._entries.get(key)
         if entry is not None:
             self._entries.move_to_end(key)
         return entry
 
-    def put(self, key: str, entry: Entry) -> None:
-        """Keep it."""
+    def put(self, key: str, entry: CacheEntry) -> None:
+        """Keep an entry."""
         self._entries[key] = entry
         self._entries.move_to_end(key)
         while len(self._entries) > self._limit:
             self._entries.popitem(last=False)
 
     def drop(self, concerns: Callable[[str], bool]) -> None:
-        """Forget."""
+        """Drop entries."""
         for key in [key for key in self._entries if concerns(key)]:
             del self._entries[key]
 
 
 class Cache:
-    """The cache of one client. `partition` names the authorization that private entries belong to (CACHE-07)."""
+    """The cache of one client. `partition` names the authorization that private entries belong to."""
 
     def __init__(self, store: Store, *, partition: str, longest: float) -> None:
         self._store = store
@@ -90,18 +90,18 @@ class Cache:
         self._longest = longest
 
     def key(self, method: str, params: dict[str, Any], revision: str) -> str:
-        """What makes a result the same: the method, what it was asked, and how it is written."""
+        """The key of a request: its method, params and revision."""
         asked = {name: value for name, value in params.items() if name != "_meta"}
         text = msgspec.json.encode([revision, asked], order="deterministic").decode()
         return f"{method}\n{self._partition}\n{text}"
 
     def get(self, key: str) -> Raw | None:
-        """A fresh result (CACHE-04)."""
+        """Get a fresh result."""
         entry = self._store.get(key)
         return Raw(entry.text) if entry is not None and time.time() < entry.until else None
 
     def put(self, key: str, raw: Raw) -> None:
-        """Keep a complete result if the server gave it time; no word and nonsense count as none."""
+        """Keep a complete result if the server gave it a valid `ttlMs`."""
         try:
             hint = _hint.decode(raw)
         except msgspec.MsgspecError:
@@ -110,10 +110,10 @@ class Cache:
             return
         until = time.time() + min(hint.ttl_ms / 1000, self._longest)
         scope = hint.cache_scope if hint.cache_scope is not UNSET else "private"
-        self._store.put(key, Entry(bytes(raw), until, scope))
+        self._store.put(key, CacheEntry(bytes(raw), until, scope))
 
-    def heard(self, event: Changed | ChangesLost) -> None:
-        """Something changed: forget at once what it concerns (CACHE-08)."""
+    def changed(self, event: Changed | ChangesLost) -> None:
+        """Drop the entries that a change concerns, all if changes were lost."""
         if isinstance(event, ChangesLost):
             self._store.drop(lambda key: True)
             return

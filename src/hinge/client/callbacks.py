@@ -1,10 +1,9 @@
-"""What a client answers when a server asks: one set of callables for both eras, and the capabilities that follow from it."""
+"""The callbacks of a client: what serves the requests and notifications of the server, and which capabilities follow."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,39 +12,59 @@ import msgspec
 from msgspec import UNSET
 
 from hinge.errors import HingeError, InvalidParams, InvalidResponse, MethodNotFound, ProtocolError, shorten
+from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.content import TextContent
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
-from hinge.schema.input_required import InputRequest
+from hinge.schema.input_required import InputRequest, InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, Elicitation, RootsCapability, Sampling
+from hinge.schema.notifications import LogParams
 from hinge.schema.roots import ListRootsResult, Root
 from hinge.schema.sampling import CreateMessageParams, CreateMessageResult
 
 Elicited: TypeAlias = ElicitResult | Mapping[str, Any] | None
-#: Fills in a form. A mapping accepts, with its fields (the form's defaults are filled in); None declines.
+#: Fills in a form. A mapping accepts, with its fields and the defaults of the form; None declines.
 OnElicit: TypeAlias = Callable[[ElicitFormParams], Elicited | Awaitable[Elicited]]
-#: Opens a page after the user agreed. True accepts, False declines.
 Opened: TypeAlias = ElicitResult | bool
+#: Opens a page after the user agreed. True accepts, False declines.
 OnElicitUrl: TypeAlias = Callable[[ElicitUrlParams], Opened | Awaitable[Opened]]
 Sampled: TypeAlias = CreateMessageResult | str
-#: Asks a model. A text is the assistant's answer.
+#: Asks a model. A string is the text of the assistant.
 OnSample: TypeAlias = Callable[[CreateMessageParams], Sampled | Awaitable[Sampled]]
-#: The folders that servers may know.
 Roots: TypeAlias = Sequence[Root | str | Path]
+#: The folders that servers may know, or a function that returns them.
 OnRoots: TypeAlias = Roots | Callable[[], Roots | Awaitable[Roots]]
+#: Called with each log message.
+OnLog: TypeAlias = Callable[[LogParams], Any]
+#: Called when a list or a resource changed, or when such notifications may have been lost.
+OnChange: TypeAlias = Callable[[Changed | ChangesLost], Any]
+#: Called with the method and params of each notification that nothing else handles alone.
+OnNotification: TypeAlias = Callable[[str, dict[str, Any]], Any]
+#: Answers one request of the server, given as its method and params, and takes it through the middleware.
+AnswerRequest: TypeAlias = Callable[[str, bytes], Awaitable[Any]]
 
-#: The clients that answer a question here, the innermost last: answering one server may mean to call another.
-_answering: ContextVar[tuple[Answers, ...]] = ContextVar("hinge_answering", default=())
+#: The callbacks that are running, the innermost last: a callback may call another server.
+running_callbacks: ContextVar[tuple[Callbacks, ...]] = ContextVar("hinge_callbacks", default=())
 
 
 def asking_server() -> str | None:
-    """The server whose question is being answered here, in words for the user who must know (ELIC-19); None outside."""
-    answering = _answering.get()
-    return answering[-1].asker() if answering else None
+    """The server whose request a callback is serving now, as a text for the user.
+
+    Returns:
+        What the server calls itself and where it is; None outside of a callback.
+    """
+    callbacks = running_callbacks.get()
+    return callbacks[-1].describe_server() if callbacks else None
 
 
 class SamplingRejected(ProtocolError):
-    """The user doesn't want this: raise it in `on_sample` to refuse a request to the model (SAMP-12)."""
+    """The user rejects a sampling request: raise it in `on_sample`.
+
+    See https://modelcontextprotocol.io/specification/draft/client/sampling#error-handling.
+
+    Args:
+        message: What the server is told.
+    """
 
     code = -1
 
@@ -53,8 +72,22 @@ class SamplingRejected(ProtocolError):
         super().__init__(message)
 
 
-class Answers:
-    """The callables of one client."""
+class Callbacks:
+    """What serves the requests and notifications of the server.
+
+    A proxy or gateway derives from it to serve them in another way: see `Client.use_callbacks`. Each callback may be sync or
+    async.
+
+    Args:
+        on_elicit: Fills in forms.
+        on_elicit_url: Opens pages.
+        on_sample: Asks a model.
+        on_roots: The folders that servers may know.
+        sampling_tools: Whether `on_sample` supports tools.
+        on_log: Called with each log message.
+        on_change: Called with each change.
+        on_notification: Called with each other notification.
+    """
 
     def __init__(
         self,
@@ -64,33 +97,50 @@ class Answers:
         on_sample: OnSample | None = None,
         on_roots: OnRoots | None = None,
         sampling_tools: bool = False,
+        on_log: OnLog | None = None,
+        on_change: OnChange | None = None,
+        on_notification: OnNotification | None = None,
     ) -> None:
         self._on_elicit = on_elicit
         self._on_elicit_url = on_elicit_url
         self._on_sample = on_sample
         self._on_roots = on_roots
         self._sampling_tools = sampling_tools
-        #: Says who asks; the client sets it.
-        self.asker: Callable[[], str | None] = lambda: None
-        #: The way of a question within a result, if it isn't straight to `answer`; the client sets it.
-        self.around: Callable[[str, bytes], Awaitable[Any]] | None = None
+        self.on_log = on_log
+        self.on_change = on_change
+        self.on_notification = on_notification
+        #: Gives the server as a text for the user; the client sets it.
+        self.describe_server: Callable[[], str | None] = lambda: None
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """What the client may declare: what it can answer."""
+        """The capabilities that the client declares: those with a callback."""
         form: dict[str, Any] | None = {} if self._on_elicit is not None else None
         url: dict[str, Any] | None = {} if self._on_elicit_url is not None else None
-        asks = form is not None or url is not None
+        elicits = form is not None or url is not None
         sampling = Sampling(tools={} if self._sampling_tools else None)
         return ClientCapabilities(
-            elicitation=Elicitation(form=form, url=url) if asks else None,
+            elicitation=Elicitation(form=form, url=url) if elicits else None,
             sampling=sampling if self._on_sample is not None else None,
             roots=RootsCapability(list_changed=True) if self._on_roots is not None else None,
         )
 
-    async def answer(self, method: str, params: Any) -> Any:
-        """One question, as JSON text or decoded params. Raises MethodNotFound for what isn't declared (ROOT-04)."""
-        with self._asked():
+    async def answer(self, method: str, params: bytes) -> Any:
+        """Serve one request of the server.
+
+        Args:
+            method: "elicitation/create", "sampling/createMessage" or "roots/list".
+            params: The params as JSON text.
+
+        Returns:
+            The result.
+
+        Raises:
+            MethodNotFound: There is no callback for the method.
+            InvalidParams: The params are invalid, or use what was not declared.
+        """
+        token = running_callbacks.set((*running_callbacks.get(), self))
+        try:
             if method == "elicitation/create":
                 return await self._elicit(params)
             if method == "sampling/createMessage" and self._on_sample is not None:
@@ -98,28 +148,54 @@ class Answers:
             if method == "roots/list" and self._on_roots is not None:
                 return await self._roots()
             raise MethodNotFound(method)
-
-    async def all(self, requests: Mapping[str, InputRequest]) -> dict[str, Any]:
-        """The answers to the questions of one round, asked together; the first failure ends the others (MRTR-06)."""
-        tasks = {
-            key: asyncio.create_task(self._input(request.method, request.params)) for key, request in requests.items()
-        }
-        try:
-            await asyncio.gather(*tasks.values())
         finally:
-            for task in tasks.values():
-                task.cancel()
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
-        return {key: task.result() for key, task in tasks.items()}
+            running_callbacks.reset(token)
 
-    async def _input(self, method: str, params: Any) -> Any:
-        if method not in ("elicitation/create", "sampling/createMessage", "roots/list"):  # C-084
-            raise InvalidResponse(f"The server asked for {shorten(method)!r}, which no call may ask for")
-        text = msgspec.json.encode({} if params is UNSET else params)
-        try:
-            return await (self.answer(method, text) if self.around is None else self.around(method, text))
-        except MethodNotFound as exc:
-            raise InvalidResponse(f"The server asked for {method}, which this client did not declare") from exc
+    async def answer_inputs(self, required: InputRequiredResult, answer: AnswerRequest) -> Mapping[str, Any]:
+        """Answer the input requests of a result of type `input_required`, all at the same time.
+
+        Args:
+            required: The result.
+            answer: Serves one request, through the middleware of the client.
+
+        Returns:
+            The answers by the keys of the requests. The first failure ends the others.
+
+        Raises:
+            InvalidResponse: The server requested something that it must not, or that was not declared.
+        """
+        return await answer_all(required.input_requests or {}, answer)
+
+    async def open_urls(self, pages: Sequence[ElicitUrlParams], answer: AnswerRequest) -> bool:
+        """Open the pages that a handshake server requires before it serves a request.
+
+        Args:
+            pages: The pages.
+            answer: Serves one request, through the middleware of the client.
+
+        Returns:
+            Whether the user agreed to open all of them; False if `on_elicit_url` is missing.
+        """
+        declared = self.capabilities.elicitation
+        if declared is None or declared.url is None:
+            return False
+        requests = {
+            str(number): InputRequest(method="elicitation/create", params=page) for number, page in enumerate(pages)
+        }
+        answers = msgspec.to_builtins(await answer_all(requests, answer))
+        return all(one.get("action") == "accept" for one in answers.values())
+
+    def refuse_nested(self, method: str) -> None:
+        """Refuse a request to a server while a callback serves one of its requests: it would wait for us.
+
+        Args:
+            method: The method of the request, for the message.
+
+        Raises:
+            HingeError: Such a callback is running in this context.
+        """
+        if self in running_callbacks.get():
+            raise HingeError(f"{method} can't be sent while a request of the server is being served")
 
     async def _elicit(self, params: Any) -> ElicitResult:
         if _member(params, "mode") == "url":
@@ -127,19 +203,19 @@ class Answers:
         if self._on_elicit is None:
             raise MethodNotFound("elicitation/create") if self._on_elicit_url is None else _no_mode("form")
         request = _decode(params, ElicitFormParams)
-        said = await _awaited(self._on_elicit(request))
-        if said is None:
+        answer = await awaited(self._on_elicit(request))
+        if answer is None:
             return ElicitResult(action="decline")
-        if isinstance(said, ElicitResult):
-            return said
-        content = {**_defaults(request.requested_schema), **said}
+        if isinstance(answer, ElicitResult):
+            return answer
+        content = {**_defaults(request.requested_schema), **answer}
         _check(content, request)
         return ElicitResult(action="accept", content=content)
 
     async def _open(self, params: Any) -> ElicitResult:
         if self._on_elicit_url is None:
-            raise _no_mode("url")  # ELIC-16
-        agreed = await _awaited(self._on_elicit_url(_decode(params, ElicitUrlParams)))
+            raise _no_mode("url")
+        agreed = await awaited(self._on_elicit_url(_decode(params, ElicitUrlParams)))
         if isinstance(agreed, ElicitResult):
             return agreed
         return ElicitResult(action="accept" if agreed else "decline")
@@ -147,29 +223,49 @@ class Answers:
     async def _sample(self, params: Any) -> CreateMessageResult:
         assert self._on_sample is not None
         request = _decode(params, CreateMessageParams)
-        if (request.tools or request.tool_choice) and not self._sampling_tools:  # SAMP-05
+        if (request.tools or request.tool_choice) and not self._sampling_tools:
             raise InvalidParams("This client did not declare sampling.tools")
-        said: Sampled = await _awaited(self._on_sample(request))
-        if isinstance(said, str):
-            return CreateMessageResult(role="assistant", content=TextContent(text=said), model="unknown")
-        return said
+        answer: Sampled = await awaited(self._on_sample(request))
+        if isinstance(answer, str):
+            return CreateMessageResult(role="assistant", content=TextContent(text=answer), model="unknown")
+        return answer
 
     async def _roots(self) -> ListRootsResult:
         given = self._on_roots() if callable(self._on_roots) else self._on_roots
-        return ListRootsResult(roots=[_root(item) for item in await _awaited(given) or ()])
+        return ListRootsResult(roots=[_root(item) for item in await awaited(given) or ()])
 
-    @contextmanager
-    def _asked(self) -> Iterator[None]:
-        token = _answering.set((*_answering.get(), self))
-        try:
-            yield
-        finally:
-            _answering.reset(token)
 
-    def refuse_while_answering(self, method: str) -> None:
-        """A question of a server must not lead to a request to it: it would wait for us (C-086). Raises HingeError."""
-        if self in _answering.get():
-            raise HingeError(f"{method} can't be asked while a question of the server is being answered")
+async def answer_all(requests: Mapping[str, InputRequest], answer: AnswerRequest) -> dict[str, Any]:
+    """Answer several input requests at the same time; the first failure ends the others.
+
+    Args:
+        requests: The requests by their keys.
+        answer: Serves one request.
+
+    Returns:
+        The answers by the same keys.
+
+    Raises:
+        InvalidResponse: The server requested something that it must not, or that was not declared.
+    """
+    tasks = {key: asyncio.create_task(_answer_input(one, answer)) for key, one in requests.items()}
+    try:
+        await asyncio.gather(*tasks.values())
+    finally:
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+    return {key: task.result() for key, task in tasks.items()}
+
+
+async def _answer_input(request: InputRequest, answer: AnswerRequest) -> Any:
+    method = request.method
+    if method not in ("elicitation/create", "sampling/createMessage", "roots/list"):
+        raise InvalidResponse(f"The server requested the input {shorten(method)!r}, which is not allowed")
+    try:
+        return await answer(method, msgspec.json.encode({} if request.params is UNSET else request.params))
+    except MethodNotFound as exc:
+        raise InvalidResponse(f"The server requested {method}, which this client did not declare") from exc
 
 
 def _root(item: Root | str | Path) -> Root:
@@ -196,21 +292,22 @@ def _no_mode(mode: str) -> InvalidParams:
 
 
 def _defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What the form says of its own (ELIC-09)."""
+    """The default values of a form."""
     fields = schema.get("properties")
     found = fields.items() if isinstance(fields, dict) else ()
     return {name: field["default"] for name, field in found if isinstance(field, dict) and "default" in field}
 
 
 def _check(content: dict[str, Any], request: ElicitFormParams) -> None:
-    """Our own answer must fit the form (ELIC-24), by a validator that no server can abuse. Raises HingeError."""
+    """Validate the callback's answer against the form, with bounded effort. Raises HingeError."""
     try:
         problem = first_problem(compile_schema(request.requested_schema), content)
     except ValueError as exc:
         raise InvalidParams(f"The form has {exc}") from exc
     if problem is not None:
-        raise HingeError(f"on_elicit's answer to {shorten(request.message)!r} doesn't fit the form: {problem}")
+        raise HingeError(f"The answer of on_elicit to {shorten(request.message)!r} does not fit the form: {problem}")
 
 
-async def _awaited(value: Any) -> Any:
+async def awaited(value: Any) -> Any:
+    """What a callback returned, awaited if it is async."""
     return await value if isinstance(value, Awaitable) else value

@@ -1,4 +1,4 @@
-"""The client: one object for every server, era and transport. Its life, and the doors to asking, answering and listening."""
+"""The client: one object for every server, era and transport."""
 
 from __future__ import annotations
 
@@ -11,41 +11,51 @@ from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
+import msgspec
 from msgspec import UNSET
 
-from hinge.client.agreed import Agreed
-from hinge.client.cache import METHODS as CACHEABLE
 from hinge.client.cache import Cache, CacheMode, MemoryStore, Store
-from hinge.client.callbacks import Answers, OnElicit, OnElicitUrl, OnRoots, OnSample
-from hinge.client.connection import Link
-from hinge.client.extensions import ClientExtension, ClientExtensions
-from hinge.client.inbound import Hearing, OnChange, OnLog, OnNotification
-from hinge.client.methods import Features
-from hinge.client.middleware import ClientContext, ClientMiddleware, ConnectionMiddleware, Drift, Lock, OnDrift
-from hinge.client.negotiation import Discovery, Introduction
-from hinge.client.options import CLIENT
-from hinge.client.requests import (
-    SAFE_METHODS,
-    Ask,
-    Limit,
-    OnProgress,
-    RequestOptions,
-    Requests,
-    read_result,
+from hinge.client.callbacks import (
+    Callbacks,
+    OnChange,
+    OnElicit,
+    OnElicitUrl,
+    OnLog,
+    OnNotification,
+    OnRoots,
+    OnSample,
 )
-from hinge.client.subscriptions import Listeners, Subscription, filter_of
-from hinge.client.targets import transport_for
-from hinge.client.tools import ToolIndex
+from hinge.client.connection import ClientConnection
+from hinge.client.extensions import ClientExtension, ClientExtensions
+from hinge.client.inbound import InboundMessages
+from hinge.client.methods import ClientMethods
+from hinge.client.middleware import (
+    CallNext,
+    ClientContext,
+    ClientMiddleware,
+    ConnectionMiddleware,
+    Drift,
+    Lock,
+    OnDrift,
+)
+from hinge.client.negotiation import Discovery
+from hinge.client.options import CLIENT, CallOptions, Limit, OnProgress, RequestOptions
+from hinge.client.pagination import PageT, all_pages
+from hinge.client.requests import SAFE_METHODS, Requests
+from hinge.client.subscriptions import OpenSubscriptions, Subscription, filter_of
+from hinge.client.targets import transport_for, words_of
 from hinge.client.url_elicitation import RequiredPages
-from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent
+from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent, shorten
 from hinge.lazy import load
 from hinge.options import check_values
+from hinge.protocol.calls import Call
 from hinge.protocol.changes import ChangesLost
-from hinge.protocol.eras.base import EraName
+from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.meta import check_meta
 from hinge.protocol.middleware import checked, compose
 from hinge.schema.base import Implementation
+from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.notifications import LoggingLevel
 from hinge.session import Session
 
@@ -56,19 +66,44 @@ ResultT = TypeVar("ResultT")
 ExtensionT = TypeVar("ExtensionT", bound=ClientExtension)
 
 
-class Client(Agreed, Features, Hearing):
-    """A conversation with one MCP server: `async with Client(target) as client`.
+class Client(ClientMethods):
+    """A client of one MCP server: `async with Client(target) as client`.
 
-    `target` is a URL, a command line (string or words), a Python file, a `Server` object, or a transport. `era` is found
-    out by itself unless pinned; `discovery=` (an earlier `client.discovery`) connects without a round trip.
+    Every callback may be sync or async. The client declares the capabilities for which it has callbacks.
 
-    Questions of the server go to `on_elicit`, `on_elicit_url`, `on_sample` and `on_roots`; what is registered is what the
-    client declares. `on_log`, `on_change` and `on_notification` hear what the server says unasked, `log_level` says from
-    which level on; `on_progress` hears of requests that have no callback of their own. `middleware` stands around all that
-    is asked and said, in both directions; `extensions` are of the protocol (objects, or classes that make them).
-    `reconnect=False` leaves a lost connection lost; `check_results=False` doesn't check structured content. `lock`
-    (a file of `hinge lock`) is what the server must be; `drift` "refuse" or "warn" says what becomes of a difference, which
-    `on_drift` hears of. Further options go to the transport (`headers`, `auth`, `env`, …).
+    Args:
+        target: A URL, a command line (a string or a list of words), a Python file, a `Server`, or a transport.
+        era: The protocol generation: "2025" (handshake), "2026" (stateless), or "auto" to find it out.
+        info: The name and version that servers see.
+        discovery: The `discovery` of an earlier client, to connect without a round trip.
+        limits: Time limits, sizes and numbers; see `Limits`.
+        on_elicit: Fills in forms: `on_elicit(params)` returns a mapping to accept, or None to decline.
+        on_elicit_url: Opens pages: `on_elicit_url(params)` returns whether the user agreed.
+        on_sample: Asks a model: `on_sample(params)` returns a `CreateMessageResult` or a string.
+        on_roots: The folders that servers may know, or a function that returns them.
+        sampling_tools: Whether `on_sample` supports tools.
+        on_log: Called with each log message of the server.
+        log_level: The lowest level of log messages; "info" by default if there is `on_log`.
+        on_change: Called with each `Changed` or `ChangesLost`.
+        on_notification: Called with the method and params of other notifications.
+        on_progress: Called with the progress of requests that have no `on_progress` of their own.
+        middleware: `async def middleware(ctx, call_next)`, around what is sent and received; the first one is outermost.
+        extensions: Protocol extensions, as objects or classes.
+        cache: Where results are kept that the server allows to be cached; memory by default.
+        reconnect: Whether a lost connection is opened again for the next request.
+        check_results: Whether structured content is checked against the output schema of a listed tool.
+        lock: A lock file (`hinge lock`) or `Contract` that the server must match.
+        drift: Whether differences from `lock` are refused ("refuse") or logged ("warn").
+        on_drift: Called with the differences from `lock`.
+        **options: Options of the transport: `headers`, `auth`, `env`, `cwd`, and others.
+
+    Raises:
+        DefinitionError: An option is unknown, or its value is not allowed.
+        StartError: The lock file can't be read.
+
+    Example:
+        >>> async with Client("weather.py") as client:
+        ...     result = await client.call_tool("forecast", {"city": "Oslo"})
     """
 
     def __init__(
@@ -100,94 +135,161 @@ class Client(Agreed, Features, Hearing):
         **options: Any,
     ) -> None:
         check_values(locals(), CLIENT)
+        super().__init__(check_results=check_results)
         self.limits = limits
-        self._answers = Answers(
+        self._target = target
+        self._on_progress = on_progress
+        callbacks = Callbacks(
             on_elicit=on_elicit,
             on_elicit_url=on_elicit_url,
             on_sample=on_sample,
             on_roots=on_roots,
             sampling_tools=sampling_tools,
+            on_log=on_log,
+            on_change=on_change,
+            on_notification=on_notification,
         )
+        callbacks.describe_server = self._server_text
         self._extensions = ClientExtensions(self)
-        self._link = Link(
+        self._connection = ClientConnection(
             target,
             transport_for(target, limits=limits, **options),
             self._handle,
-            introduction=Introduction(
-                info=info or Implementation(name="hinge", version=metadata.version("hinge")),
-                capabilities=self._answers.capabilities,
-                era=era,
-                saved=discovery,
-                extensions=self._extensions.settings,
-            ),
-            extensions=self._extensions,
+            info=info or Implementation(name="hinge", version=metadata.version("hinge")),
+            capabilities=self._capabilities,
+            era=era,
+            saved=discovery,
             limits=limits,
             reconnect=reconnect,
+            on_reopened=self._reopened,
         )
-        self._target = target
-        self._answers.asker = self._described
-        self._link.log_level = log_level or ("info" if on_log is not None else None)
-        self._link.on_reopened.append(self._reopened)
-        self._required_pages = RequiredPages(limits.question, limits.rounds)
-        self._requests = Requests(self._link, self._answers, limits, self._required_pages)
-        self._listeners = Listeners()
-        self._tools = ToolIndex()
-        self._check_results = check_results
-        store = cache or MemoryStore(limits.cache_entries)
-        self._cache = Cache(store, partition=secrets.token_hex(8), longest=limits.cache_ttl)
-        self._on_log = on_log
-        self._on_change = on_change
-        self._on_notification = on_notification
-        self._on_progress = on_progress
-        self._contract_check = _contract_check(lock, drift, on_drift)
+        self._connection.log_level = log_level or ("info" if on_log is not None else None)
+        self._subscriptions = OpenSubscriptions()
+        results = Cache(
+            cache or MemoryStore(limits.cache_entries), partition=secrets.token_hex(8), longest=limits.cache_ttl
+        )
+        pages = RequiredPages(limits.question, limits.rounds)
+        self._inbound = InboundMessages(
+            self,
+            callbacks,
+            extensions=self._extensions,
+            subscriptions=self._subscriptions,
+            cache=results,
+            pages=pages,
+        )
+        refresh_tools = partial(self.list_tools, cache="refresh")
+        self._requests = Requests(
+            self._connection, self._inbound, self._extensions, self._tools, results, pages, limits, refresh_tools
+        )
         self._middleware: list[ClientMiddleware] = list(map(checked, middleware))
+        #: The innermost middleware.
+        self._contract_check: list[ClientMiddleware] = (
+            [] if lock is None else [load("contract_check")(lock, drift=drift, on_drift=on_drift)]
+        )
+        self._chain: CallNext | None = None
+        self._connection_middleware: list[ConnectionMiddleware] = []
         self._build()
         for extension in extensions:
             self.add_extension(extension() if isinstance(extension, type) else extension)
 
+    @classmethod
+    def from_config(cls, source: Source, name: str | None = None, **options: Any) -> Self:
+        """Make a client of one server of a configuration.
+
+        Args:
+            source: The path of a JSON file with `mcpServers`, or its content.
+            name: The name of the server; not needed if the configuration has only one.
+            **options: Options of the client, which replace those of the configuration.
+
+        Returns:
+            The client, not connected yet.
+
+        Raises:
+            StartError: The configuration is invalid, or has no such server.
+        """
+        from hinge.client.group.config import pick, read_config
+
+        target, found = pick(read_config(source), name).reach()
+        return cls(target, **{**found, **options})
+
     def __repr__(self) -> str:
-        found = self._link.found
-        state = "not connected" if found is None else found.revision if self._link.alive else "lost"
-        return f"<Client of {self._described()}: {state}>"
+        found = self._connection.discovery
+        state = "not connected" if found is None else found.revision if self.connected else "lost"
+        return f"<Client of {self._server_text()}: {state}>"
+
+    # ---------------------------------------------------------------- set-up
 
     def add_middleware(self, middleware: ClientMiddleware) -> ClientMiddleware:
-        """Put `async def middleware(ctx, call_next) -> result` around all that is asked and said, inside the earlier ones.
+        """Add middleware inside of the earlier ones: `async def middleware(ctx, call_next) -> result`.
 
-        `ctx.inbound` tells the directions apart. A request comes here once, as its caller made it: the cache, repeats and
-        rounds of questions are inside. What opens a connection and keeps up subscriptions goes past it.
+        It handles requests and notifications in both directions, see `ctx.inbound`. A request passes once: the cache,
+        retries and rounds of input requests are inside. Negotiation and subscriptions do not pass.
+
+        Args:
+            middleware: The middleware.
+
+        Returns:
+            The middleware, so that this can be used as a decorator.
+
+        Raises:
+            DefinitionError: It is not callable.
         """
         self._middleware.append(checked(middleware))
         self._build()
         return middleware
 
     def _build(self) -> None:
-        chain: list[ClientMiddleware] = [*self._middleware, *self._contract_check]
-        self._observers = [one for one in chain if isinstance(one, ConnectionMiddleware)]
-        self._chain = compose(chain, self._sent) if chain else None
-        self._heard_chain = compose(chain, self._served) if chain else None
+        chain = [*self._middleware, *self._contract_check]
+        self._connection_middleware = [one for one in chain if isinstance(one, ConnectionMiddleware)]
+        self._chain = compose(chain, self._send) if chain else None
+        self._inbound.chain = compose(chain, self._inbound.dispatch) if chain else None
 
     def add_extension(self, extension: ExtensionT) -> ExtensionT:
-        """Take an extension of the protocol into use: it is declared to the server from now on (EXT-01, EXT-05).
+        """Add a protocol extension before connecting. It is declared to the server.
 
-        To be done before connecting. Gives the extension back. Raises DefinitionError for an id that can't be or is there
-        already, for names that are taken, and when the client is connected.
+        See https://modelcontextprotocol.io/specification/draft/extensions.
+
+        Args:
+            extension: The extension.
+
+        Returns:
+            The extension.
+
+        Raises:
+            DefinitionError: The id or a name is invalid or taken, or the client is connected.
         """
-        if self._link.wanted:
+        if self._connection.wanted:
             raise DefinitionError(f"The extension {extension.id!r} comes too late: add it before the client connects")
         self._extensions.add(extension)
+        for middleware in extension.middleware():
+            self.add_middleware(middleware)
         extension.attach(self)
         return extension
 
-    @classmethod
-    def from_config(cls, source: Source, name: str | None = None, **options: Any) -> Self:
-        """A client of one server of a configuration: a file with `mcpServers`, or what it holds; `name` picks the server.
+    @property
+    def callbacks(self) -> Callbacks:
+        """What serves the requests and notifications of the server."""
+        return self._inbound.callbacks
 
-        `options` are those of the client and go before what the configuration says. Raises StartError.
+    def use_callbacks(self, callbacks: Callbacks) -> None:
+        """Replace what serves the requests and notifications of the server, before connecting; for proxies and gateways.
+
+        Args:
+            callbacks: The new ones. They may call the earlier ones, in `client.callbacks`.
+
+        Raises:
+            DefinitionError: The client is connected.
         """
-        from hinge.client.group.config import pick, read_config
+        if self._connection.wanted:
+            raise DefinitionError("The callbacks come too late: replace them before the client connects")
+        self._inbound.callbacks = callbacks
 
-        target, found = pick(read_config(source), name).reach()
-        return cls(target, **{**found, **options})
+    def _capabilities(self, era: Era) -> ClientCapabilities:
+        """What is declared in an era."""
+        declared, extensions = self.callbacks.capabilities, self._extensions.settings(era)
+        if not extensions:
+            return declared
+        return msgspec.structs.replace(declared, extensions={**(declared.extensions or {}), **extensions})
 
     # ---------------------------------------------------------------- life
 
@@ -199,46 +301,79 @@ class Client(Agreed, Features, Hearing):
         await self.close()
 
     async def connect(self) -> None:
-        """Open the conversation. Raises ConnectFailed or another CallError, never a group. Works again after `close`."""
-        self._answers.around = self._question
-        await self._link.open()
+        """Connect to the server and negotiate the era. A closed client can connect again.
+
+        Raises:
+            ConnectFailed: The server can't be reached, or there is no common protocol revision.
+            CallError: The server refused the connection in another way; never an exception group.
+        """
+        await self._connection.open()
         tries = 0
         while True:
             try:
-                return await self._greet(await self._link.session())
-            except (NotSent, ConnectionLost) as exc:  # it agreed, and was gone
+                return await self._connected(await self._connection.ready_session())
+            except (NotSent, ConnectionLost) as exc:  # it was lost just after the negotiation
                 tries += 1
-                if tries > self.limits.retries or not self._link.reconnects:
-                    await self._link.close()
-                    raise ConnectFailed(f"The server ended as soon as it had agreed: {exc}") from exc
+                if tries > self.limits.retries or not self._connection.reconnects:
+                    await self._connection.close()
+                    raise ConnectFailed(f"The server ended just after the negotiation: {exc}") from exc
                 await asyncio.sleep(self.limits.backoff * 2**tries * random.uniform(0.5, 1.5))
             except BaseException:
-                await self._link.close()
+                await self._connection.close()
                 raise
 
-    async def _greet(self, session: Session) -> None:
-        for observer in self._observers:
-            observer.connected(self)
-        await self._tell_log_level(session)
-
-    async def _tell_log_level(self, session: Session) -> None:
-        """A handshake server is told the log level; the stateless era says it with every request."""
-        wants = self._link.log_level
-        if wants is not None and self.era == "2025" and self.server_capabilities.logging is not None:
-            await self._link.tell_log_level(session, wants)
-
     async def close(self) -> None:
-        """End the conversation, from any task, twice or during a call: waiting calls fail with ConnectionLost."""
-        await self._link.close()
+        """Close the connection, from any task; waiting requests fail with ConnectionLost. Closing twice is harmless."""
+        await self._connection.close()
+
+    async def _connected(self, session: Session) -> None:
+        for middleware in self._connection_middleware:
+            middleware.connected(self)
+        await self._tell_log_level(session)
 
     async def _reopened(self, session: Session) -> None:
         with suppress(CallError):
-            await self._greet(session)
-        self._heard(ChangesLost("the connection was opened again"))
+            await self._connected(session)
+        await self._inbound.changed(ChangesLost("the connection was opened again"))
 
-    # ---------------------------------------------------------------- asking
+    async def _handle(self, session: Session, call: Call) -> Any:
+        return await self._inbound.handle(session, call)
 
-    @overload  # type: ignore[override]  # the options of the base, by name
+    @property
+    def connected(self) -> bool:
+        """Whether the connection is open now. A lost one is opened again by the next request, unless `reconnect=False`."""
+        return self._connection.alive
+
+    @property
+    def session(self) -> Session | None:
+        """The session that requests are sent over now; None while there is none."""
+        return self._connection.session
+
+    @property
+    def discovery(self) -> Discovery:
+        """What the negotiation found out. Save it and pass it as `discovery=` to connect later without a round trip.
+
+        Raises:
+            NotSent: The client was not connected yet.
+        """
+        if self._connection.discovery is None:
+            raise NotSent("The client is not connected: use `async with Client(…)` or await `connect()`")
+        return self._connection.discovery
+
+    @property
+    def mirrors_arguments(self) -> bool:
+        """Whether HTTP headers repeat tool arguments: in the stateless era over HTTP."""
+        return self._connection.mirrors
+
+    def _server_text(self) -> str:
+        """The server for a user: the name that it gives itself, and where it is."""
+        found = self._connection.discovery
+        name = found.server_info.name if found is not None and found.server_info is not None else "a server"
+        return f"{shorten(name)} ({words_of(self._target)})"
+
+    # ---------------------------------------------------------------- requests and notifications
+
+    @overload
     async def request(
         self,
         method: str,
@@ -271,19 +406,50 @@ class Client(Agreed, Features, Hearing):
         cache: CacheMode = "use",
         meta: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        mirror: tuple[str, Mapping[str, Any]] | None = None,
-        weigh: Callable[[int], None] | None = None,
     ) -> Any:
-        """Any request; its result read into `result`, a type, or into a dict.
+        """Send any request, for example one of an extension.
 
-        `idle` and `total` are seconds without a word from the server, and at all; None for no limit. `safe` says that
-        running it twice does no harm. `meta` goes into `_meta`, under keys of your own; `headers` go with it over HTTP, in
-        place of the client's. Raises a CallError, whose `outcome` says whether the request may have run, and
-        DefinitionError for keys and headers that can't be.
+        Args:
+            method: The method, for example "tools/list".
+            params: The params.
+            result: The type that the result is read into; a dict by default.
+            idle: Seconds without a message from the server until it fails, None for no limit; `limits.call_idle` by default.
+            total: Seconds until it fails, None for no limit; `limits.call_total` by default.
+            on_progress: Called with the progress; sync or async.
+            safe: Whether it may be repeated when it is unknown whether it ran; by default that follows from the method.
+            cache: "use" the cache, "refresh" its entry, or "bypass" it.
+            meta: Keys for the `_meta` of the params, with a prefix of your own.
+            headers: HTTP headers of this request, which replace those of the client.
+
+        Returns:
+            The result.
+
+        Raises:
+            PeerError: The server answered with an error.
+            CallError: There is no result for another reason; `outcome` says whether the request may have run.
+            DefinitionError: A key of `meta` or a header is not allowed.
         """
         if meta is not None:
             check_meta(meta)
-        ask = Ask(
+        request = self._new_request(method, params, result, idle, total, on_progress, safe, cache, meta, headers)
+        return await (self._requests.send(request) if self._chain is None else self._chain(request))
+
+    def _new_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        result: Any,
+        idle: Limit = UNSET,
+        total: Limit = UNSET,
+        on_progress: OnProgress | None = None,
+        safe: bool | None = None,
+        cache: CacheMode = "use",
+        meta: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        on_size: Callable[[int], None] | None = None,
+    ) -> ClientContext:
+        return ClientContext(
+            client=self,
             method=method,
             params=dict(params or {}),
             idle=self.limits.call_idle if idle is UNSET else idle,
@@ -294,49 +460,63 @@ class Client(Agreed, Features, Hearing):
             cache=cache,
             meta=meta,
             headers=headers,
-            mirror=mirror,
-            weigh=weigh,
+            on_size=on_size,
         )
-        if self._chain is not None:
-            return await self._chain(ClientContext.of(self, ask))
-        return await self._ask(ask)
 
-    async def _sent(self, ctx: ClientContext) -> Any:
-        """The inner end of the chain."""
+    async def request_pages(
+        self, method: str, page: type[PageT], *, cache: CacheMode = "use", **options: Unpack[CallOptions]
+    ) -> list[PageT]:
+        """Request all pages of a list.
+
+        See https://modelcontextprotocol.io/specification/draft/server/utilities/pagination.
+
+        Args:
+            method: The method, for example "tools/list".
+            page: The type of a page, a struct with `next_cursor`.
+            cache: "use" the cache, "refresh" its entries, or "bypass" it.
+            **options: See `CallOptions`; `total` is the limit of all pages.
+
+        Returns:
+            The pages.
+
+        Raises:
+            InvalidResponse: The pages do not end within `limits.pages`, or have more than `limits.reply` bytes together.
+            CallError: A page could not be fetched.
+        """
+        meta = options.get("meta")
+        if meta is not None:
+            check_meta(meta)
+
+        async def request(params: dict[str, Any], total: float | None, on_size: Callable[[int], None]) -> Any:
+            given: Any = {**options, "total": total}
+            request = self._new_request(method, params, page, cache=cache, on_size=on_size, **given)
+            return await (self._requests.send(request) if self._chain is None else self._chain(request))
+
+        return await all_pages(request, method, self.limits, options)
+
+    async def _send(self, ctx: ClientContext) -> Any:
+        """The inner end of the middleware for what is sent."""
         if ctx.notification:
             return await self._notify(ctx.method, ctx.params, ctx.meta)
         if ctx.meta is not None:
             check_meta(ctx.meta)
-        return await self._ask(ctx.asked())
-
-    async def _ask(self, ask: Ask) -> Any:
-        method = ask.method
-        key = self._cache.key(method, ask.params, self.protocol_version) if self._caches(ask) else None
-        kept = self._cache.get(key) if key is not None and ask.cache == "use" else None
-        if kept is None:
-            if method == "tools/call" and self.mirrors:
-                name, arguments = ask.mirror or (ask.params.get("name", ""), ask.params.get("arguments") or {})
-                ask.mirrored, ask.mismatch = partial(self._tools.headers, name, arguments), self._relist
-            kept = await self._requests.ask(ask)
-            if key is not None:
-                self._cache.put(key, kept)
-        if ask.weigh is not None:
-            ask.weigh(memoryview(kept).nbytes)
-        return read_result(kept, method, ask.result)
-
-    def _caches(self, ask: Ask) -> bool:
-        """Whether this may be kept, or may have been: what one call says of itself may change who is asking (CACHE-07)."""
-        if ask.cache == "bypass" or ask.method not in CACHEABLE or ask.headers is not None or ask.meta is not None:
-            return False
-        return self._link.found is not None and self.era == "2026" and "_meta" not in ask.params
-
-    async def _relist(self) -> None:
-        await self.list_tools(cache="refresh")
+        return await self._requests.send(ctx)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> None:
-        """Send a notification of your own. Raises NotSent or ChannelClosed when it can't leave, DefinitionError for `meta`."""
+        """Send any notification.
+
+        Args:
+            method: The method.
+            params: The params.
+            meta: Keys for the `_meta` of the params, with a prefix of your own.
+
+        Raises:
+            NotSent: The client is not connected.
+            ChannelClosed: The connection was lost before it was sent.
+            DefinitionError: A key of `meta` is not allowed.
+        """
         if meta is not None:
             check_meta(meta)
         if self._chain is None:
@@ -346,22 +526,46 @@ class Client(Agreed, Features, Hearing):
         await self._chain(ClientContext(client=self, method=method, params=given, notification=True, meta=meta))
 
     async def _notify(self, method: str, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> None:
-        session = await self._link.session()
-        with self._link.span(method, params or {}) as trace:
-            await session.notify(method, self._link.dressed(params, {**trace, **(meta or {})}))
+        session = await self._connection.ready_session()
+        with self._connection.span(method, params or {}) as trace:
+            await session.notify(method, self._connection.notification_params(params, {**trace, **(meta or {})}))
 
     async def ping(self) -> None:
-        """Ask for a sign of life: `ping`, or `server/discover` in the stateless era, which has no ping."""
+        """Check that the server answers: with `ping`, or `server/discover` in the stateless era, which has no ping.
+
+        Raises:
+            CallError: It does not.
+        """
         await self.request("ping" if self.era == "2025" else "server/discover", cache="bypass")
 
     async def set_log_level(self, level: LoggingLevel) -> None:
-        """From which level on the server's log messages are wanted; `on_log` gets them. Raises DefinitionError for no level."""
+        """Set the lowest level of the log messages that `on_log` gets.
+
+        See https://modelcontextprotocol.io/specification/draft/server/utilities/logging.
+
+        Args:
+            level: The level, for example "warning".
+
+        Raises:
+            DefinitionError: There is no such level.
+            NotSent: The client is not connected.
+        """
         check_values({"log_level": level}, CLIENT)
-        self._link.set_log_level(level)
-        await self._tell_log_level(await self._link.session())
+        self._connection.set_log_level(level)
+        await self._tell_log_level(await self._connection.ready_session())
+
+    async def _tell_log_level(self, session: Session) -> None:
+        """Send the log level to a handshake server; in the stateless era every request has it."""
+        level = self._connection.log_level
+        if level is not None and self.era == "2025" and self.server_capabilities.logging is not None:
+            await self._connection.tell_log_level(session, level)
 
     async def roots_changed(self) -> None:
-        """Tell a handshake server that the roots changed (ROOT-03); a stateless one asks when it needs them."""
+        """Tell a handshake server that the roots changed; a stateless server requests them when it needs them.
+
+        Raises:
+            NotSent: The client is not connected.
+        """
         if self.era == "2025":
             await self.notify("notifications/roots/list_changed")
 
@@ -374,16 +578,20 @@ class Client(Agreed, Features, Hearing):
         resource_list: bool = False,
         topics: Mapping[str, Any] | None = None,
     ) -> Subscription:
-        """Hear of changes: `async with client.listen(tools=True, resources=[uri]) as changes: async for change in changes`.
+        """Subscribe to changes: `async with client.listen(tools=True) as changes: async for change in changes`.
 
-        `resources` are URIs to watch, or True for changes of the list. `topics` are extensions' own keys of the filter: what
-        a stateless server says of them comes to the extension and to `on_notification`. Kept up by itself: after a loss it
-        is opened again, with a `ChangesLost` in between.
+        A lost subscription is opened again, with a `ChangesLost` in between.
+
+        Args:
+            tools: Whether to subscribe to changes of the list of tools.
+            prompts: Whether to subscribe to changes of the list of prompts.
+            resources: URIs of resources to watch, or True for changes of the list.
+            resource_list: Whether to subscribe to changes of the list of resources, besides URIs.
+            topics: Keys of extensions for the filter of `subscriptions/listen`. Their notifications go to the extension and
+                to `on_notification`.
+
+        Returns:
+            The subscription: an async context manager and iterator of `Changed` and `ChangesLost`.
         """
         wanted = filter_of(tools=tools, prompts=prompts, resource_list=resource_list, resources=resources)
-        return Subscription(self._link, self._listeners, wanted, self.limits, topics)
-
-
-def _contract_check(lock: Lock | None, drift: Drift, on_drift: OnDrift | None) -> list[ClientMiddleware]:
-    """The innermost middleware of a client with `lock=`. Raises StartError for an invalid lock file."""
-    return [] if lock is None else [load("contract_check")(lock, drift=drift, on_drift=on_drift)]
+        return Subscription(self._connection, self._subscriptions, wanted, self.limits, topics)

@@ -1,6 +1,6 @@
-"""Extensions of the protocol as objects: what one brings to a client, and how a client takes it in. Knows none by name.
+"""Protocol extensions of a client: the base class, and the registry of one client. All are off by default.
 
-The other half of `hinge.server.extensions`, in the same words. Off by default (EXT-05).
+See https://modelcontextprotocol.io/specification/draft/extensions. The server's side is `hinge.server.extensions`.
 """
 
 from __future__ import annotations
@@ -9,20 +9,17 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
 
-from hinge.client.middleware import ClientContext
-from hinge.client.requests import Ask
+from hinge.client.methods import ClientMethods
+from hinge.client.middleware import ClientContext, ClientMiddleware
 from hinge.errors import CallTimeout, DefinitionError, InvalidParams, shorten
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.meta import is_extension_id
 from hinge.schema.methods import METHODS
-
-if TYPE_CHECKING:
-    from hinge.client.client import Client
 
 logger = logging.getLogger("hinge")
 
@@ -32,9 +29,12 @@ _CORE_TYPES = ("complete", "input_required")
 
 
 class ClientMethod(Struct, frozen=True, kw_only=True):
-    """A request or notification of an extension that the server sends: `async def serve(ctx, params) -> result`.
+    """A request or notification of an extension that the server sends. Only handshake servers send requests.
 
-    `params` is the type that they are read into, a dict by default. Only handshake servers send requests.
+    Attributes:
+        name: The method.
+        serve: `async def serve(ctx, params) -> result`.
+        params: The type that the params are read into; a dict by default.
     """
 
     name: str
@@ -43,10 +43,13 @@ class ClientMethod(Struct, frozen=True, kw_only=True):
 
 
 class SentMethod(Struct, frozen=True, kw_only=True):
-    """A request of an extension that the client sends, by `client.request(name, …)`: what must be known of it.
+    """A request of an extension that the client sends with `client.request(name, …)`.
 
-    `name_field` is the member that the header `Mcp-Name` repeats over HTTP, if there is one. `safe` says that running it
-    twice does no harm. `may_ask` says that it may be answered with questions to the user.
+    Attributes:
+        name: The method.
+        name_field: The member of the params that the header `Mcp-Name` repeats over HTTP, if there is one.
+        safe: Whether the request may be repeated when it is unknown whether it ran.
+        may_ask: Whether the result may be of type `input_required`.
     """
 
     name: str
@@ -56,42 +59,58 @@ class SentMethod(Struct, frozen=True, kw_only=True):
 
 
 class ClientExtension:
-    """The base of an extension of a client: override what it has. One object may be added to one client.
+    """The base class of protocol extensions of a client. An object belongs to one client.
 
-    Its id has a prefix, like `com.example/search` (EXT-02). `settings` stand in the client's capabilities: in the handshake,
-    or in each stateless request (EXT-01, EXT-03). Middleware of its own is added in `attach`.
+    Attributes:
+        id: The id, with a prefix, like "com.example/search".
+        eras: The eras in which it exists; in others it is not declared.
+        result_types: The values of `resultType` whose results `resolve` gets.
     """
 
     id: ClassVar[str] = ""
-    #: In which eras it exists; in others it isn't declared.
     eras: ClassVar[Sequence[EraName]] = ("2025", "2026")
-    #: The `resultType`s that it knows: `resolve` is given results of these.
     result_types: ClassVar[Sequence[str]] = ()
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What servers are told about it; `{}` for nothing."""
+        """The settings in the capabilities of the client; `{}` by default."""
         return {}
 
     def sends(self) -> Iterable[SentMethod]:
-        """The requests that it sends, as far as there is something to be known of them."""
+        """The requests that it sends, if anything must be known about them."""
         return ()
 
     def requests(self) -> Iterable[ClientMethod]:
-        """The requests of handshake servers that it answers."""
+        """The requests of handshake servers that it serves."""
         return ()
 
     def notifications(self) -> Iterable[ClientMethod]:
-        """The notifications that it hears."""
+        """The notifications that it serves."""
         return ()
 
-    def attach(self, client: Client) -> None:
-        """Called once, when it is added."""
+    def middleware(self) -> Iterable[ClientMiddleware]:
+        """The middleware that it adds to the client."""
+        return ()
+
+    def attach(self, client: ClientMethods) -> None:
+        """Prepare for a client; called once, when the extension is added.
+
+        Args:
+            client: The client, which is not connected yet.
+        """
 
     async def resolve(self, ctx: ClientContext, result: dict[str, Any]) -> Any:
-        """From a result of one of `result_types` to what the caller of the request gets: JSON text, a dict, or a struct.
+        """Turn a result of one of `result_types` into the result of the request.
 
-        It is read like any result of `ctx.method`. What the caller allows for it is `ctx.total`, in seconds; it is kept.
+        Args:
+            ctx: The request; `ctx.total` is the time that is left in seconds, which is enforced.
+            result: The result as it was received.
+
+        Returns:
+            A dict, a struct or JSON text, which is read like any result of `ctx.method`.
+
+        Raises:
+            NotImplementedError: The extension has `result_types`, but no `resolve`.
         """
         raise NotImplementedError(f"{type(self).__name__} has result_types and no resolve()")
 
@@ -99,19 +118,19 @@ class ClientExtension:
 class ClientExtensions:
     """The extensions of one client."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ClientMethods) -> None:
         self._client = client
         self._added: dict[str, ClientExtension] = {}
         self._types: dict[str, ClientExtension] = {}
         self._requests: dict[str, tuple[ClientExtension, ClientMethod]] = {}
         self._notifications: dict[str, tuple[ClientExtension, ClientMethod]] = {}
-        #: By their names.
+        #: The requests that they send, by name.
         self.sent: dict[str, SentMethod] = {}
 
     def add(self, extension: ClientExtension) -> None:
-        """Take in what an extension declares. Raises DefinitionError, and changes nothing then."""
+        """Add an extension. Raises DefinitionError, and changes nothing then."""
         if not isinstance(extension, ClientExtension):
-            raise DefinitionError(f"{extension!r} is no extension for a client: derive one from ClientExtension")
+            raise DefinitionError(f"{extension!r} is not an extension for a client: derive one from ClientExtension")
         name = extension.id
         if not is_extension_id(name):
             raise DefinitionError(
@@ -142,35 +161,34 @@ class ClientExtensions:
         self._types.update(dict.fromkeys(extension.result_types, extension))
 
     def is_safe(self, method: str) -> bool:
-        """Whether running a request of an extension twice does no harm."""
+        """Whether a request of an extension may be repeated."""
         return method in self.sent and self.sent[method].safe
 
     def settings(self, era: Era) -> dict[str, dict[str, Any]]:
-        """What is declared in an era."""
+        """The settings that are declared in an era."""
         return {name: dict(one.settings) for name, one in self._added.items() if era.name in one.eras}
 
-    async def resolve(self, ask: Ask, raw: Raw, kind: str, left: float | None) -> Raw | None:
-        """What an extension makes of a result of a type of its own within `left` seconds; None if no one knows the type."""
-        extension, client = self._types.get(kind), self._client
-        if extension is None or client.era not in extension.eras:
+    async def resolve(self, request: ClientContext, raw: Raw, kind: str, left: float | None) -> Raw | None:
+        """What an extension makes of a result of its own type within `left` seconds; None if the type is unknown."""
+        extension = self._types.get(kind)
+        if extension is None or self._client.era not in extension.eras:
             return None
-        ctx = ClientContext.of(client, ask).replace(total=left)
         limit = asyncio.timeout(left)
         try:
             async with limit:
-                found = await extension.resolve(ctx, msgspec.json.decode(raw))
+                found = await extension.resolve(request.replace(total=left), msgspec.json.decode(raw))
         except TimeoutError as exc:
             if not limit.expired():
                 raise
-            raise CallTimeout(f"{ask.method}: {extension.id} brought no result within {left:.1f} seconds") from exc
+            raise CallTimeout(f"{request.method}: {extension.id} has no result after {left:.1f} seconds") from exc
         return found if isinstance(found, Raw) else Raw(msgspec.json.encode(found))
 
-    def answering(self, method: str, era: EraName) -> ClientMethod | None:
-        """What answers a request of the server."""
+    def request_method(self, method: str, era: EraName) -> ClientMethod | None:
+        """What serves a request of the server."""
         return _in_era(self._requests.get(method), era)
 
-    def hearing(self, method: str, era: EraName) -> ClientMethod | None:
-        """What hears a notification of the server."""
+    def notification_method(self, method: str, era: EraName) -> ClientMethod | None:
+        """What serves a notification of the server."""
         return _in_era(self._notifications.get(method), era)
 
 
@@ -179,13 +197,13 @@ def _in_era(found: tuple[ClientExtension, ClientMethod] | None, era: EraName) ->
 
 
 async def serve(method: ClientMethod, ctx: ClientContext) -> Any:
-    """Read the params and run what serves the method. Raises InvalidParams for params that don't fit."""
+    """Read the params and call `serve` of an extension's method. Raises InvalidParams for invalid params."""
     params: Any = ctx.params
     if method.params is not None:
         validate = getattr(method.params, "model_validate", None)
         try:
             params = validate(params) if validate is not None else msgspec.convert(params, method.params)
-        except ValueError as exc:  # msgspec's and pydantic's alike
+        except ValueError as exc:  # of msgspec and of pydantic
             detail = shorten(str(exc)) if isinstance(exc, msgspec.MsgspecError) else ""
             raise InvalidParams("Invalid request parameters", detail) from exc
     result = await method.serve(ctx, params)

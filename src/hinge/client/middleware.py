@@ -1,54 +1,69 @@
-"""What passes through a client, as middleware sees it: one shape, `(ctx, call_next) -> result`, for what the client asks and
-says, and for what the server asks and says."""
+"""Client middleware: `(ctx, call_next) -> result`, for what the client sends and for what the server sends."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from hinge.client.requests import Ask, OnProgress
+from hinge.client.cache import CacheMode
+from hinge.client.methods import ClientMethods
+from hinge.client.options import OnProgress
 from hinge.jsonrpc import RequestId
 from hinge.protocol.eras.base import EraName
 
-if TYPE_CHECKING:
-    from hinge.client.client import Client
-
 
 class ClientContext(msgspec.Struct, kw_only=True, eq=False):
-    """One request or notification on its way. A middleware hands on a changed one: `call_next(ctx.replace(params=…))`.
+    """One request or notification on its way through the middleware of a client.
 
-    What goes out is as its caller wants it: `meta` and `headers` come on top of the client's own, `idle` and `total` are
-    seconds, None for no limit. What comes in has only `method`, `params` and `request_id`.
+    Pass a changed copy on with `call_next(ctx.replace(params=…))`. An inbound message has only `client`, `method`, `params`
+    and `request_id`.
+
+    Attributes:
+        client: The client that sends or received it.
+        method: The method, for example "tools/call".
+        params: The params without what the client adds to them.
+        inbound: Whether the server sent it.
+        notification: Whether it is a notification, which has no result.
+        request_id: The id of a request of the server; None for other messages.
+        meta: Keys for the `_meta` of the params, besides those of the client.
+        headers: HTTP headers of this request, which replace those of the client.
+        idle: Seconds without a message from the server until the request fails; None for no limit.
+        total: Seconds until the request fails; None for no limit.
+        on_progress: Called with the progress of the request.
+        safe: Whether the request may be repeated when it is unknown whether it ran.
+        result: The type that the result is read into; None for a dict.
+        cache: How the cache of the client is used.
+        on_size: Called with the size of the result in bytes.
     """
 
-    client: Client
+    client: ClientMethods
     method: str
     params: dict[str, Any]
-    #: Whether the server asks or says it.
     inbound: bool = False
-    #: Whether nobody waits for an answer.
     notification: bool = False
-    #: The server's id of what it asks in the handshake era; None otherwise.
     request_id: RequestId | None = None
     meta: Mapping[str, Any] | None = None
     headers: Mapping[str, str] | None = None
     idle: float | None = None
     total: float | None = None
     on_progress: OnProgress | None = None
-    _ask: Ask | None = None
+    safe: bool = False
+    result: Any = None
+    cache: CacheMode = "use"
+    on_size: Callable[[int], None] | None = None
 
     @property
     def era(self) -> EraName:
-        """The era in use."""
+        """The era of the connection."""
         return self.client.era
 
     @property
     def protocol_version(self) -> str:
-        """The revision in use."""
+        """The protocol revision of the connection."""
         return self.client.protocol_version
 
     def replace(
@@ -61,7 +76,19 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
         idle: float | UnsetType | None = UNSET,
         total: float | UnsetType | None = UNSET,
     ) -> ClientContext:
-        """This context with something else in it."""
+        """Copy this context with changes.
+
+        Args:
+            method: Another method.
+            params: Other params.
+            meta: Other keys for `_meta`, None for none.
+            headers: Other HTTP headers, None for none.
+            idle: Another limit for silence in seconds, None for no limit.
+            total: Another limit for the request in seconds, None for no limit.
+
+        Returns:
+            The changed copy.
+        """
         changes: dict[str, Any] = {"meta": meta, "headers": headers, "idle": idle, "total": total}
         changes = {name: value for name, value in changes.items() if value is not UNSET}
         if method is not None:
@@ -70,35 +97,6 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
             changes["params"] = dict(params)
         return msgspec.structs.replace(self, **changes)
 
-    @classmethod
-    def of(cls, client: Client, ask: Ask) -> ClientContext:
-        """A request that is about to go out."""
-        return cls(
-            client=client,
-            method=ask.method,
-            params=ask.params,
-            meta=ask.meta,
-            headers=ask.headers,
-            idle=ask.idle,
-            total=ask.total,
-            on_progress=ask.on_progress,
-            _ask=ask,
-        )
-
-    def asked(self) -> Ask:
-        """The request, as the middleware left it."""
-        assert self._ask is not None
-        return msgspec.structs.replace(
-            self._ask,
-            method=self.method,
-            params=self.params,
-            meta=self.meta,
-            headers=self.headers,
-            idle=self.idle,
-            total=self.total,
-            on_progress=self.on_progress,
-        )
-
 
 CallNext: TypeAlias = Callable[[ClientContext], Awaitable[Any]]
 ClientMiddleware: TypeAlias = Callable[[ClientContext, CallNext], Awaitable[Any]]
@@ -106,14 +104,22 @@ ClientMiddleware: TypeAlias = Callable[[ClientContext, CallNext], Awaitable[Any]
 
 @runtime_checkable
 class ConnectionMiddleware(Protocol):
-    """Middleware that also wants to know when a connection was made."""
+    """Middleware that is also called when a connection was opened."""
 
     async def __call__(self, ctx: ClientContext, call_next: CallNext, /) -> Any:
-        """Handle a request or notification, like any middleware."""
+        """Handle a request or notification, like any middleware.
+
+        Args:
+            ctx: The message.
+            call_next: Passes it on.
+
+        Returns:
+            The result.
+        """
         ...
 
-    def connected(self, client: Client, /) -> None:
-        """Inspect what the server said of itself, in `client.discovery`.
+    def connected(self, client: ClientMethods, /) -> None:
+        """Inspect what the server declares, in `client.discovery`.
 
         Called after each negotiation, also after a reconnection, before a request is sent. An error raised here ends
         `Client.connect()`, which closes the client and raises it.

@@ -229,41 +229,25 @@ def _words(error: Exception | None) -> str:
 MakeSpan = Callable[[str, Mapping[str, Any], object], AbstractContextManager[dict[str, str]]]
 
 
-class Introduction(msgspec.Struct, frozen=True, kw_only=True):
-    """Who the client is, what it can do, which era it wants, and what it knows of the server from before.
-
-    `extensions` gives the settings of the extensions that it declares in an era.
-    """
-
-    info: Implementation
-    capabilities: ClientCapabilities
-    era: EraName | Literal["auto"] = "auto"
-    saved: Discovery | None = None
-    extensions: Callable[[Era], dict[str, dict[str, Any]]] = lambda era: {}
-
-    def capabilities_for(self, era: Era) -> ClientCapabilities:
-        """What is declared in an era (EXT-01, EXT-03)."""
-        extensions = self.extensions(era)
-        if not extensions:
-            return self.capabilities
-        return msgspec.structs.replace(
-            self.capabilities, extensions={**(self.capabilities.extensions or {}), **extensions}
-        )
+#: What a client declares in an era.
+DeclaredCapabilities = Callable[[Era], ClientCapabilities]
 
 
-class Opening:
-    """One attempt to agree with a server over a session that is open already."""
+class Negotiation:
+    """Runs the negotiation over an open session."""
 
-    def __init__(self, session: Session, introduction: Introduction, span: MakeSpan) -> None:
+    def __init__(
+        self, session: Session, info: Implementation, capabilities: DeclaredCapabilities, span: MakeSpan
+    ) -> None:
         self._session = session
+        self._info = info
+        self._capabilities = capabilities
         self._span = span
-        self._introduction = introduction
-        self._info = introduction.info
-        #: A probe that got no answer yet: on a pipe it may still come (a slow server).
+        #: A probe without an answer: over a byte stream a slow server may still answer it.
         self._probe: asyncio.Task[Answer] | None = None
 
-    async def agree(self, era: EraName | Literal["auto"]) -> Discovery:
-        """Negotiate to the end. Raises ConnectFailed, or the transport's own error when it says nothing about the era."""
+    async def run(self, era: EraName | Literal["auto"]) -> Discovery:
+        """Negotiate. Raises ConnectFailed, or the transport's own error when it says nothing about the era."""
         steps = negotiate(era)
         try:
             step = next(steps)
@@ -285,7 +269,7 @@ class Opening:
     async def _discover(self, revision: str, *, only: bool) -> Answer:
         if self._probe is not None:
             self._probe.cancel()  # the new one will do
-        meta = STATELESS.request_meta(revision, self._info, self._introduction.capabilities_for(STATELESS))
+        meta = STATELESS.request_meta(revision, self._info, self._capabilities(STATELESS))
         on_http = self._session.channel.kind == "post"
         headers = http.request_headers("server/discover", None, revision) if on_http else None
         asking = asyncio.create_task(self._ask("server/discover", {"_meta": meta}, headers, "discover"))
@@ -298,7 +282,7 @@ class Opening:
         return Answer("discover")
 
     async def _initialize(self, revision: str) -> Answer:
-        capabilities = self._introduction.capabilities_for(HANDSHAKE)
+        capabilities = self._capabilities(HANDSHAKE)
         mine = InitializeParams(protocol_version=revision, capabilities=capabilities, client_info=self._info)
         params = shape(mine, revision)
         asking = asyncio.create_task(self._ask("initialize", params, None, "initialize"))

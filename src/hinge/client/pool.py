@@ -167,7 +167,7 @@ class ClientPool:
             raise NotSent("The pool is closed: use it in `async with ClientPool(…) as pool`")
 
     async def _is_well(self, found: _Free) -> bool:
-        if not found.client._link.alive:
+        if not found.client.connected:
             return False
         if time.monotonic() - found.since < self._check_after:
             return True
@@ -180,7 +180,7 @@ class ClientPool:
         return True
 
     async def _give_back(self, client: Client) -> None:
-        if not self._open or not client._link.alive:
+        if not self._open or not client.connected:
             await self._discard(client)
             return
         self._lent.discard(client)

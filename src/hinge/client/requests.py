@@ -1,5 +1,4 @@
-"""How a client asks: writes the request for the era, waits within limits, answers questions on the way, and repeats what is
-safe to repeat. Every repeat counts against a budget, so nothing goes on for ever."""
+"""One request of a client: written for the era, within time limits, over all its rounds, repeated where that is safe."""
 
 from __future__ import annotations
 
@@ -7,17 +6,24 @@ import asyncio
 import logging
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hinge.client import telemetry
-from hinge.client.cache import CacheMode
-from hinge.client.callbacks import Answers
-from hinge.client.connection import Link
+from hinge.client.cache import METHODS as CACHEABLE
+from hinge.client.cache import Cache
+from hinge.client.callbacks import running_callbacks
+from hinge.client.connection import ClientConnection
+from hinge.client.extensions import ClientExtensions
+from hinge.client.inbound import InboundMessages
+from hinge.client.middleware import ClientContext
 from hinge.client.negotiation import refuses_the_era
+from hinge.client.options import OnProgress
+from hinge.client.tools import ToolIndex
 from hinge.client.url_elicitation import REQUIRED as URLS_REQUIRED
 from hinge.client.url_elicitation import RequiredPages, UrlElicitationRequired, required_by
 from hinge.errors import (
@@ -33,11 +39,12 @@ from hinge.errors import (
     shorten,
 )
 from hinge.protocol.calls import Pending
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.http import headers as http
 from hinge.protocol.limits import Limits
 from hinge.protocol.revisions.adapt import known_in
 from hinge.schema.elicitation import ElicitUrlParams
-from hinge.schema.input_required import InputRequest, InputRequiredResult
+from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import ProgressParams
 from hinge.session import Session
@@ -47,8 +54,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hinge")
 
+#: How many progress notifications may wait for an async `on_progress`; of more, the oldest are dropped.
+PROGRESS_WAITING = 1000
+
 HEADER_MISMATCH = -32020
-#: Asking again changes nothing: safe to repeat when the outcome is unknown (T-14).
+#: Requests that change nothing: they are repeated when it is unknown whether they ran.
 SAFE_METHODS = frozenset(
     {
         "ping",
@@ -64,34 +74,6 @@ SAFE_METHODS = frozenset(
     }
 )
 
-OnProgress = Callable[[ProgressParams], None]
-Limit = float | None | UnsetType
-
-
-class CallOptions(TypedDict, total=False):
-    """What every request takes.
-
-    `idle` and `total` are seconds without a word from the server, and at all; None for no limit. `on_progress` is called
-    with the server's progress. `meta` goes into the `_meta` of the request, under keys of your own; `headers` go with it
-    over HTTP, before those of the client.
-    """
-
-    idle: Limit
-    total: Limit
-    on_progress: OnProgress | None
-    meta: Mapping[str, Any] | None
-    headers: Mapping[str, str] | None
-
-
-class RequestOptions(CallOptions, total=False):
-    """What `client.request` takes on top: `safe` says that running it twice does no harm."""
-
-    safe: bool | None
-    cache: CacheMode
-    mirror: tuple[str, Mapping[str, Any]] | None
-    weigh: Callable[[int], None] | None
-
-
 _progress = msgspec.json.Decoder(ProgressParams)
 
 
@@ -104,174 +86,198 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _input_required = msgspec.json.Decoder(InputRequiredResult)
 
 
-class Ask(msgspec.Struct, kw_only=True):
-    """One request as its caller wants it. Times in seconds, None for no limit; `safe` says that it may be repeated.
+class Requests:
+    """Sends the requests of one client.
 
-    `meta` and `headers` are the caller's; `weigh` is told how many bytes the result has. `mirrored` gives the headers that
-    repeat arguments, computed for each attempt; `mismatch` is called once when the server found them wrong.
+    Args:
+        connection: What they are sent over.
+        inbound: Serves requests of the server that are part of a result.
+        extensions: What is known about methods and result types of extensions.
+        tools: What is known about tools.
+        cache: Keeps results.
+        pages: Waits for pages that the server requires.
+        limits: Time limits and attempts.
+        refresh_tools: Lists the tools again.
     """
 
-    method: str
-    params: dict[str, Any]
-    idle: float | None
-    total: float | None
-    on_progress: OnProgress | None = None
-    safe: bool = False
-    result: Any = None
-    cache: CacheMode = "use"
-    meta: Mapping[str, Any] | None = None
-    headers: Mapping[str, str] | None = None
-    mirror: tuple[str, Mapping[str, Any]] | None = None
-    weigh: Callable[[int], None] | None = None
-    mirrored: Callable[[], dict[str, str]] | None = None
-    mismatch: Callable[[], Any] | None = None
-
-
-class Requests:
-    """The asking side of one client."""
-
-    def __init__(self, link: Link, answers: Answers, limits: Limits, pages: RequiredPages) -> None:
-        self._link = link
-        self._answers = answers
-        self._limits = limits
+    def __init__(
+        self,
+        connection: ClientConnection,
+        inbound: InboundMessages,
+        extensions: ClientExtensions,
+        tools: ToolIndex,
+        cache: Cache,
+        pages: RequiredPages,
+        limits: Limits,
+        refresh_tools: Callable[[], Awaitable[object]],
+    ) -> None:
+        self._connection = connection
+        self._inbound = inbound
+        self._extensions = extensions
+        self._tools = tools
+        self._cache = cache
         self._pages = pages
+        self._limits = limits
+        self._refresh_tools = refresh_tools
 
-    async def ask(self, ask: Ask, *, pages: bool = True) -> Raw:
-        """The complete result of a request, over all its rounds (MRTR-06…MRTR-10). Raises a CallError.
+    async def send(self, request: ClientContext) -> Any:
+        """Send a request, as the middleware left it. Returns the complete result, read into its type. Raises a CallError."""
+        method = request.method
+        if method in CACHEABLE and (key := self._cache_key(request)) is not None:
+            raw = self._cache.get(key) if request.cache == "use" else None
+            if raw is None:
+                raw = await self._complete(request)
+                self._cache.put(key, raw)
+        else:
+            raw = await self._complete(request)
+        if request.on_size is not None:
+            request.on_size(memoryview(raw).nbytes)
+        return read_result(raw, method, request.result)
 
-        The time in which questions are being answered here doesn't count against the limits. `pages` says whether pages
-        that the server wants opened first are asked for; without, that is an error like any other.
+    def _cache_key(self, request: ClientContext) -> str | None:
+        """The key of a result that may be shared with other requests: headers and `_meta` may change who is asking."""
+        if request.cache == "bypass" or request.headers is not None or request.meta is not None:
+            return None
+        found = self._connection.discovery
+        if found is None or found.era != "2026" or "_meta" in request.params:
+            return None
+        return self._cache.key(request.method, request.params, found.revision)
+
+    async def _complete(self, request: ClientContext, *, open_pages: bool = True) -> Raw:
+        """The complete result over all rounds. Time in which callbacks run here does not count against the limits.
+
+        With `open_pages` the user is asked to open pages that the server requires first; without, that is an error.
         """
-        self._answers.refuse_while_answering(ask.method)
-        row = METHODS.get(ask.method) or self._link.extensions.sent.get(ask.method)
-        params, left = ask.params, ask.total
+        method = request.method
+        if running_callbacks.get():
+            self._inbound.callbacks.refuse_nested(method)
+        row = METHODS.get(method) or self._extensions.sent.get(method)
+        params, left = request.params, request.total
         for rounds in range(self._limits.rounds + 1):
             start = time.monotonic()
             try:
-                raw = await self._safely(ask, params, left)
+                raw = await self._with_retries(request, params, left)
             except CallTimeout as exc:
                 if rounds == 0:
                     raise
-                raise CallTimeout(f"{exc}, in round {rounds + 1} of questions") from exc
+                raise CallTimeout(f"{exc}, in round {rounds + 1} of input requests") from exc
             except CallError as exc:
-                if pages and (required := self._required_by(exc)) is not None:
-                    return await self._after_pages(ask, required, _less(left, start))
+                if open_pages and (required := self._required_pages(exc)) is not None:
+                    return await self._after_pages(request, required, _less(left, start))
                 if rounds == 0 or exc.outcome is not Outcome.NOT_SENT:
                     raise
-                raise ConnectionLost(f"{ask.method} had begun, and its next round was not sent: {exc}") from exc
+                raise ConnectionLost(f"{method} had begun, and its next round was not sent: {exc}") from exc
             left = _less(left, start)
-            # Before the stateless era a `resultType` is a member like any other, unless an extension knows it (BASE-20).
-            stateless = self._link.found is None or self._link.found.era == "2026"
-            kind = _result_type(raw, ask.method, strict=stateless)
+            # In the handshake era `resultType` is a member like any other, unless an extension knows it.
+            stateless = self._connection.discovery is None or self._connection.discovery.era == "2026"
+            kind = _result_type(raw, method, strict=stateless)
             if kind == "complete":
                 return raw
             if not stateless or kind != "input_required" or row is None or not row.may_ask:
-                return await self._resolved(ask, raw, kind, left)
-            params = await self._next_round(ask, raw, rounds)
-        raise InvalidResponse(f"{ask.method}: still asking after {self._limits.rounds} rounds of questions")  # C-082
+                return await self._resolved(request, raw, kind, left)
+            params = await self._next_round(request, raw, rounds)
+        raise InvalidResponse(f"{method}: the server still requires input after {self._limits.rounds} rounds")
 
-    def _required_by(self, error: CallError) -> UrlElicitationRequired | None:
-        """The pages that must be opened first: only one revision has such an error (ERR-10)."""
+    def _required_pages(self, error: CallError) -> UrlElicitationRequired | None:
+        """The pages that the server requires first; only revisions with `elicitationId` have such an error."""
         if not isinstance(error, PeerError) or error.code != URLS_REQUIRED:
             return None
-        found = self._link.found
-        return (
-            required_by(error)
-            if found is not None and known_in(ElicitUrlParams, "elicitation_id", found.revision)
-            else None
-        )
+        found = self._connection.discovery
+        if found is None or not known_in(ElicitUrlParams, "elicitation_id", found.revision):
+            return None
+        return required_by(error)
 
-    async def _after_pages(self, ask: Ask, required: UrlElicitationRequired, left: float | None) -> Raw:
-        """The result after the user has opened pages. Raises UrlElicitationRequired when they aren't opened (ELIC-14)."""
+    async def _after_pages(self, request: ClientContext, required: UrlElicitationRequired, left: float | None) -> Raw:
+        """The result after the user has opened the pages. Raises UrlElicitationRequired if that does not happen."""
 
         async def again() -> Raw:
             nonlocal left
             start = time.monotonic()
             try:
-                return await self.ask(msgspec.structs.replace(ask, total=left), pages=False)
+                return await self._complete(msgspec.structs.replace(request, total=left), open_pages=False)
             finally:
                 left = _less(left, start)
 
-        return await self._pages.serve(required, self._may_open, again)
+        async def agreed(pages: Sequence[ElicitUrlParams]) -> bool:
+            if len(pages) > self._limits.questions:
+                return False
+            return await self._inbound.callbacks.open_urls(pages, self._inbound.answer_input)
 
-    async def _may_open(self, pages: Sequence[ElicitUrlParams]) -> bool:
-        """Whether the user agreed to open all of them; nobody did where nobody can be asked."""
-        declared = self._answers.capabilities.elicitation
-        if declared is None or declared.url is None or len(pages) > self._limits.questions:
-            return False
-        asked = {
-            str(number): InputRequest(method="elicitation/create", params=page) for number, page in enumerate(pages)
-        }
-        answers = msgspec.to_builtins(await self._answers.all(asked))
-        return all(answer.get("action") == "accept" for answer in answers.values())
+        return await self._pages.serve(required, agreed, again)
 
-    async def _resolved(self, ask: Ask, raw: Raw, kind: str, left: float | None) -> Raw:
-        """A result of a type that an extension knows, made into what the caller asked for (A-121)."""
-        found = await self._link.extensions.resolve(ask, raw, kind, left)
+    async def _resolved(self, request: ClientContext, raw: Raw, kind: str, left: float | None) -> Raw:
+        """A result of a type that an extension knows, made into what the caller requested."""
+        found = await self._extensions.resolve(request, raw, kind, left)
         if found is not None:
             return found
-        if self._link.found is not None and self._link.found.era == "2025":
+        if self._connection.discovery is not None and self._connection.discovery.era == "2025":
             return raw
-        raise InvalidResponse(f"{ask.method}: the result is of type {shorten(kind)!r}, which is unknown here")
+        raise InvalidResponse(f"{request.method}: the result type {shorten(kind)!r} is unknown to this client")
 
-    async def _next_round(self, ask: Ask, raw: Raw, rounds: int) -> dict[str, Any]:
+    async def _next_round(self, request: ClientContext, raw: Raw, rounds: int) -> dict[str, Any]:
         try:
             required = _input_required.decode(raw)
         except (msgspec.MsgspecError, RecursionError) as exc:
-            raise InvalidResponse(f"{ask.method}: the server's questions can't be read: {exc}") from exc
-        requests = required.input_requests or {}
-        if len(requests) > self._limits.questions:
-            raise InvalidResponse(f"{ask.method}: {len(requests)} questions in one round")  # C-083
-        params = dict(ask.params)
-        if requests:
-            params["inputResponses"] = await self._answers.all(requests)
+            raise InvalidResponse(f"{request.method}: the input requests can't be read: {exc}") from exc
+        inputs = required.input_requests or {}
+        if len(inputs) > self._limits.questions:
+            raise InvalidResponse(f"{request.method}: {len(inputs)} input requests in one round")
+        params = dict(request.params)
+        if inputs:
+            answers = self._inbound.callbacks.answer_inputs(required, self._inbound.answer_input)
+            params["inputResponses"] = await answers
         else:
-            await asyncio.sleep(min(0.05 * 2**rounds, 1.0))  # only a state: don't hammer
+            await asyncio.sleep(min(0.05 * 2**rounds, 1.0))  # there is only a state: the server needs time
         if required.request_state is not UNSET:
             params["requestState"] = required.request_state
         return params
 
-    async def _safely(self, ask: Ask, params: dict[str, Any], left: float | None) -> Raw:
+    async def _with_retries(self, request: ClientContext, params: dict[str, Any], left: float | None) -> Raw:
         """One round, repeated where that can't run anything twice."""
+        connection = self._connection
         tries, refreshed = 0, False
         error: CallError | None = None
         while True:
-            session = self._link.current or await self._session(ask.method, error, left)
+            session = connection.session
+            if session is None or session.connection.closed is not None:
+                session = await self._session(request.method, error, left)
             try:
-                return await self._once(session, ask, params, left)
+                if connection.tracer is None:
+                    return await self._attempt(session, request, params, left)
+                return await self._traced_attempt(session, request, params, left, connection.tracer)
             except CallTimeout:
-                self._link.doubt(session)
+                self._connection.doubt(session)
                 raise
-            except SessionEnded as exc:  # LHTTP-25
-                self._link.retire(session, f"the server ended the session: {exc}")
-                error = _graver(error, exc)
+            except SessionEnded as exc:
+                self._connection.retire(session, f"the server ended the session: {exc}")
+                error = _worse(error, exc)
             except NotSent as exc:
-                error = _graver(error, exc)
+                error = _worse(error, exc)
             except ConnectionLost as exc:
-                if not ask.safe:
+                if not request.safe:
                     raise
                 error = exc
             except (PeerError, HttpStatus) as exc:
-                lost_behind = exc.outcome is Outcome.UNKNOWN and ask.safe
-                if lost_behind or (refuses_the_era(exc) and await self._link.is_outdated(session)):
+                lost_behind = exc.outcome is Outcome.UNKNOWN and request.safe
+                if lost_behind or (refuses_the_era(exc) and await self._connection.is_outdated(session)):
                     error = exc
-                elif getattr(exc, "code", None) != HEADER_MISMATCH or ask.mismatch is None or refreshed:
+                elif getattr(exc, "code", None) != HEADER_MISMATCH or refreshed or not self._mirrors(request):
                     raise
                 else:
                     refreshed = True
-                    await ask.mismatch()  # HDR-23
+                    await self._refresh_tools()
                     continue
             tries += 1
             if tries > self._limits.retries:
                 raise error
-            logger.debug("%s is repeated: %s", ask.method, error)
+            logger.debug("%s is repeated: %s", request.method, error)
             await asyncio.sleep(self._limits.backoff * 2**tries * random.uniform(0.5, 1.5))
 
     async def _session(self, method: str, before: CallError | None, left: float | None) -> Session:
-        """A session for the next attempt; if there is none in time, the attempt before says how far the request got."""
+        """A session for the next attempt. If none can be opened in time, an earlier attempt tells how far the request got."""
         try:
             async with asyncio.timeout(left):
-                return await self._link.session()
+                return await self._connection.ready_session()
         except (CallError, TimeoutError) as exc:
             if before is not None and before.outcome is Outcome.UNKNOWN:
                 raise before from exc
@@ -279,82 +285,152 @@ class Requests:
                 raise
             raise NotSent(f"{method} was not sent: the server did not come back within {left:g} seconds") from exc
 
-    def _once(self, session: Session, ask: Ask, params: dict[str, Any], left: float | None) -> Awaitable[Raw]:
-        tracer = telemetry.tracer()
-        if tracer is not None:
-            return self._traced(tracer, session, ask, params, left)
-        pending, sent, headers = self._write(session, ask, params, ask.meta)
-        return session.exchange(
-            pending,
-            sent,
-            headers=headers,
-            idle=ask.idle,
-            total=left,
-            on_progress=None if ask.on_progress is None else _reporter(ask.on_progress),
-        )
-
-    async def _traced(
-        self, tracer: Tracer, session: Session, ask: Ask, params: dict[str, Any], left: float | None
+    async def _attempt(
+        self,
+        session: Session,
+        request: ClientContext,
+        params: dict[str, Any],
+        left: float | None,
+        trace: Mapping[str, str] | None = None,
+        on_sent: Callable[[Pending], None] | None = None,
     ) -> Raw:
-        link = self._link
-        revision = link.found.revision if link.found is not None else None
-        with telemetry.span(tracer, ask.method, params, revision=revision, place=link.place) as (span, trace):
-            pending, sent, headers = self._write(session, ask, params, {**trace, **(ask.meta or {})})
-            span.set_attribute("jsonrpc.request.id", str(pending.id))
-            report = None if ask.on_progress is None else _reporter(ask.on_progress)
-            raw = await session.exchange(pending, sent, headers=headers, idle=ask.idle, total=left, on_progress=report)
-            telemetry.ended(span, ask.method, raw)
-            return raw
-
-    def _write(
-        self, session: Session, ask: Ask, params: dict[str, Any], meta: Mapping[str, Any] | None
-    ) -> tuple[Pending, dict[str, Any], dict[str, str] | None]:
-        """Enter one attempt: the debt, the params as they leave, and the headers."""
-        found = self._link.found
-        modern = found is not None and found.era == "2026"
+        """Send a request once. `trace` goes into its `_meta`, `on_sent` gets its entry in the connection."""
+        connection = self._connection
         headers: dict[str, str] | None = None
-        if session.channel.kind == "post" and (modern or ask.headers is not None):
-            headers = self._headers(ask, params, found.revision if modern and found is not None else None)
-        pending = session.ask(ask.method)
+        if connection.mirrors:
+            headers = self._headers(request, params)
+        elif request.headers is not None and session.channel.kind == "post":
+            headers = _own_headers(request.headers)
+        pending = session.ask(request.method)
+        if on_sent is not None:
+            on_sent(pending)
+        meta = request.meta if trace is None else {**trace, **(request.meta or {})}
         given = params.get("_meta")
-        if modern:
-            written: Any = stateless_meta(self._link.meta, given, pending, meta)
+        if session.connection.era is STATELESS:
+            written: Any = _stateless_meta(connection.meta, given, pending, meta)
         else:
             written = {"progressToken": pending.id, **(meta or {}), **(given or {})}
-        return pending, {**params, "_meta": written}, headers
+        sent = {**params, "_meta": written}
+        if request.on_progress is None:
+            return await session.exchange(pending, sent, headers=headers, idle=request.idle, total=left)
+        progress = _Progress(request.on_progress)
+        try:
+            raw = await session.exchange(
+                pending, sent, headers=headers, idle=request.idle, total=left, on_progress=progress.receive
+            )
+            await progress.finish(request.idle)
+            return raw
+        finally:
+            progress.stop()
 
-    def _headers(self, ask: Ask, params: dict[str, Any], revision: str | None) -> dict[str, str]:
-        """The caller's headers, and in the stateless era those that mirror the request; they can't be replaced."""
-        headers: dict[str, str] = {}
-        if ask.headers is not None:
-            from hinge.transports.http.client.endpoint import call_headers
+    async def _traced_attempt(
+        self, session: Session, request: ClientContext, params: dict[str, Any], left: float | None, tracer: Tracer
+    ) -> Raw:
+        connection = self._connection
+        revision = connection.discovery.revision if connection.discovery is not None else None
+        traced = telemetry.span(tracer, request.method, params, revision=revision, place=connection.place)
+        with traced as (span, trace):
+            raw = await self._attempt(
+                session,
+                request,
+                params,
+                left,
+                trace,
+                lambda pending: span.set_attribute("jsonrpc.request.id", str(pending.id)),
+            )
+            telemetry.ended(span, request.method, raw)
+            return raw
 
-            headers.update(call_headers(ask.headers))
-        if revision is not None:
-            headers.update(http.request_headers(ask.method, self._name(ask.method, params), revision))
-            if ask.mirrored is not None:
-                headers.update(ask.mirrored())
-        return headers
+    def _mirrors(self, request: ClientContext) -> bool:
+        """Whether headers repeat the arguments of this request."""
+        return self._connection.mirrors and request.method == "tools/call"
 
-    def _name(self, method: str, params: Mapping[str, Any]) -> str | None:
-        row = METHODS.get(method) or self._link.extensions.sent.get(method)
-        return params.get(row.name_field) if row is not None and row.name_field is not None else None
+    def _headers(self, request: ClientContext, params: dict[str, Any]) -> dict[str, str]:
+        """The caller's headers, and those that mirror the request, which can't be replaced."""
+        method, found = request.method, self._connection.discovery
+        assert found is not None
+        row = METHODS.get(method) or self._extensions.sent.get(method)
+        name = params.get(row.name_field) if row is not None and row.name_field is not None else None
+        headers = http.request_headers(method, name, found.revision)
+        if method == "tools/call" and (tool := _decoded(name)) in self._tools.known:
+            headers |= self._tools.headers(tool, _decoded(params.get("arguments")) or {})
+        return headers if request.headers is None else {**_own_headers(request.headers), **headers}
+
+
+class _Progress:
+    """Calls `on_progress` with the progress of one request, one after the other, sync or async."""
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        self._on_progress = on_progress
+        self._waiting: deque[ProgressParams] = deque(maxlen=PROGRESS_WAITING)
+        self._task: asyncio.Task[None] | None = None
+
+    def receive(self, params: Raw) -> None:
+        """Call it with params as JSON text, or later if it is still busy."""
+        try:
+            progress = _progress.decode(params)
+        except msgspec.MsgspecError as exc:
+            logger.warning("notifications/progress is dropped: %s", exc)
+            return
+        if self._task is not None and not self._task.done():
+            self._waiting.append(progress)
+        elif (running := self._call(progress)) is not None:
+            self._task = asyncio.ensure_future(self._run(running))
+
+    def _call(self, progress: ProgressParams) -> Awaitable[Any] | None:
+        """What remains to be awaited, if it is async."""
+        try:
+            returned = self._on_progress(progress)
+        except Exception:
+            logger.exception("on_progress failed")
+            return None
+        return returned if isinstance(returned, Awaitable) else None
+
+    async def _run(self, running: Awaitable[Any] | None) -> None:
+        while running is not None:
+            try:
+                await running
+            except Exception:
+                logger.exception("on_progress failed")
+            running = None
+            while self._waiting and running is None:
+                running = self._call(self._waiting.popleft())
+
+    async def finish(self, within: float | None) -> None:
+        """Wait for it for at most `within` seconds, so that nothing is reported after the result."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=within)
+
+    def stop(self) -> None:
+        """Call it no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _own_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    from hinge.transports.http.client.endpoint import call_headers
+
+    return dict(call_headers(headers))
+
+
+def _decoded(value: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, Raw) else value
 
 
 def _less(left: float | None, start: float) -> float | None:
-    """What is left of a time since then."""
+    """What is left of a number of seconds since `start`."""
     return None if left is None else max(0.0, left - (time.monotonic() - start))
 
 
-def _graver(before: CallError | None, now: CallError) -> CallError:
-    """What to report after several attempts: if one of them may have run, that it may."""
+def _worse(before: CallError | None, now: CallError) -> CallError:
+    """The error to report after several attempts: one that may have run counts more."""
     return before if before is not None and before.outcome is Outcome.UNKNOWN else now
 
 
-def stateless_meta(
+def _stateless_meta(
     meta: bytes, given: Mapping[str, Any] | None, pending: Pending, more: Mapping[str, Any] | None = None
 ) -> Any:
-    """The prepared `_meta` with this request's progress token: progress renews the limit, so it is always wanted."""
+    """The encoded `_meta` with the progress token of a request: progress is always requested, since it renews the limit."""
     if given is None:
         token = b'{"progressToken":' + msgspec.json.encode(pending.id) + b","
         if more:
@@ -364,14 +440,14 @@ def stateless_meta(
 
 
 def _result_type(raw: Raw, method: str, *, strict: bool) -> str:
-    """No word means complete (BASE-16)."""
+    """The `resultType`; "complete" if it is missing."""
     try:
-        said = _type.decode(raw).resultType
+        kind = _type.decode(raw).resultType
     except (msgspec.MsgspecError, RecursionError) as exc:
         if not strict:
             return "complete"
         raise InvalidResponse(f"{method}: the result can't be read: {exc}") from exc
-    return "complete" if said is UNSET else said
+    return "complete" if kind is UNSET else kind
 
 
 def read_result(raw: Raw, method: str, kind: Any) -> Any:
@@ -384,15 +460,3 @@ def read_result(raw: Raw, method: str, kind: Any) -> Any:
         return decoder.decode(raw)
     except (msgspec.MsgspecError, RecursionError) as exc:
         raise InvalidResponse(f"{method}: the result can't be read: {exc}") from exc
-
-
-def _reporter(on_progress: OnProgress) -> Callable[[Raw], None]:
-    def report(params: Raw) -> None:
-        try:
-            on_progress(_progress.decode(params))
-        except msgspec.MsgspecError as exc:
-            logger.warning("notifications/progress is dropped: %s", exc)
-        except Exception:
-            logger.exception("on_progress failed")
-
-    return report

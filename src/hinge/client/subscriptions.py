@@ -1,4 +1,5 @@
-"""Hearing of changes: one face for `subscriptions/listen` and for what handshake servers say unasked, kept up by itself."""
+"""Subscriptions to changes: `subscriptions/listen` in the stateless era, change notifications and `resources/subscribe` in
+the handshake era. A lost subscription is opened again."""
 
 from __future__ import annotations
 
@@ -10,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from hinge.client.connection import Link
-from hinge.client.requests import stateless_meta
+from hinge.client.connection import ClientConnection
 from hinge.errors import CallError, CallTimeout, ConnectionLost, HingeError, InvalidResponse, PeerError, SessionEnded
 from hinge.protocol.changes import Changed, ChangesLost, covers
 from hinge.protocol.http import headers as http
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hinge")
 
-#: Seconds of listening after which attempts to listen again are counted anew: less than any proxy's patience.
+#: Seconds after which a subscription counts as stable, so that attempts are counted anew; less than proxies wait.
 _LONG_LIVED = 10.0
 
 _KINDS = {
@@ -37,7 +37,7 @@ _KINDS = {
 
 
 def change_of(method: str, params: dict[str, Any]) -> Changed | None:
-    """The change that a notification tells of; None for any other notification."""
+    """The change that a notification announces; None for any other notification."""
     if method in _KINDS:
         return Changed(_KINDS[method])
     if method == "notifications/resources/updated" and isinstance(params.get("uri"), str):
@@ -46,23 +46,27 @@ def change_of(method: str, params: dict[str, Any]) -> Changed | None:
 
 
 class Subscription:
-    """Changes as they come: `async with client.listen(…) as changes: async for change in changes`.
+    """An open subscription: `async with client.listen(…) as changes: async for change in changes`.
 
-    Repeats that nobody read yet are merged. At a loss there is a ChangesLost, and another one as soon as there is listening again
-    (one for both, if nobody read the first meanwhile): look at everything again. `honoured`
-    is the part of what was asked that the server agreed to; a handshake server is taken at its capabilities.
+    Changes that were not read yet are merged. When it is lost there is a ChangesLost, and another one when it is open again
+    (a single one if the first was not read yet): look at everything again. Made by `Client.listen`.
+
+    Attributes:
+        honoured: What the server agreed to; in the handshake era all of what was requested.
+        topics: What the server agreed to of the topics of extensions, by their keys.
+        id: The id of the `subscriptions/listen` request; None while there is none.
     """
 
     def __init__(
         self,
-        link: Link,
-        listeners: Listeners,
+        connection: ClientConnection,
+        registry: OpenSubscriptions,
         wanted: SubscriptionFilter,
         limits: Limits,
         topics: Mapping[str, Any] | None = None,
     ) -> None:
-        self._link = link
-        self._listeners = listeners
+        self._connection = connection
+        self._registry = registry
         self._wanted = wanted
         self._wanted_topics = dict(topics or {})
         self._limits = limits
@@ -71,15 +75,13 @@ class Subscription:
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure: Exception | None = None
-        #: Since when there is listening, and the limit until then.
+        #: When it was opened, and the limit for that.
         self._since: float | None = None
         self._limit: asyncio.Timeout | None = None
-        #: The loss that was told, until there is listening again.
+        #: The loss that was reported, until it is open again.
         self._lost: ChangesLost | None = None
         self.honoured = SubscriptionFilter()
-        #: What the server agreed to of extensions' topics, by key.
         self.topics: dict[str, Any] = {}
-        #: The id of the listen request, while there is one: it tags what belongs to it.
         self.id: str | int | None = None
 
     async def __aenter__(self) -> Self:
@@ -96,11 +98,11 @@ class Subscription:
         await self.close()
 
     async def close(self) -> None:
-        """Stop listening; the server is told by the channel's own way (SUB-08)."""
+        """Close the subscription, and tell the server in the way of the channel."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self._listeners.leave(self)
+        self._registry.leave(self)
         if self._ready.done() and not self._ready.cancelled():
             self._ready.exception()
         self._rouse()
@@ -121,7 +123,11 @@ class Subscription:
         return change
 
     def offer(self, change: Changed | ChangesLost) -> None:
-        """A change for this listener; too many unread ones become one ChangesLost."""
+        """Add a change; too many unread ones become one ChangesLost.
+
+        Args:
+            change: The change.
+        """
         if len(self._changes) >= self._limits.changes and change not in self._changes:
             self._changes.clear()
             change = ChangesLost("too many changes were waiting to be read")
@@ -129,14 +135,25 @@ class Subscription:
         self._rouse()
 
     def wants(self, change: Changed) -> bool:
-        """Whether this was asked for; only needed where the server can't tell listeners apart."""
+        """Tell whether a change was subscribed to, where the server does not tell subscriptions apart.
+
+        Args:
+            change: The change.
+
+        Returns:
+            Whether it belongs to this subscription.
+        """
         wanted = self._wanted
         if change.kind == "resource":
             return any(covers(uri, change.uri or "") for uri in wanted.resource_subscriptions or ())
         return bool(getattr(wanted, f"{change.kind}_list_changed", False))
 
     def acknowledged(self, params: dict[str, Any]) -> None:
-        """The server says what it honours; from now on changes come."""
+        """Take the server's acknowledgement.
+
+        Args:
+            params: The params of `notifications/subscriptions/acknowledged`.
+        """
         honoured: Any = params.get("notifications")
         try:
             self.honoured = msgspec.convert(honoured, SubscriptionFilter)
@@ -152,7 +169,7 @@ class Subscription:
         if not self._ready.done():
             self._ready.set_result(None)
         if self._lost is not None:
-            # Whoever looked again at once may have missed what changed until now.
+            # Who looked again at once may have missed changes until now.
             self.offer(self._lost)
             self._lost = None
 
@@ -161,7 +178,7 @@ class Subscription:
             self._wake.set_result(None)
 
     def _ended(self, _: asyncio.Task[None]) -> None:
-        """Whoever waits for something learns that nothing more will come, however it came to that."""
+        """Wake all who wait: nothing more will come."""
         if not self._ready.done():
             self._ready.set_exception(ConnectionLost("The subscription was closed before it began"))
         self._rouse()
@@ -171,19 +188,19 @@ class Subscription:
         while True:
             failure: Exception | None = None
             try:
-                reason = await self._listen()
+                reason = await self._open()
             except Exception as exc:
                 failure, reason = exc, str(exc)
             give_up_if_cancelled()
-            # Whoever agrees and ends at once is asked less and less often, too, and not for ever.
+            # A server that acknowledges and ends at once counts as a failed attempt, too.
             tries = 1 if self._since is not None and loop.time() - self._since >= _LONG_LIVED else tries + 1
-            if not self._ready.done() and not (tries == 1 and isinstance(failure, SessionEnded)):  # LHTTP-25
+            if not self._ready.done() and not (tries == 1 and isinstance(failure, SessionEnded)):
                 self._ready.set_exception(failure or InvalidResponse(f"The subscription never began: {reason}"))
                 return
             may_pass = failure is None or (
                 isinstance(failure, CallError) and not isinstance(failure, PeerError | InvalidResponse)
             )
-            if not may_pass or tries > self._limits.reconnects or not self._link.wanted:
+            if not may_pass or tries > self._limits.reconnects or not self._connection.wanted:
                 self._failure = ConnectionLost(f"The subscription ended: {reason}")
                 self._failure.__cause__ = failure
                 return
@@ -192,12 +209,12 @@ class Subscription:
                 self.offer(self._lost)
             await asyncio.sleep(min(0.2 * 2 ** (tries - 1), 30.0) * random.uniform(0.5, 1.5))
 
-    async def _listen(self) -> str:
-        """Listen until it ends, and say why it ended."""
+    async def _open(self) -> str:
+        """Open it, wait until it ends, and return why."""
         self._since = None
-        session = await self._link.session()
-        found = self._link.found
-        self._listeners.join(self)
+        session = await self._connection.ready_session()
+        found = self._connection.discovery
+        self._registry.join(self)
         if found is not None and found.era == "2026":
             return await self._by_request(session, found.revision)
         return await self._by_session(session)
@@ -209,8 +226,8 @@ class Subscription:
         if session.channel.kind == "post":
             headers = http.request_headers("subscriptions/listen", None, revision)
         try:
-            with self._link.span("subscriptions/listen", {}, pending.id) as trace:
-                meta = stateless_meta(self._link.meta, None, pending, trace)
+            with self._connection.span("subscriptions/listen", {}, pending.id) as trace:
+                meta = {"progressToken": pending.id, **msgspec.json.decode(self._connection.meta), **trace}
                 wanted = {**msgspec.to_builtins(self._wanted), **self._wanted_topics}
                 params = {"notifications": wanted, "_meta": meta}
                 async with asyncio.timeout(self._limits.call_idle) as self._limit:
@@ -226,12 +243,14 @@ class Subscription:
         return "the server ended the subscription"
 
     async def _by_session(self, session: Session) -> str:
-        """A handshake server says changes of lists unasked; single resources are subscribed to (SUB-14, SUB-15)."""
+        """A handshake server announces changes of lists without a request; single resources are subscribed to."""
         try:
             for uri in self._wanted.resource_subscriptions or ():
-                await self._link.request(session, "resources/subscribe", {"uri": uri}, total=self._limits.call_idle)
+                await self._connection.request(
+                    session, "resources/subscribe", {"uri": uri}, total=self._limits.call_idle
+                )
         except SessionEnded as exc:
-            self._link.retire(session, f"the server ended the session: {exc}")
+            self._connection.retire(session, f"the server ended the session: {exc}")
             raise
         self.honoured = self._wanted
         self._set_ready()
@@ -242,50 +261,50 @@ class Subscription:
             raise
 
     async def _unsubscribe(self, session: Session) -> None:
-        """Nobody listens any more. Whatever the server makes of that, and however slow it is, holds nobody up."""
+        """Unsubscribe resources, within a limit; failures are only logged."""
         try:
             async with asyncio.timeout(self._limits.teardown):
                 for uri in self._wanted.resource_subscriptions or ():
-                    if session.connection.closed is None and not self._listeners.watched(uri, but=self):
+                    if session.connection.closed is None and not self._registry.watched(uri, but=self):
                         total = self._limits.teardown
-                        await self._link.request(session, "resources/unsubscribe", {"uri": uri}, total=total)
+                        await self._connection.request(session, "resources/unsubscribe", {"uri": uri}, total=total)
         except (HingeError, TimeoutError) as exc:
-            logger.debug("the server was not told that its resources are watched no more: %s", exc)
+            logger.debug("resources could not be unsubscribed: %s", exc)
 
 
-class Listeners:
-    """All that listen on one client: who gets which notification."""
+class OpenSubscriptions:
+    """The open subscriptions of one client: which notification belongs to which of them."""
 
     def __init__(self) -> None:
         self._all: dict[Subscription, None] = {}
 
-    def join(self, listening: Subscription) -> None:
-        """Begin to be told."""
-        self._all[listening] = None
+    def join(self, subscription: Subscription) -> None:
+        """Add one."""
+        self._all[subscription] = None
 
-    def leave(self, listening: Subscription) -> None:
-        """Be told no more."""
-        self._all.pop(listening, None)
+    def leave(self, subscription: Subscription) -> None:
+        """Remove one."""
+        self._all.pop(subscription, None)
 
     def watched(self, uri: str, *, but: Subscription) -> bool:
-        """Whether somebody else still watches this resource."""
+        """Whether another subscription still watches this resource."""
         change = Changed("resource", uri)
         return any(other is not but and other.wants(change) for other in self._all)
 
     def acknowledged(self, params: dict[str, Any]) -> None:
-        """A subscription has begun: by its id in its JSON type (D-001)."""
-        for listening in self._tagged(_tag(params)):
-            listening.acknowledged(params)
+        """Pass on an acknowledgement, by the id of the subscription."""
+        for subscription in self._tagged(_tag(params)):
+            subscription.acknowledged(params)
 
-    def heard(self, method: str, params: dict[str, Any]) -> Changed | None:
-        """A notification: give it to whom it belongs, by id where it has one (STDIO-05, D-001)."""
+    def notified(self, method: str, params: dict[str, Any]) -> Changed | None:
+        """Pass on the change that a notification announces, by the id of the subscription if there is one; returns it."""
         tag = _tag(params)
         change = change_of(method, params)
         if change is None:
             return None
-        for listening in self._tagged(tag) if tag is not None else list(self._all):
-            if tag is not None or listening.wants(change):
-                listening.offer(change)
+        for subscription in self._tagged(tag) if tag is not None else list(self._all):
+            if tag is not None or subscription.wants(change):
+                subscription.offer(change)
         return change
 
     def _tagged(self, tag: Any) -> list[Subscription]:
@@ -301,7 +320,7 @@ def _tag(params: dict[str, Any]) -> Any:
 def filter_of(
     *, tools: bool, prompts: bool, resource_list: bool, resources: bool | Sequence[str]
 ) -> SubscriptionFilter:
-    """What `listen` was asked for, as the protocol writes it."""
+    """The filter of `subscriptions/listen`."""
     uris = list(resources) if not isinstance(resources, bool) else None
     return SubscriptionFilter(
         tools_list_changed=tools or None,

@@ -1,5 +1,4 @@
-"""What a client knows of the server's tools from the last listing: which arguments go into headers, which calls are safe to
-repeat, and what their results must look like."""
+"""What a client knows about the listed tools: arguments that headers repeat, calls that are safe to repeat, output schemas."""
 
 from __future__ import annotations
 
@@ -33,25 +32,25 @@ class KnownTool:
 
     @property
     def safe(self) -> bool:
-        """Whether a call may be repeated when its outcome is unknown: by the server's own word (TOOL-10)."""
+        """Whether a call may be repeated when its outcome is unknown, by the hints of the server."""
         hints = self.tool.annotations
         return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 
     def check(self, result: CallToolResult) -> None:
-        """Structured content must fit the output schema (TOOL-16). Raises InvalidResponse."""
+        """Validate structured content against the output schema. Raises InvalidResponse."""
         schema = self.tool.output_schema
         if schema is None or result.is_error:
             return
         if result.structured_content is UNSET:
             raise InvalidResponse(
-                f"Tool {self.tool.name!r} has an output schema, but answered without structured content"
+                f"Tool {self.tool.name!r} has an output schema, but its result has no structured content"
             )
         validator = self._compiled(schema)
         if validator is None:
             return
         problem = first_problem(validator, result.structured_content)
         if problem is not None:
-            raise InvalidResponse(f"Tool {self.tool.name!r}: the result doesn't fit its output schema: {problem}")
+            raise InvalidResponse(f"Tool {self.tool.name!r}: the result does not fit its output schema: {problem}")
 
     def _compiled(self, schema: Any) -> jsonschema_rs.Validator | None:
         if not self._compiled_once:
@@ -61,23 +60,24 @@ class KnownTool:
 
 
 def _compile(schema: Any, name: str) -> jsonschema_rs.Validator | None:
-    """A bounded validator, or None with a word in the log."""
+    """A bounded validator; None, with a log message, for a schema that can't be used."""
     try:
         return compile_schema(schema)
     except ValueError as exc:
-        logger.warning("Tool %r: its results are not checked: %s", shorten(name), exc)
+        logger.warning("Tool %r: its results are not validated: %s", shorten(name), exc)
         return None
 
 
 class ToolIndex:
-    """The tools of the last listing, by name."""
+    """The tools of the last listing."""
 
     def __init__(self) -> None:
-        self._known: dict[str, KnownTool] = {}
+        #: By their names.
+        self.known: dict[str, KnownTool] = {}
 
     def take(self, tools: Iterable[Tool], *, mirrored: bool) -> list[Tool]:
-        """Remember a listing; where arguments go into headers, leave out tools whose annotations are invalid (HDR-15)."""
-        self._known = {}
+        """Replace the tools. If headers repeat arguments, tools with invalid annotations for that are left out and logged."""
+        self.known = {}
         kept: list[Tool] = []
         for tool in tools:
             headers: tuple[ParamHeader, ...] = ()
@@ -87,15 +87,11 @@ class ToolIndex:
                 if mirrored:
                     logger.warning("Tool %r is left out: %s", shorten(tool.name), exc)
                     continue
-            self._known[tool.name] = KnownTool(tool, headers)
+            self.known[tool.name] = KnownTool(tool, headers)
             kept.append(tool)
         return kept
 
-    def get(self, name: str) -> KnownTool | None:
-        """What is known of a tool; None for one that wasn't listed."""
-        return self._known.get(name)
-
     def headers(self, name: str, arguments: Mapping[str, Any]) -> dict[str, str]:
-        """The headers that mirror a call's arguments (HDR-13, HDR-14); none for an unknown tool."""
-        known = self._known.get(name)
-        return param_headers(known.headers, arguments) if known is not None and known.headers else {}
+        """The headers that repeat the arguments of a call; none for an unknown tool."""
+        tool = self.known.get(name)
+        return param_headers(tool.headers, arguments) if tool is not None and tool.headers else {}

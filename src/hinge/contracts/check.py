@@ -21,7 +21,7 @@ from hinge.contracts.lock_file import read_lock
 from hinge.errors import ContractDrift, DefinitionError, InvalidResponse, shorten
 
 if TYPE_CHECKING:
-    from hinge.client.client import Client
+    from hinge.client.methods import ClientMethods
 
 logger = logging.getLogger("hinge")
 
@@ -93,7 +93,7 @@ class ContractCheck:
         self._reported: set[str] = set()
         self._view: tuple[str, Contract] | None = None
 
-    def connected(self, client: Client) -> None:
+    def connected(self, client: ClientMethods) -> None:
         """Compare the server's instructions.
 
         Args:
@@ -219,7 +219,7 @@ class ContractCheck:
             raise ContractDrift(f"Neither the server nor {self._source} has a {SINGULAR[section]} {shorten(name)!r}")
         self._raise_for(differences)
 
-    async def _list(self, client: Client, section: Section) -> None:
+    async def _list(self, client: ClientMethods, section: Section) -> None:
         token = _listing.set(True)
         try:
             for _ in range(_ATTEMPTS):

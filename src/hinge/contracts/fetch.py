@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hinge.client.pagination import all_pages
-from hinge.client.requests import CallOptions
 from hinge.contracts.contract import SECTIONS, Contract, Section, definitions, identity
 from hinge.errors import PeerError
 from hinge.schema.prompts import ListPromptsResult
@@ -15,7 +12,7 @@ from hinge.schema.resources import ListResourcesResult, ListResourceTemplatesRes
 from hinge.schema.tools import ListToolsResult
 
 if TYPE_CHECKING:
-    from hinge.client.client import Client
+    from hinge.client.methods import ClientMethods
 
 METHOD_NOT_FOUND = -32601
 #: For each section: the capability that it needs, the method that lists it, the type and the member of its pages.
@@ -27,7 +24,7 @@ LISTS: dict[Section, tuple[str, str, Any, str]] = {
 }
 
 
-async def fetch_contract(client: Client, *, sections: Iterable[Section] = SECTIONS) -> Contract:
+async def fetch_contract(client: ClientMethods, *, sections: Iterable[Section] = SECTIONS) -> Contract:
     """List what a server offers, as a contract.
 
     Args:
@@ -63,12 +60,12 @@ async def fetch_contract(client: Client, *, sections: Iterable[Section] = SECTIO
     )
 
 
-async def _listed(client: Client, section: Section) -> Sequence[Any]:
+async def _listed(client: ClientMethods, section: Section) -> Sequence[Any]:
     capability, method, kind, member = LISTS[section]
     if getattr(client.server_capabilities, capability) is None:
         return []
     try:
-        pages = await all_pages(partial(client.request, cache="refresh"), method, kind, client.limits, CallOptions())
+        pages = await client.request_pages(method, kind, cache="refresh")
     except PeerError as exc:
         if exc.code == METHOD_NOT_FOUND and section == "resourceTemplates":
             return []  # many servers that have resources do not implement templates

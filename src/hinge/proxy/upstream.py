@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import ReferenceType, WeakSet, ref
@@ -16,16 +16,17 @@ from weakref import ReferenceType, WeakSet, ref
 import msgspec
 from msgspec import Raw, structs
 
-from hinge.client.callbacks import Answers
+from hinge.client.callbacks import AnswerRequest, Callbacks, answer_all, awaited
 from hinge.client.client import Client
-from hinge.client.requests import Ask, Requests
-from hinge.client.url_elicitation import FINISHED, UrlElicitationRequired
-from hinge.errors import CallError, CallTimeout, DefinitionError, HingeError, InternalError
+from hinge.client.url_elicitation import FINISHED
+from hinge.errors import CallError, CallTimeout, DefinitionError, HingeError, InternalError, NotSent
+from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.revisions.adapt import shape
 from hinge.proxy.relay import Relay, ask_session, current, require_answerable
 from hinge.proxy.translation import mode_of
+from hinge.schema.elicitation import ElicitUrlParams
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, Elicitation, RootsCapability, Sampling
 from hinge.schema.methods import method_in
@@ -42,7 +43,6 @@ EVERYTHING = ClientCapabilities(
     sampling=Sampling(tools={}),
     elicitation=Elicitation(form={}, url={}),
 )
-_required = msgspec.json.Decoder(InputRequiredResult)
 
 
 class Asked(Exception):
@@ -59,34 +59,30 @@ class Upstream:
     """The next server. `declare` is what a handshake server is told that callers can be asked; None for everything."""
 
     def __init__(self, client: Client, declare: ClientCapabilities | None, *, single_user: bool) -> None:
-        if client._link.alive:
+        if client.connected:
             raise DefinitionError("A proxy needs a client that isn't connected yet: it connects it by itself")
         self.client = client
         self._single_user = single_user
-        self.own = client._answers
-        self._running: dict[Relay, None] = {}
-        #: Conversations of handshake clients that are open, to be asked what belongs to no call.
+        #: The callbacks that the client was given, which come before the callers.
+        self.own = client.callbacks
+        self.running: dict[Relay, None] = {}
+        #: Sessions of handshake clients that are open, for requests that belong to no call.
         self.sessions: WeakSet[Session] = WeakSet()
         self._level: LoggingLevel | None = None
-        self._on_log = client._on_log
         self._answers_nothing = self.own.capabilities == ClientCapabilities()
-        answers = _RelayedAnswers(self)
-        client._answers = answers
-        client._requests = _RelayedRequests(client._link, answers, client.limits, client._required_pages)
         #: What a handshake server is told on connecting.
         self.declared = _merged(EVERYTHING if declare is None else declare, self.own.capabilities)
-        client._link._introduction = structs.replace(client._link._introduction, capabilities=self.declared)
-        client._on_log = self._log
-        self._on_notification = client._on_notification
-        client._on_notification = self._notified
-        client._link.on_reopened.append(self._reopened)
+        client.use_callbacks(_RelayedCallbacks(self))
         #: Pages that were shown to handshake clients, by the server's name for them, and who was shown them.
         self._pages: dict[str, ReferenceType[Session]] = {}
 
     @property
     def connected(self) -> bool:
         """Whether it is known what the server offers."""
-        return self.client._link.found is not None
+        try:
+            return bool(self.client.discovery)
+        except NotSent:
+            return False
 
     # ---------------------------------------------------------------- asking the server
 
@@ -98,10 +94,7 @@ class Upstream:
         """The server's result for a call. Raises a CallError, and Asked where the caller's next round has to answer."""
         client = self.client
         limit = client.limits.call_total
-        relay.session = client._link._session
-        mirror = None
-        if method == "tools/call" and client.mirrors:
-            mirror = (str(_plain(params.get("name"))), _plain(params.get("arguments")) or {})
+        relay.session = client.session
         with self._serving(relay):
             clock = asyncio.timeout(limit)
             try:
@@ -116,7 +109,6 @@ class Upstream:
                         cache="bypass",
                         on_progress=relay.progress,
                         headers=headers or None,
-                        mirror=mirror,
                     )
                     return found
             except TimeoutError as exc:
@@ -129,18 +121,18 @@ class Upstream:
     @contextmanager
     def _serving(self, relay: Relay) -> Iterator[None]:
         token = current.set(relay)
-        self._running[relay] = None
+        self.running[relay] = None
         try:
             yield
         finally:
             relay.over = True
-            del self._running[relay]
+            del self.running[relay]
             current.reset(token)
             self._leave_questions(relay)
 
     def _leave_questions(self, relay: Relay) -> None:
         """A call is over while the server still waits for an answer: another call of the same caller asks, or nobody."""
-        heirs = [one for one in self._running if one.caller == relay.caller and one.may_ask]
+        heirs = [one for one in self.running if one.caller == relay.caller and one.may_ask]
         if heirs and relay.questions:
             heirs[-1].inherit(relay.questions)
             return
@@ -196,13 +188,16 @@ class Upstream:
         client = self.client
         # A connection that was opened on the way would make all that comes on it look like this call's.
         sure = client.era == "2026" or (
-            client._link.on_http and relay is not None and relay.session is client._link._session
+            relay is not None
+            and relay.session is not None
+            and relay.session is client.session
+            and relay.session.channel.kind == "post"
         )
-        if relay is not None and relay in self._running and sure:
+        if relay is not None and relay in self.running and sure:
             return relay
-        if len({one.caller for one in self._running}) > 1:
+        if len({one.caller for one in self.running}) > 1:
             raise InternalError(_UNCLEAR)
-        return next((one for one in reversed(self._running) if one.may_ask or not to_ask), None)
+        return next((one for one in reversed(self.running) if one.may_ask or not to_ask), None)
 
     def _open_sessions(self) -> list[Session]:
         return [one for one in self.sessions if one.connection.closed is None and one.connection.handshake.open]
@@ -210,33 +205,32 @@ class Upstream:
     def _remember_page(self, method: str, text: bytes, session: Session) -> None:
         """Whoever is shown a page hears when it is finished (ELIC-13)."""
         identity = msgspec.json.decode(text).get("elicitationId") if method == "elicitation/create" else None
-        self._shown(identity, session)
+        self.shown(identity, session)
 
-    def _shown(self, identity: Any, session: Session) -> None:
+    def shown(self, identity: Any, session: Session) -> None:
         if isinstance(identity, str):
             self._pages[identity] = ref(session)
             while len(self._pages) > _PAGES:
                 del self._pages[next(iter(self._pages))]
 
-    async def _notified(self, method: str, params: dict[str, Any]) -> None:
-        if self._on_notification is not None:
-            said = self._on_notification(method, params)
-            if said is not None:
-                await said
+    async def notified(self, method: str, params: dict[str, Any]) -> None:
+        if self.own.on_notification is not None:
+            await awaited(self.own.on_notification(method, params))
         shown = self._pages.pop(str(params.get("elicitationId")), None) if method == FINISHED else None
         session = shown() if shown is not None else None
         if session is not None and method_in(method, session.connection.handshake.revision) is not None:
             session.tell(method, params)
 
-    async def _reopened(self, session: Session) -> None:
-        """Another conversation with the server: it knows nothing of the level yet."""
-        self._level = None
+    async def changed(self, change: Changed | ChangesLost) -> None:
+        """A change at the server; a new connection to a handshake server has no log level yet."""
+        if isinstance(change, ChangesLost):
+            self._level = None
+        if self.own.on_change is not None:
+            await awaited(self.own.on_change(change))
 
-    async def _log(self, params: LogParams) -> None:
-        if self._on_log is not None:
-            said = self._on_log(params)
-            if said is not None:
-                await said
+    async def log(self, params: LogParams) -> None:
+        if self.own.on_log is not None:
+            await awaited(self.own.on_log(params))
         try:
             relay = self._meant(to_ask=False)
         except InternalError:
@@ -275,11 +269,11 @@ _PAGES = 1000
 _UNCLEAR = "Several callers are being served: it can't be told which of them is asked"
 
 
-class _RelayedAnswers(Answers):
-    """Answers of the callers; those that the client was given of its own come first."""
+class _RelayedCallbacks(Callbacks):
+    """Pass what the server sends on to the callers; callbacks that the client was given come first."""
 
     def __init__(self, upstream: Upstream) -> None:
-        super().__init__()
+        super().__init__(on_log=upstream.log, on_change=upstream.changed, on_notification=upstream.notified)
         self._upstream = upstream
 
     @property
@@ -287,50 +281,40 @@ class _RelayedAnswers(Answers):
         """What is declared on connecting."""
         return self._upstream.declared
 
-    async def answer(self, method: str, params: Any) -> Any:
-        """One question."""
+    async def answer(self, method: str, params: bytes) -> Any:
+        """Serve one request of the server."""
         if self._upstream.answers_itself(method, params):
             return await self._upstream.own.answer(method, params)
-        return await self._upstream.ask_caller(method, bytes(params))
+        return await self._upstream.ask_caller(method, params)
 
-
-class _RelayedRequests(Requests):
-    """Requests whose rounds of questions go on in the caller's own rounds, where he has such."""
-
-    async def _next_round(self, ask: Ask, raw: Raw, rounds: int) -> dict[str, Any]:
-        relay = current.get(None)
-        answers = self._answers
-        assert isinstance(answers, _RelayedAnswers)
-        upstream = answers._upstream
-        if relay is None or relay not in upstream._running or relay.ctx.call.era is HANDSHAKE:
-            return await super()._next_round(ask, raw, rounds)
-        required = _required.decode(raw)
+    async def answer_inputs(self, required: InputRequiredResult, answer: AnswerRequest) -> Mapping[str, Any]:
+        """Answer input requests here, or raise Asked so that the rounds of a stateless caller go on."""
+        upstream, relay = self._upstream, current.get(None)
+        requests = required.input_requests or {}
+        if relay is None or relay not in upstream.running or relay.ctx.call.era is HANDSHAKE:
+            return await answer_all(requests, answer)
         own = {
             key: one
-            for key, one in (required.input_requests or {}).items()
+            for key, one in requests.items()
             if upstream.answers_itself(
                 one.method, msgspec.json.encode({} if one.params is msgspec.UNSET else one.params)
             )
         }
-        if own and len(own) == len(required.input_requests or {}):
-            return await super()._next_round(ask, raw, rounds)
-        for key in own:
-            assert required.input_requests is not None
-            del required.input_requests[key]
-        raise Asked(required, await answers.all(own) if own else {})
+        answers = await answer_all(own, answer)
+        if own and len(own) == len(requests):
+            return answers
+        remaining = {key: one for key, one in requests.items() if key not in own}
+        raise Asked(structs.replace(required, input_requests=remaining), answers)
 
-    async def _after_pages(self, ask: Ask, required: UrlElicitationRequired, left: float | None) -> Raw:
-        """Pages that the client can't open itself are the caller's, as the error that names them."""
-        answers = self._answers
-        assert isinstance(answers, _RelayedAnswers)
-        upstream = answers._upstream
-        if upstream.answers_itself("elicitation/create", b'{"mode":"url"}'):
-            return await super()._after_pages(ask, required, left)
+    async def open_urls(self, pages: Sequence[ElicitUrlParams], answer: AnswerRequest) -> bool:
+        """Open pages if the client was given a callback for that; otherwise callers get the error that names them."""
+        if self._upstream.answers_itself("elicitation/create", b'{"mode":"url"}'):
+            return await super().open_urls(pages, answer)
         relay = current.get(None)
         if relay is not None:
-            for page in required.elicitations:
-                upstream._shown(page.elicitation_id, relay.ctx.session)
-        raise required
+            for page in pages:
+                self._upstream.shown(page.elicitation_id, relay.ctx.session)
+        return False
 
 
 def _merged(one: ClientCapabilities, other: ClientCapabilities) -> ClientCapabilities:
@@ -342,7 +326,3 @@ def _union(one: Any, other: Any) -> Any:
     if not isinstance(one, dict) or not isinstance(other, dict):
         return one if one is not None else other
     return {key: _union(one.get(key), other.get(key)) for key in {**one, **other}}
-
-
-def _plain(value: Any) -> Any:
-    return msgspec.json.decode(value) if isinstance(value, Raw) else value

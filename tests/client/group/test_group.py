@@ -32,6 +32,7 @@ from hinge import (
     StartError,
 )
 from hinge.client.group import member as members
+from hinge.client.methods import ClientMethods
 from tests.client.puppet import HANG_UP, SILENCE, Puppet
 from tests.transports.http_rig import serving
 from tests.transports.scripted_http import until
@@ -501,7 +502,7 @@ async def test_middleware_and_extensions_are_of_all_servers_and_each_has_extensi
     class Own(ClientExtension):
         id = "com.example/own"
 
-        def attach(self, client: Client) -> None:
+        def attach(self, client: ClientMethods) -> None:
             made.append(self)
 
     async def watch(ctx: ClientContext, call_next: Any) -> Any:
@@ -530,7 +531,7 @@ async def test_an_answer_may_need_another_server_but_not_the_one_that_asks() -> 
     hosts = ClientGroup({"a": asking("a"), "b": server_of("b", "x")}, concurrency=1, on_elicit=elicit)
     async with hosts:
         assert (await hosts.call_tool("ask_a")).text == "b.x"
-    assert found == ["A request can't be asked while a question of the server is being answered"]
+    assert found == ["A request can't be sent while a request of the server is being served"]
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
@@ -574,6 +575,6 @@ async def test_a_server_that_comes_late_is_a_change_which_an_async_callback_may_
 
 def _watched(hosts: ClientGroup) -> Callable[[], bool]:
     def are_listened_to() -> bool:
-        return all(len(member.client._listeners._all) == 1 for member in hosts.servers.values())
+        return all(len(member.client._subscriptions._all) == 1 for member in hosts.servers.values())
 
     return are_listened_to

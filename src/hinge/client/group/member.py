@@ -29,7 +29,6 @@ from hinge.errors import (
 )
 from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.eras.base import EraName
-from hinge.session import Session
 from hinge.timeouts import give_up_if_cancelled
 
 logger = logging.getLogger("hinge")
@@ -134,7 +133,7 @@ class Member:
                 await self._reach(client)
                 wait = FIRST_WAIT
                 self._now("ready")
-                self._now("lost", await self._ended(client, await client._link.session()))
+                self._now("lost", await self._ended(client))
             except HingeError as exc:
                 self._now("lost" if self._reached else "failed", str(exc))
             except Exception as exc:
@@ -144,12 +143,15 @@ class Member:
             await asyncio.sleep(wait * random.uniform(0.5, 1.5))
             wait = min(wait * 2, LONGEST_WAIT)
 
-    async def _ended(self, client: Client, session: Session) -> str:
+    async def _ended(self, client: Client) -> str:
         """Wait until the server is lost, and say why: its conversation ends, it can no longer be listened to, or a call
         didn't get through, nor does a ping.
 
         Where each request is a conversation of its own, the last two are all that there is to notice.
         """
+        session = client.session
+        if session is None:
+            return "the connection was lost"
         ended = asyncio.ensure_future(session.ended())
         unheard = asyncio.ensure_future(self._unheard(client))
         signs: set[asyncio.Future[str]] = {ended, unheard}
@@ -231,7 +233,7 @@ class Member:
     async def turn(self) -> AsyncIterator[Client]:
         """The client, when it is our turn. Raises NotSent when the server can't be asked, or not within `limits.call_total`."""
         client = self.client
-        client._answers.refuse_while_answering("A request")  # our turn would come only after the one that asks
+        client.callbacks.refuse_nested("A request")  # it would wait for the one that is being served
         limit = client.limits.call_total
         try:
             async with asyncio.timeout(limit):
