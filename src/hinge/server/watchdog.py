@@ -101,7 +101,8 @@ def unwatch() -> None:
 
 def _stack(thread_id: int) -> Iterator[FrameType]:
     """The frames of a thread, the innermost first."""
-    frame = sys._current_frames().get(thread_id)
+    frames = getattr(sys, "_current_frames", None)  # not in every implementation of Python
+    frame = frames().get(thread_id) if frames is not None else None
     while frame is not None:
         yield frame
         frame = frame.f_back

@@ -1,7 +1,4 @@
-"""An event loop of the process's own, for as long as one server runs: fast where it can be, and over when the server is.
-
-Must not know what is served.
-"""
+"""Run a server in an event loop of its own: on uvloop where it is installed, and without waiting for tasks that never end."""
 
 from __future__ import annotations
 
@@ -12,27 +9,31 @@ from typing import Any
 
 logger = logging.getLogger("hinge")
 
-#: A task that is left over has this long to react to its cancellation.
-LAST_MOMENT = 0.5
+#: Seconds that a remaining task has to react to its cancellation.
+CANCELLATION_SECONDS = 0.5
 
 
 def run_in_own_loop(work: Coroutine[Any, Any, None]) -> None:
-    """Run it to its end, on uvloop where there is one. What doesn't stop when cancelled holds nothing up (B-034).
+    """Run a coroutine to its end in a new event loop, then cancel what remains and close the loop.
 
-    A task in which `sys.exit()` or a KeyboardInterrupt comes up ends the loop, as asyncio has it, whoever waits for that
-    task: then this raises SystemExit. After a Ctrl-C it raises KeyboardInterrupt.
+    A task in which `sys.exit()` is called or a KeyboardInterrupt is raised ends the loop.
+
+    Raises:
+        SystemExit: A task ended the process.
+        KeyboardInterrupt: The user pressed Ctrl-C.
     """
-    with asyncio.Runner(loop_factory=_new_loop) as runner:
-        main = runner.get_loop().create_task(work)
-        try:
-            runner.run(_joined(main))
-        except (KeyboardInterrupt, SystemExit) as exc:
-            if main.done() or main.cancelling():
-                raise
-            logger.error("%s came up in a task, which ends the process", type(exc).__name__, exc_info=exc)
-            raise SystemExit(exc.code if isinstance(exc, SystemExit) else 1) from exc
-        finally:
-            _let_go(runner.get_loop())
+    runner = asyncio.Runner(loop_factory=_new_loop)  # not closed by itself: that would wait for every task
+    loop = runner.get_loop()
+    main = loop.create_task(work)
+    try:
+        runner.run(_joined(main))
+    except (KeyboardInterrupt, SystemExit) as exc:
+        if main.done() or main.cancelling():
+            raise
+        logger.error("%s was raised in a task, which ends the process", type(exc).__name__, exc_info=exc)
+        raise SystemExit(exc.code if isinstance(exc, SystemExit) else 1) from exc
+    finally:
+        _close(loop)
 
 
 async def _joined(task: asyncio.Task[None]) -> None:
@@ -47,14 +48,23 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def _let_go(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what still runs; the loop's end would wait for ever for a task that goes on all the same."""
-    left = asyncio.all_tasks(loop)
-    for task in left:
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        _cancel_tasks(loop)
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+
+
+def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    remaining = asyncio.all_tasks(loop)
+    for task in remaining:
         task.cancel()
-    if left:
-        _, late = loop.run_until_complete(asyncio.wait(left, timeout=LAST_MOMENT))
-        for task in late:
-            logger.warning("%s goes on although it was cancelled; the process ends without it", task.get_name())
-            asyncio._unregister_task(task)
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # known to every loop, but not to the types
+    if not remaining:
+        return
+    _, late = loop.run_until_complete(asyncio.wait(remaining, timeout=CANCELLATION_SECONDS))
+    for task in late:
+        logger.warning("%s did not stop when it was cancelled; the process ends without it", task.get_name())
+        if hasattr(task, "_log_destroy_pending"):  # private: without it asyncio warns about the task a second time
+            task._log_destroy_pending = False
