@@ -130,7 +130,9 @@ def test_an_id_in_use_is_fine_where_each_call_has_its_own_stream() -> None:
 def test_too_many_calls_at_once_are_refused() -> None:
     connection = server(limits=Limits(calls=2))
     calls = [call_of(connection.receive(request(number))) for number in range(2)]
-    assert "2 at once is the limit" in error_of(connection.receive(request(9)))["message"]
+    refused = error_of(connection.receive(request(9)))
+    assert (refused["code"], refused["data"]) == (429, {"retryAfterMs": 1000})
+    assert "2 at once is the limit" in refused["message"]
     connection.answer(calls[0], {})
     call_of(connection.receive(request(9)))
 

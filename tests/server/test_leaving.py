@@ -83,7 +83,7 @@ async def test_in_a_task_that_a_function_begins_it_ends_the_process_which_says_w
                 await client.call_tool("task", {"how": how})
         _, said = await process.communicate()
     assert process.returncode == code
-    assert b"came up in a task, which ends the process" in said
+    assert b"was raised in a task, which ends the process" in said
 
 
 @ERAS

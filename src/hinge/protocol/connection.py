@@ -19,6 +19,7 @@ from hinge.errors import (
     InvalidRequest,
     InvalidResponse,
     NotSent,
+    Overloaded,
     PeerError,
     ProtocolError,
     shorten,
@@ -122,6 +123,8 @@ class Connection(Record):
         )
         revision: str | None
         try:
+            if request_id is not None and len(self.incoming) >= self.limits.calls:
+                raise Overloaded(f"Too many requests: {self.limits.calls} at once is the limit of a connection")
             if description is not None:
                 revision = era.admit(
                     message, inbound.meta, origin.headers, self.handshake, description.revisions, self.one_shot
@@ -146,8 +149,6 @@ class Connection(Record):
             return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, status)
 
     def _owe(self, call: Call) -> None:
-        if len(self.incoming) >= self.limits.calls:
-            raise InvalidRequest(f"Too many requests in flight: {self.limits.calls} at once is the limit here")
         key: object = call.id
         if key in self.incoming:
             if self.shared:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw
 
-from hinge.errors import CallError, InternalError, InvalidParams
+from hinge.errors import CallError, InternalError, InvalidParams, Overloaded
 from hinge.proxy.relay import Relay, answers_in
 from hinge.proxy.translation import question_for, urls_required
 from hinge.proxy.upstream import Asked, Upstream
@@ -140,7 +140,7 @@ class Rounds:
     def _park(self, relay: Relay) -> InputRequiredResult:
         if len(self._parked) >= self._most:
             relay.stop()
-            raise InternalError(f"Too many calls wait for their callers: {self._most} is the limit here")
+            raise Overloaded(f"Too many calls wait for their callers: {self._most} is the limit here")
         token = secrets.token_bytes(16)
         relay.away = True
         timer = asyncio.get_running_loop().call_later(self._ttl, self._expire, token)

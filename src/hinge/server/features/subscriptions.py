@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 
 from hinge import jsonrpc
 from hinge.backends.base import Backend, Event
-from hinge.errors import InvalidParams
+from hinge.errors import InvalidParams, Overloaded
 from hinge.protocol.calls import Outgoing
 from hinge.protocol.changes import Changed, ChangesLost, covers
 from hinge.protocol.states import CallState
@@ -134,7 +134,7 @@ class Subscriptions:
             watched = self._watched[session] = set()
             session.on_close(self._forgets(session))
         if len(watched) >= self._max_uris and params.uri not in watched:
-            raise InvalidParams(f"Too many subscriptions: {self._max_uris} at once is the limit here")
+            raise Overloaded(f"Too many subscriptions: {self._max_uris} at once is the limit here")
         self._watch((params.uri,))
         try:
             if not await self._allowed(ctx, params.uri):
@@ -166,7 +166,7 @@ class Subscriptions:
         """`subscriptions/listen`: acknowledge, then tell until the client leaves or the server ends it (SUB-01…SUB-09)."""
         self._listen()
         if len(self._streams) >= self._max_streams:
-            raise InvalidParams(f"Too many subscriptions: {self._max_streams} at once is the limit here")
+            raise Overloaded(f"Too many subscriptions: {self._max_streams} at once is the limit here")
         wanted = list(dict.fromkeys(params.notifications.resource_subscriptions or ()))
         if len(wanted) > self._max_uris:
             raise InvalidParams(f"Too many resources in one subscription: {self._max_uris} is the limit here")
