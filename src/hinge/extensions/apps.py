@@ -1,7 +1,6 @@
-"""MCP Apps (`io.modelcontextprotocol/ui`): pages that a host shows beside a tool, and the tools that they belong to.
+"""MCP Apps (`io.modelcontextprotocol/ui`, revision 2026-01-26): HTML pages that a client shows for a tool.
 
-Knows the shape of `_meta.ui` and the rules of the 2026-01-26 text of the extension; what happens inside a page is between
-page and host.
+https://github.com/modelcontextprotocol/ext-apps
 """
 
 from __future__ import annotations
@@ -28,18 +27,23 @@ if TYPE_CHECKING:
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-#: The MIME type of a page, which a client lists if it can show one (APP-01, APP-03).
+#: The MIME type of a page; clients that show pages declare it.
 MIME_TYPE = "text/html;profile=mcp-app"
 
-#: Who is to call a tool: the model, the page, or both (APP-05).
+#: Who may call a tool: the model, the page, or both.
 Audience = Literal["model", "app", "both"]
 
 
 class Csp(Model, kw_only=True):
-    """What a page may reach; what isn't named here is denied by the host (APP-07, APP-09). Origins, like `https://a.org`.
+    """The content security policy of a page: origins, such as `https://a.org`. The client blocks all others.
 
-    `connect_domains`: for requests and sockets; `resource_domains`: for scripts, styles, pictures, fonts;
-    `frame_domains`: for frames in the page; `base_uri_domains`: for its `<base>`.
+    Sent as `_meta.ui.csp` (MCP Apps, section "UI Resource Format").
+
+    Args:
+        connect_domains: For requests and WebSockets.
+        resource_domains: For scripts, styles, images and fonts.
+        frame_domains: For frames in the page.
+        base_uri_domains: For its `<base>`.
     """
 
     connect_domains: Sequence[str] | None = None
@@ -52,28 +56,39 @@ Permission = Literal["camera", "microphone", "geolocation", "clipboardWrite"]
 
 
 class PageOptions(TypedDict, total=False):
-    """What can be said of a page: of it as a resource, and of how hosts show it (APP-07)."""
+    """The options of a page, all optional: those of a resource, and how clients show it.
 
+    MCP Apps, section "UI Resource Format".
+    """
+
+    #: In place of the function's name.
     name: str | None
+    #: Name for people, in user interfaces.
     title: str | None
+    #: In place of the description in the function's docstring.
     description: str | None
+    #: Icons for user interfaces, or their URLs.
     icons: Sequence[Icon | str] | None
+    #: Further `_meta` of the page.
     meta: Mapping[str, Any] | None
+    #: Tags for `server.disable` and for visibility rules; clients don't see them.
     tags: Collection[str]
+    #: A function of the Caller: whether that caller sees the page.
     visible: Callable[[Caller], bool] | None
+    #: Whether a sync function runs in a worker thread. Default: true.
     blocking: bool
-    #: What it may reach; nothing, by default.
+    #: The origins that the page may reach. Default: none.
     csp: Csp
-    #: What it may use of the user's machine.
+    #: The browser features that the page asks for. Default: none.
     permissions: Collection[Permission]
-    #: The origin that it wants to be shown at; hosts have rules of their own for it.
+    #: The origin that the page asks to be shown at; clients have rules of their own for it.
     domain: str
-    #: Whether the host draws a border around it; the host decides, by default.
+    #: Whether the client draws a border around the page. Default: the client decides.
     prefers_border: bool
 
 
 class Apps(Extension):
-    """The extension MCP Apps: `apps = server.add_extension(Apps())`.
+    """The protocol extension MCP Apps: `apps = server.add_extension(Apps())`.
 
         @apps.page("ui://weather/card")
         def card() -> str:
@@ -82,8 +97,8 @@ class Apps(Extension):
         @apps.tool(ui="ui://weather/card")
         async def forecast(city: str) -> Day: ...
 
-    A client that shows no pages gets the tool without its page, since what it returns says everything also in words
-    (APP-02); tools that are for pages only (`audience="app"`) it doesn't get at all.
+    Clients that don't show pages get the tool without its page, so its result must say everything in text as well; tools
+    for pages only (`audience="app"`) are hidden from them.
     """
 
     id = "io.modelcontextprotocol/ui"
@@ -93,12 +108,23 @@ class Apps(Extension):
         self._pages: set[str] = set()
 
     def attach(self, server: Server[Any]) -> None:
-        """Remember where tools and pages go."""
+        """Called by `server.add_extension`.
+
+        Args:
+            server: The server that tools and pages are added to.
+        """
         self._server = server
 
     @staticmethod
     def shown_by(client: Context[Any] | Caller) -> bool:
-        """Whether this client shows pages: it declared the extension with our MIME type, on this request (APP-01)."""
+        """Whether a client shows pages: it declared the extension with the MIME type of pages.
+
+        Args:
+            client: The context of a request, or the Caller in a visibility condition.
+
+        Returns:
+            Whether it does.
+        """
         extension = client.extension if isinstance(client, Caller) else client.client_extension
         types = (extension(Apps.id) or {}).get("mimeTypes")
         return isinstance(types, list) and MIME_TYPE in types
@@ -106,9 +132,17 @@ class Apps(Extension):
     # ---------------------------------------------------------------- pages
 
     def page(self, uri: str, /, **options: Unpack[PageOptions]) -> Callable[[FunctionT], FunctionT]:
-        """Offer a function as a page: it returns an HTML5 document. `uri` begins with `ui://`.
+        """Register a function that returns a page, an HTML5 document.
 
-        The function may take what any resource may take (Context, dependencies). Raises DefinitionError.
+        Args:
+            uri: The URI of the page; it begins with `ui://`.
+            **options: See PageOptions.
+
+        Returns:
+            The decorator. The function may take a Context and dependencies, like any resource.
+
+        Raises:
+            DefinitionError: The URI or an option isn't possible.
         """
 
         def register(function: FunctionT) -> FunctionT:
@@ -118,9 +152,16 @@ class Apps(Extension):
         return register
 
     def add_page(self, uri: str, source: str | os.PathLike[str], /, **options: Unpack[PageOptions]) -> None:
-        """Offer a page from a text, the document itself, or from the path of a file, read anew for each client.
+        """Register a page from a string or a file.
 
-        A text with no `<html` or `<!doctype html` near its beginning is refused. Raises DefinitionError, OSError.
+        Args:
+            uri: The URI of the page; it begins with `ui://`.
+            source: The HTML document as a string, or the path of a file that is read for each request.
+            **options: See PageOptions.
+
+        Raises:
+            DefinitionError: The URI or an option isn't possible, or the document isn't HTML.
+            OSError: The file can't be read.
         """
 
         def document() -> str:
@@ -131,7 +172,7 @@ class Apps(Extension):
 
     def _add_page(self, uri: str, function: Callable[..., Any], options: PageOptions) -> None:
         if not uri.startswith("ui://") or "{" in uri:
-            raise DefinitionError(f"The page {shorten(uri)!r} needs a URI of its own that begins with ui:// (APP-03)")
+            raise DefinitionError(f"The page {shorten(uri)!r} needs a URI that begins with ui://")
         check_options("@apps.page", options, PageOptions)
         meta = _page_meta(uri, options)
         shared = {key: value for key, value in options.items() if key in ResourceOptions.__annotations__}
@@ -151,16 +192,26 @@ class Apps(Extension):
         fallback: bool = True,
         **options: Unpack[ToolOptions],
     ) -> Callable[[FunctionT], FunctionT]:
-        """Offer a function as a tool with a page: like `server.tool`, with `ui`, the URI of the page.
+        """Register a function as a tool with a page, like `server.tool`.
 
-        `audience` says who is to call it: "model", "app" (the page), or "both". With `fallback=False` clients that
-        show no pages don't get it at all. Raises DefinitionError, also when there is no such page yet.
+        Args:
+            called: The name of the tool. Default: the function's name.
+            ui: The URI of the page, which is registered already.
+            audience: Who may call the tool: "model", "app" (the page), or "both".
+            fallback: Whether clients that don't show pages get the tool without its page.
+            **options: See ToolOptions.
+
+        Returns:
+            The decorator.
+
+        Raises:
+            DefinitionError: There is no such page, or an option isn't possible.
         """
         if audience not in get_args(Audience):
             raise DefinitionError(f'audience={audience!r} is not possible: use "model", "app" or "both"')
         if ui not in self._pages:
             raise DefinitionError(
-                f"There is no page {shorten(ui)!r}: offer it first, with @apps.page({shorten(ui)!r}) (APP-04)"
+                f"There is no page {shorten(ui)!r}: register it first, with @apps.page({shorten(ui)!r})"
             )
         shown: dict[str, Any] = {"resourceUri": ui}
         if audience != "both":
@@ -190,7 +241,7 @@ class Apps(Extension):
 
 
 def _page_meta(uri: str, options: PageOptions) -> dict[str, Any] | None:
-    """The `_meta` of a page: the author's own, and what hosts are to know under `ui`."""
+    """The `_meta` of a page: the author's own, and `ui` for the client."""
     permissions = options.get("permissions", ())
     unknown = set(permissions).difference(get_args(Permission))
     if unknown:
@@ -208,7 +259,7 @@ def _page_meta(uri: str, options: PageOptions) -> dict[str, Any] | None:
 
 
 def _page(function: Callable[..., Any], uri: str, meta: dict[str, Any] | None) -> Callable[..., Any]:
-    """The function of a resource whose contents carry the page's `_meta` (APP-08)."""
+    """The function of a resource whose contents carry the page's `_meta`, which takes precedence over that of the listing."""
 
     def contents(document: Any) -> ResourceContents:
         if not isinstance(document, str):
@@ -232,7 +283,7 @@ def _page(function: Callable[..., Any], uri: str, meta: dict[str, Any] | None) -
 def _check_document(uri: str, document: str) -> None:
     beginning = document[:1000].lower()
     if "<!doctype html" not in beginning and "<html" not in beginning:
-        raise DefinitionError(f"The page {uri!r} is no HTML document: it must begin with <!doctype html> (APP-03)")
+        raise DefinitionError(f"The page {uri!r} is not an HTML document: it must begin with <!doctype html>")
 
 
 def _read(path: str | os.PathLike[str]) -> str:
@@ -241,6 +292,6 @@ def _read(path: str | os.PathLike[str]) -> str:
 
 
 def _without_page(listing: Tool) -> Tool:
-    """The tool for a client that shows no pages."""
+    """The tool for a client that doesn't show pages."""
     meta = {key: value for key, value in (listing.meta or {}).items() if key != "ui"}
     return msgspec.structs.replace(listing, meta=meta or None)

@@ -701,7 +701,7 @@ def of_any(city: Any) -> str:
         (plain, plain, {}, 'write @server.resource("scheme://path")'),
         ("x://{a", plain, {}, "the brace at character 5 is never closed"),
         ("x://{a}{b}", lambda_free, {}, "{a} has no parameter: write `a: str`"),
-        ("x://{v}{w}", lambda_free, {}, "{v} and {w} stand side by side"),
+        ("x://{v}{w}", lambda_free, {}, "{v} and {w} have no text between them"),
         (
             "x://{town}",
             of_city,

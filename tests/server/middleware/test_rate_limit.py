@@ -46,7 +46,7 @@ async def test_a_burst_passes_then_as_many_as_the_clock_allows(era: Era) -> None
             assert (await end.call_tool("add", a=1))["content"][0]["text"] == "1"
         error = await end.refusal("tools/call", {"name": "add", "arguments": {"a": 1}})
         assert (error["code"], error["data"]) == (429, {"retryAfterMs": 500})
-        assert error["message"] == "Too many requests: 2 a second are the limit"
+        assert error["message"] == "Too many requests: the limit is 2 per second"
         clock.now += 0.5
         await end.call_tool("add", a=1)
         await end.refusal("tools/call", {"name": "add", "arguments": {"a": 1}})

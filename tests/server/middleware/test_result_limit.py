@@ -32,7 +32,7 @@ async def test_a_tool_fails_in_words_for_the_model(era: Era) -> None:
         assert not (await end.call_tool("text", length=100)).get("isError")
         result = await end.call_tool("text", length=1000)
         assert result["isError"]
-        assert result["content"][0]["text"].endswith("and 1000 are the limit here: ask for less")
+        assert result["content"][0]["text"].endswith("more than the limit of 1000: ask for less")
         assert "structuredContent" not in result
         assert len((await end.ask("resources/read", {"uri": "long://text"}))["contents"][0]["text"]) == 2000
 

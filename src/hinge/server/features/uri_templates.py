@@ -1,4 +1,4 @@
-"""URI templates as their author wrote them: RFC 6570 text to literals and expressions. Knows no values."""
+"""URI templates (RFC 6570): parsing them, expanding them to URIs, and matching URIs against them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 
 from hinge.errors import DefinitionError, shorten
 
-#: A template is written by hand: more than this is a mistake.
+#: Limits of a template, which is written by hand.
 MAX_TEMPLATE = 2048
 MAX_VARIABLES = 32
 
@@ -21,21 +21,21 @@ _VARIABLE = re.compile(
     r"(?P<name>(?:\w|%[0-9A-Fa-f]{2})+(?:\.(?:\w|%[0-9A-Fa-f]{2})+)*)(?:(?P<explode>\*)|:(?P<prefix>[1-9]\d{0,3}))?",
     re.ASCII,
 )
-#: What no literal holds (RFC 6570 section 2.1, with the apostrophe that its errata gives back).
+#: Not allowed in literals (RFC 6570 section 2.1; its errata allows the apostrophe).
 _NO_LITERAL = re.compile(r"[\x00-\x20\"<>\\^`|}\x7f]|%(?![0-9A-Fa-f]{2})")
 #: The characters that separate the parts of a URI (RFC 3986 section 2.2).
 RESERVED = ":/?#[]@!$&'()*+,;="
-#: Kept by RFC 6570 section 2.2 for later versions.
+#: Reserved by RFC 6570 section 2.2 for later versions.
 _LATER_OPERATORS = "=,!@|"
 
 
 class Operator(NamedTuple):
-    """How the values of an expression are put together (RFC 6570 appendix A)."""
+    """How an expression joins its values (RFC 6570 appendix A)."""
 
     sign: str
     first: str
     separator: str
-    #: Whether values come as `name=value`, and what stands behind the name of an empty one.
+    #: Whether values are written as `name=value`, and what follows the name of an empty one.
     named: bool
     empty: str
     #: Whether reserved characters stay as they are.
@@ -63,7 +63,7 @@ class Variable(NamedTuple):
 
 
 class Expression(NamedTuple):
-    """What stands between braces."""
+    """The part of a template between braces."""
 
     operator: Operator
     variables: tuple[Variable, ...]
@@ -84,9 +84,9 @@ def mistake(template: str, what: str) -> DefinitionError:
 
 
 def parse(template: str) -> tuple[Part, ...]:
-    """Literals (as they stand in a URI) and expressions in order, never two literals in a row.
+    """Parse a template into literals, encoded for a URI, and expressions; never two literals in a row.
 
-    Raises DefinitionError, saying where and why.
+    Raises DefinitionError, which says where and why.
     """
     if len(template) > MAX_TEMPLATE:
         raise mistake(template, f"it has {len(template)} characters, {MAX_TEMPLATE} is the limit")
@@ -115,7 +115,7 @@ def _literal(template: str, start: int, end: int) -> str:
     bad = _NO_LITERAL.search(text)
     if bad is not None:
         place = start + bad.start() + 1
-        raise mistake(template, f"{bad.group()!r} at character {place} can't stand in a URI: percent-encode it")
+        raise mistake(template, f"{bad.group()!r} at character {place} isn't allowed in a URI: percent-encode it")
     return quote(text, safe=RESERVED + "%")
 
 
@@ -128,7 +128,7 @@ def _expression(template: str, inner: str) -> Expression:
     for text in inner[len(operator.sign) :].split(","):
         found = _VARIABLE.fullmatch(text)
         if found is None:
-            raise mistake(template, f"{{{inner}}}: {text!r} is no variable: use letters, digits and _, then * or :n")
+            raise mistake(template, f"{{{inner}}}: {text!r} is not a variable: use letters, digits and _, then * or :n")
         prefix = found["prefix"]
         variables.append(Variable(found["name"], found["explode"] is not None, int(prefix) if prefix else None))
     return Expression(operator, tuple(variables))
@@ -143,7 +143,7 @@ _BROKEN = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class _Slot(NamedTuple):
-    """A place for a value: none of `stops` stands in it; `separator` splits it into a list."""
+    """A place for a value, which contains none of `stops`; `separator` splits it into a list."""
 
     name: str
     separator: str | None
@@ -152,7 +152,7 @@ class _Slot(NamedTuple):
 
 
 class _Option(NamedTuple):
-    """A value at the end of the path that may be missing; it goes up to the first of `stops`."""
+    """A value at the end of the path that may be missing; it ends at the first of `stops`."""
 
     sign: str
     variable: Variable
@@ -160,22 +160,22 @@ class _Option(NamedTuple):
 
 
 class Matcher:
-    """A template made ready for matching. It matches what the template expands to, in these bounds:
+    """Matches the URIs that a template expands to, with these rules:
 
-    - `{x}` holds one character or more, none of `/ ? #` (behind a `?` in the template, no `&` either); other reserved
-      characters may stand there unencoded. `{x,y}` needs both values, and then no plain value holds a comma.
-    - `{+x}` holds whatever is there, slashes too, except the query and the fragment that the template itself goes on
-      with. A template has one of these at most.
-    - `{.x}`, `{/x}` and `{;x}` may be missing at the end of the path, unless there is a `{+x}` before them; further
-      inside they may not. `{?x}`, `{&x}` and `{#x}` may be missing. Query parameters come in any order; one that the
-      template doesn't name, or the same one twice, is no match.
-    - Where a text could be divided in several ways, each value is as short as can be, from the left (behind a `{+x}`,
-      from the right); only this way is tried.
-    - Literals are compared as they stand in an expanded URI. Values are percent-decoded once, after all that; what
-      doesn't decode to UTF-8 is no match.
+    - `{x}` matches one or more characters other than `/ ? #` (and `&` after a `?` in the template); other reserved
+      characters may be unencoded. `{x,y}` needs both values, and then plain values contain no comma.
+    - `{+x}` matches any characters, slashes too, except a query and a fragment that the template itself has. At most one
+      per template.
+    - `{.x}`, `{/x}` and `{;x}` may be missing at the end of the path, unless a `{+x}` comes before them; elsewhere they
+      may not. `{?x}`, `{&x}` and `{#x}` may be missing. Query parameters may be in any order; a URI with a parameter that
+      the template doesn't name, or with one twice, doesn't match.
+    - Where a URI could be divided in several ways, each value is as short as possible, from the left (after a `{+x}`,
+      from the right); no other way is tried.
+    - Literals are compared as they are in an expanded URI. Values are percent-decoded once, after matching; a value that
+      doesn't decode to UTF-8 doesn't match.
 
-    Raises DefinitionError for what can't be matched in one clear way: `{x:3}` (the rest of the value is lost), values
-    side by side without text between them, a variable that stands twice, anything but a fragment behind a query.
+    Raises DefinitionError for a template that can't be matched in one clear way: `{x:3}` (the rest of the value is lost),
+    values without text between them, a variable that occurs twice, anything but a fragment after a query.
     """
 
     __slots__ = (
@@ -197,21 +197,21 @@ class Matcher:
         _check_variables(text, parts)
         rest = list(parts)
         self._fragment = _fragment(text, rest)
-        #: Whether the query starts with a variable, and the names that it may hold, with their `*`.
+        #: Whether the query starts with a variable, and the names of its parameters, with their `*`.
         self._asks, self._query = _query(text, rest)
         self._options = _options(text, rest)
         self._signs = {option.sign for option in self._options}
         items = _items(text, rest)
-        #: How many `&` the query has up to its first variable.
+        #: How many `&` precede the first variable in the query.
         self._ampersands = 0 if self._asks else 1 + sum(item.count("&") for item in items if isinstance(item, str))
         self._lead = next((item for item in items[:1] if isinstance(item, str)), "")
         pairs = _pairs(text, items)
         wide = next((place for place, (slot, _) in enumerate(pairs) if slot.wide), None)
-        #: Values with the literal behind them, from the left; `_final` ends the path.
+        #: Values with the literal after them, from the left; `_final` ends the path.
         self._before = pairs[:wide] if wide is not None else pairs[:-1]
         self._final = pairs[-1] if pairs and wide is None else None
         self._wide = pairs[wide][0] if wide is not None else None
-        #: Behind a wide value: literals with the value behind them, and what stands at the very end.
+        #: After a `{+x}`: literals with the value after them, and the literal at the end.
         behind = pairs[wide:] if wide is not None else []
         self._after = [(one[1], other[0]) for one, other in pairwise(behind)]
         self._last = behind[-1][1] if behind else ""
@@ -252,7 +252,7 @@ class Matcher:
     # ---------------------------------------------------------------- the path
 
     def _from_left(self, body: str, raw: Matched) -> int:
-        """Match up to the wide value or the options; how far, or -1."""
+        """Match up to the `{+x}` or the options. Returns the position reached, or -1."""
         place = len(self._lead)
         for slot, literal in self._before:
             stop = body.find(literal, place + 1)
@@ -268,7 +268,7 @@ class Matcher:
         return stop + len(literal) if stop > place and _take(slot, body[place:stop], raw) else -1
 
     def _middle(self, body: str, start: int, raw: Matched) -> bool:
-        """Match from the end of the path down to the wide value; the rest is its own."""
+        """Match from the end of the path back to the `{+x}`, whose value is the rest."""
         if self._wide is None or not body.endswith(self._last, start):
             return False
         end = len(body) - len(self._last)
@@ -326,7 +326,7 @@ class Matcher:
 
 
 def _take(slot: _Slot, value: str, raw: Matched) -> bool:
-    """Keep a value, if it may stand in its place."""
+    """Store a value, if it is allowed in its place."""
     if not value or any(stop in value for stop in slot.stops):
         return False
     if slot.separator is None:
@@ -338,7 +338,7 @@ def _take(slot: _Slot, value: str, raw: Matched) -> bool:
 
 
 def _next(text: str, stops: Iterable[str], start: int) -> int:
-    """The place of the first stop, or the end."""
+    """The position of the first stop, or the end."""
     end = len(text)
     for stop in stops:
         place = text.find(stop, start, end)
@@ -357,7 +357,7 @@ def _decoded(raw: Matched) -> Matched | None:
 
 
 def _decode(text: str) -> str:
-    """Percent-decode once. Raises ValueError for broken encodings and for bytes that are no UTF-8."""
+    """Percent-decode once. Raises ValueError for invalid encodings and for bytes that aren't UTF-8."""
     if "%" not in text:
         return text
     if _BROKEN.search(text) is not None:
@@ -373,9 +373,9 @@ def _check_variables(text: str, parts: Sequence[Part]) -> None:
     for part in parts:
         for variable in () if isinstance(part, str) else part.variables:
             if variable.prefix is not None:
-                raise mistake(text, f"{part} expands but can't be matched, for the rest of the value is lost")
+                raise mistake(text, f"{part} expands but can't be matched, since the rest of the value is lost")
             if variable.name in seen:
-                raise mistake(text, f"{variable.name} stands there twice: matching wants each variable once")
+                raise mistake(text, f"{variable.name} occurs twice: matching needs each variable once")
             seen.add(variable.name)
 
 
@@ -410,7 +410,7 @@ def _query(text: str, rest: list[Part]) -> tuple[bool, dict[str, bool]]:
 
 
 def _options(text: str, rest: list[Part]) -> list[_Option]:
-    """Takes what may be missing off the end of the path."""
+    """Takes the expressions that may be missing off the end of the path."""
     if any(isinstance(part, Expression) and part.operator.sign == "+" for part in rest):
         return []
     found: list[_Option] = []
@@ -419,7 +419,7 @@ def _options(text: str, rest: list[Part]) -> list[_Option]:
         sign = last.operator.sign
         for variable in reversed(last.variables):
             if variable.explode and sign in later:
-                raise mistake(text, f"{last} takes every {sign!r}, so that nothing is left for what stands behind it")
+                raise mistake(text, f"{last} matches every {sign!r}, so that nothing is left for what follows it")
             own = "" if sign == "." or (variable.explode and sign == "/") else sign
             # Its own sign comes first: it is the nearest in a long list, and bounds the search for the others.
             stops = dict.fromkeys(own + later + ("/?#" if own or sign == "." else "?#"))
@@ -430,7 +430,7 @@ def _options(text: str, rest: list[Part]) -> list[_Option]:
 
 
 def _items(text: str, rest: Sequence[Part]) -> list[str | _Slot]:
-    """What must be there, as literals and places for values, never two literals in a row."""
+    """The required part, as literals and slots, never two literals in a row."""
     expressions = [part for part in rest if isinstance(part, Expression)]
     commas = any(not part.operator.sign and len(part.variables) > 1 for part in expressions)
     items: list[str | _Slot] = []
@@ -448,7 +448,7 @@ def _items(text: str, rest: Sequence[Part]) -> list[str | _Slot]:
         if listed and (sign in ("/", ".") or commas):
             raise mistake(text, f"{part} can't be matched here: it is not clear where the list ends")
         if wide and len(part.variables) > 1:
-            raise mistake(text, f"{part} can't be matched: each of these takes everything; write one")
+            raise mistake(text, f"{part} can't be matched: each of these matches everything; write one")
         for place, variable in enumerate(part.variables):
             _append(items, sign if sign in ("/", ".") else "," if place else "")
             items.append(_Slot(variable.name, "," if listed else None, "" if wide else stops, wide))
@@ -464,18 +464,18 @@ def _append(items: list[str | _Slot], literal: str) -> None:
 
 
 def _pairs(text: str, items: Sequence[str | _Slot]) -> list[tuple[_Slot, str]]:
-    """Each place for a value with the literal behind it; only the last may have none."""
+    """Each slot with the literal after it; only the last may have none."""
     pairs: list[tuple[_Slot, str]] = []
     for item in items:
         if isinstance(item, _Slot):
             if pairs and not pairs[-1][1]:
                 names = f"{{{pairs[-1][0].name}}} and {{{item.name}}}"
-                raise mistake(text, f"{names} stand side by side: put text between them to show where one ends")
+                raise mistake(text, f"{names} have no text between them: add some to show where one ends")
             pairs.append((item, ""))
         elif pairs:
             pairs[-1] = (pairs[-1][0], item)
     if sum(slot.wide for slot, _ in pairs) > 1:
-        raise mistake(text, "more than one {+x} takes everything: keep one of them")
+        raise mistake(text, "more than one {+x} matches everything: keep one of them")
     return pairs
 
 
@@ -486,9 +486,13 @@ _TRIPLET = re.compile(r"(%[0-9A-Fa-f]{2})")
 
 
 class UriTemplate:
-    """A template, checked when it is made. `expand` and `match` go both ways.
+    """A URI template (RFC 6570), parsed when it is made: `UriTemplate("city://{name}")`.
 
-    Raises DefinitionError for text that is no template: in one line, with the place and what to do.
+    Args:
+        text: The template.
+
+    Raises:
+        DefinitionError: The text isn't a template; the message says where and what to change.
     """
 
     def __init__(self, text: str) -> None:
@@ -510,15 +514,15 @@ class UriTemplate:
 
     @property
     def ending(self) -> str:
-        """The literal that every expansion ends with; empty when there is none."""
+        """The literal at the end of every expansion; empty if there is none."""
         last = self._parts[-1] if self._parts else ""
         return last if isinstance(last, str) else ""
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Sorts the most specific template first.
+        """A sort key that puts the most specific template first.
 
-        Before those that take any number of path segments (`{+x}`, `{/x*}`), then with more literal text, then with
+        Templates without `{+x}` and `{/x*}` come before those with them, then those with more literal text, then those with
         fewer variables.
         """
         wide = any(
@@ -529,23 +533,37 @@ class UriTemplate:
         return wide, -sum(len(part) for part in self._parts if isinstance(part, str)), len(self.variables)
 
     def expand(self, values: Mapping[str, Value]) -> str:
-        """The URI for these values (RFC 6570 section 3).
+        """Expand the template (RFC 6570 section 3).
 
-        A value is text, a number, a bool, a list or a mapping of these; None, an empty list and an empty mapping count
-        as undefined, like names that are missing. Raises ValueError for a prefix (`:3`) of a list or mapping.
+        Args:
+            values: By name: a string, number or bool, or a list or mapping of these. None, an empty list and an empty mapping
+                count as undefined, like names that are missing.
+
+        Returns:
+            The URI.
+
+        Raises:
+            ValueError: A variable with a prefix (`:3`) has a list or mapping as its value.
         """
         return "".join(part if isinstance(part, str) else _expanded(part, values) for part in self._parts)
 
     @cached_property
     def matcher(self) -> Matcher:
-        """The way back, with its rules. Raises DefinitionError for a template that matches in no one clear way."""
+        """The matcher, whose docstring has the rules. Raises DefinitionError for a template that can't be matched."""
         return Matcher(self.text, self._parts)
 
     def match(self, uri: str) -> Matched | None:
-        """The variables of a URI, percent-decoded, or None for a URI that isn't of this kind.
+        """Match a URI; the rules are in the docstring of `Matcher`.
 
-        Text for a variable, a list of texts for one with `*`; what the URI leaves out is not among them. Raises
-        DefinitionError as `matcher` does.
+        Args:
+            uri: The URI.
+
+        Returns:
+            The percent-decoded values by name, without variables that the URI leaves out: a string, or a list of strings for
+            a variable with `*`. None if the URI doesn't match.
+
+        Raises:
+            DefinitionError: The template can't be matched in one clear way.
         """
         return self.matcher.match(uri)
 
@@ -562,7 +580,7 @@ def _expanded(expression: Expression, values: Mapping[str, Value]) -> str:
 
 
 def _piece(variable: Variable, value: Value, operator: Operator) -> str | None:
-    """What a variable adds; None when it is undefined."""
+    """The text of one variable; None if it is undefined."""
     if value is None:
         return None
     if isinstance(value, Mapping):

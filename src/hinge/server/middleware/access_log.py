@@ -1,4 +1,4 @@
-"""A log of calls, as middleware: one record for each request, for people and for programs. Never what was said, unless asked."""
+"""Access log, as middleware: one log record per request."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hinge.server.context import Context
 from hinge.server.middleware.chain import CallNext
 
 
-class _Named(msgspec.Struct):
+class _Target(msgspec.Struct):
     name: str | None = None
     uri: str | None = None
 
 
-_named = msgspec.json.Decoder(_Named)
+_named = msgspec.json.Decoder(_Target)
 
-#: No more characters than this of the params are logged.
+#: At most this many characters of the params are logged.
 _PARAMS = 2000
 
 
@@ -36,15 +36,23 @@ _OPTIONS = {
 
 
 class AccessLog:
-    """One log record for each request: `server.add_middleware(AccessLog())` logs `tools/call forecast: ok, 1.3 ms`.
+    """Middleware that logs one record per request, such as `tools/call forecast: ok, 1.3 ms`.
 
-    The record carries the same as attributes, for formatters that write JSON: `mcp_method`, `mcp_target` (the tool, prompt
-    or URI), `mcp_outcome`, `mcp_ms`, `mcp_principal`, `mcp_request_id`, `mcp_version`. The outcome is `ok`, `failed` (a tool
-    that said so), `asked` (a round of questions), `error -32602` (a code of JSON-RPC), `crashed` or `cancelled`. Arguments
-    and results are not logged; `params=True` adds `mcp_params`, the first 2,000 characters of what was sent, secrets
-    included.
+        server.add_middleware(AccessLog())
 
-    `methods` names those to be logged, all by default. `logger` is a logger, or the name of one; the level is `level`.
+    The record has attributes for formatters that write JSON: `mcp_method`, `mcp_target` (the tool, prompt or URI),
+    `mcp_outcome`, `mcp_ms`, `mcp_principal`, `mcp_request_id`, `mcp_version`. The outcome is `ok`, `failed` (a result with
+    `isError`), `asked` (a round that asks the user), `error -32602` (a JSON-RPC error code), `crashed` or `cancelled`.
+    Arguments and results are not logged.
+
+    Args:
+        logger: A logger, or the name of one.
+        level: The level of the records.
+        params: Whether to add `mcp_params`, the first 2,000 characters of the params, secrets included.
+        methods: The methods that are logged. Default: all.
+
+    Raises:
+        DefinitionError: A value of the wrong type.
     """
 
     def __init__(
@@ -62,7 +70,15 @@ class AccessLog:
         self._methods = None if methods is None else frozenset(methods)
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
-        """Pass on, and log how it ended."""
+        """Serve the request and log how it ended.
+
+        Args:
+            ctx: The context of the request.
+            call_next: The rest of the chain.
+
+        Returns:
+            The result of the request.
+        """
         wanted = self._methods is None or ctx.method in self._methods
         if ctx.request_id is None or not wanted or not self._logger.isEnabledFor(self._level):
             return await call_next(ctx)
@@ -98,7 +114,7 @@ class AccessLog:
 
 
 def target_of(ctx: Context[Any]) -> str | None:
-    """The tool or prompt by name, the resource by URI, as far as the caller said."""
+    """The name of the tool or prompt, or the URI of the resource; None if the params have neither."""
     try:
         found = _named.decode(ctx.params)
     except msgspec.MsgspecError:
@@ -107,7 +123,7 @@ def target_of(ctx: Context[Any]) -> str | None:
 
 
 def outcome_of(result: Any) -> str:
-    """What became of a request that was answered with a result."""
+    """The outcome of a request that was answered with a result."""
     if isinstance(result, dict):
         kind, failed = result.get("resultType"), result.get("isError")
     else:
@@ -116,5 +132,5 @@ def outcome_of(result: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """On one line: callers choose names."""
+    """On one line: the name comes from the client."""
     return shorten(text) if text.isprintable() else ascii(shorten(text))

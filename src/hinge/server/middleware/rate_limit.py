@@ -1,4 +1,4 @@
-"""A rate limit for each caller, as middleware: a bucket of tokens that fills by the clock. Knows callers, not handlers."""
+"""Rate limit per caller, as middleware: a token bucket for each caller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hinge.server.context import Context
 from hinge.server.middleware.chain import CallNext
 
 _OPTIONS = {
-    "rate": Check(lambda value: is_number(value) and 0 < value < math.inf, "use requests a second, more than 0"),
+    "rate": Check(lambda value: is_number(value) and 0 < value < math.inf, "use requests per second, more than 0"),
     "burst": or_none(Check(lambda value: is_number(value, 1) and value < math.inf, "use a number, 1 or more")),
     "methods": or_none(METHOD_NAMES),
     "by": or_none(function("`def by(ctx)`, which names the caller")),
@@ -26,16 +26,24 @@ _OPTIONS = {
 
 
 class RateLimit:
-    """At most `rate` requests a second for each caller, `burst` of them at once: `server.add_middleware(RateLimit(5))`.
+    """Middleware that limits the requests per second of each caller: `server.add_middleware(RateLimit(5))`.
 
-    What comes on top is refused with Overloaded, which says when to come back. `burst` is `rate`, and 1 at least, unless it
-    is given. What counts is work that is asked of functions of yours: tools, resources, prompts, completion, methods of
-    your own; lists, pings and handshakes don't. `methods` names others. Each round of questions of a stateless client
-    counts, and what a handler asks of its own server doesn't.
+    Further requests fail with Overloaded, which carries a retry delay. Calls that a handler makes to its own server don't
+    count; in the stateless era each round of a call that asks the user does.
 
-    A caller is who was authenticated, else the address that a request came from over HTTP, else the connection. `by(ctx)`
-    says it otherwise; None counts nothing. Behind a proxy all have one address: authenticate, or say `by`.
-    The `callers` last seen are remembered, in this process.
+    Args:
+        rate: Requests per second, more than 0.
+        burst: Requests at once, 1 or more. Default: `rate`, at least 1.
+        methods: The methods that count. Default: those that run functions of yours, which are tool calls, reading resources,
+            getting prompts, completion and custom methods.
+        by: `by(ctx)` returns what identifies the caller; None doesn't count the request. Default: the authenticated
+            principal, else the address of an HTTP request, else the connection. Behind a proxy all requests have one address:
+            authenticate, or give `by`.
+        callers: How many callers are remembered, in this process; the one seen least recently is forgotten first.
+        clock: A function that returns seconds, for tests.
+
+    Raises:
+        DefinitionError: A value out of range.
     """
 
     def __init__(
@@ -56,11 +64,22 @@ class RateLimit:
         self._by = by or caller_of
         self._callers = callers
         self._clock = clock
-        #: By caller, the one seen last at the end: the tokens that were left, and when.
+        #: The tokens that were left and when, by caller; the caller seen last is at the end.
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
-        """Refuse, or pass on."""
+        """Count the request and serve it.
+
+        Args:
+            ctx: The context of the request.
+            call_next: The rest of the chain.
+
+        Returns:
+            The result of the request.
+
+        Raises:
+            Overloaded: The caller exceeds the limit.
+        """
         if self._counts(ctx):
             caller = self._by(ctx)
             if caller is not None:
@@ -85,11 +104,11 @@ class RateLimit:
             self._buckets.popitem(last=False)
         if not allowed:
             wait = math.ceil((1 - tokens) / self.rate * 1000)
-            raise Overloaded(f"Too many requests: {self.rate:g} a second are the limit", retry_after_ms=max(wait, 1))
+            raise Overloaded(f"Too many requests: the limit is {self.rate:g} per second", retry_after_ms=max(wait, 1))
 
 
 def caller_of(ctx: Context[Any]) -> Hashable:
-    """Who was authenticated, else the address, else the connection."""
+    """The authenticated principal, else the address, else the connection."""
     if ctx.principal is not None:
         return ("principal", ctx.principal)
     transport = ctx.call.origin.transport

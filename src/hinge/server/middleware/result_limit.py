@@ -1,4 +1,4 @@
-"""A limit for the size of results, as middleware. Knows results as JSON text, not who made them."""
+"""Limit on the size of results, as middleware."""
 
 from __future__ import annotations
 
@@ -22,11 +22,17 @@ _OPTIONS = {"size": whole(1)._replace(advice="use bytes, 1 or more"), "methods":
 
 
 class ResultLimit:
-    """No result of more than `size` bytes leaves: `server.add_middleware(ResultLimit(1_000_000))`.
+    """Middleware that rejects large results: `server.add_middleware(ResultLimit(1_000_000))`.
 
-    A tool with a longer one fails, in words for the model, which may ask for less; another method is answered with an internal
-    error. Nothing is cut, since half a result fits no schema. `methods` names those that are measured: calls of
-    tools, by default. Measuring means that each such result is encoded twice.
+    A tool call fails with a text that tells the model to ask for less; other methods fail with an internal error. Results
+    are not shortened, since a part would not fit its schema. Each measured result is encoded twice.
+
+    Args:
+        size: The limit in bytes of JSON, 1 or more.
+        methods: The methods whose results are measured.
+
+    Raises:
+        DefinitionError: A value out of range.
     """
 
     def __init__(self, size: int, *, methods: Collection[str] = ("tools/call",)) -> None:
@@ -35,15 +41,26 @@ class ResultLimit:
         self._methods = frozenset(methods)
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
-        """Pass on, and measure what comes back."""
+        """Serve the request and measure the result.
+
+        Args:
+            ctx: The context of the request.
+            call_next: The rest of the chain.
+
+        Returns:
+            The result, or the result of a failed tool call in its place.
+
+        Raises:
+            InternalError: The result of another method is too large.
+        """
         result = await call_next(ctx)
         if ctx.method not in self._methods or ctx.request_id is None:
             return result
         found = len(msgspec.json.encode(result))
         if found <= self.size:
             return result
-        logger.warning("%s: a result of %d bytes is held back: %d are the limit", ctx.method, found, self.size)
-        text = f"The result has {found} bytes, and {self.size} are the limit here: ask for less"
+        logger.warning("%s: rejected a result of %d bytes, the limit is %d", ctx.method, found, self.size)
+        text = f"The result has {found} bytes, more than the limit of {self.size}: ask for less"
         if ctx.method == "tools/call":
             return CallToolResult(content=[TextContent(text=text)], is_error=True)
         raise InternalError(text)
