@@ -78,7 +78,7 @@ class HttpEndpointOptions(TypedDict, total=False):
     authenticate: Annotated[
         Authenticate | None,
         Option(
-            "Who is calling: see [transports](transports.md#who-is-calling).",
+            "Who is calling: see [transports](transports.md#authentication).",
             None,
             or_none(function("`async def authenticate(scope, headers)`")),
         ),
