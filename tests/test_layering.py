@@ -18,7 +18,7 @@ LAYERS = (
     ("jsonrpc",),
     ("schema",),
     ("protocol",),
-    ("timeouts", "channel", "signals", "lazy"),
+    ("timeouts", "channel", "signals", "standard_streams", "lazy"),
     ("session",),
     ("http1", "backends"),
     ("transports",),

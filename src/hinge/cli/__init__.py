@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from hinge.errors import HingeError
-from hinge.transports.stream.stdio import fill_standard_streams
+from hinge.standard_streams import fill_standard_streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,8 +15,8 @@ from hinge.errors import ConnectFailed, DefinitionError, StartError
 from hinge.options import is_whole, options_of, resolve
 from hinge.protocol.limits import Limits
 from hinge.server.options import SocketOptions
+from hinge.standard_streams import fill_standard_descriptors
 from hinge.transports.event_loop import run_in_own_loop
-from hinge.transports.stream.stdio import fill_standard_descriptors
 
 if TYPE_CHECKING:
     from hinge.transports.http.server.options import HttpAppOptions
