@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hinge import StartError
-from hinge.cli.values import parse_arguments, parse_texts
+from hinge.cli.values import parse_arguments, parse_strings
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -111,4 +111,4 @@ def test_a_value_comes_from_a_file_or_from_standard_input(tmp_path: Path, monkey
 
 def test_arguments_of_a_prompt_are_texts() -> None:
     """PRM-03."""
-    assert parse_texts(["count=5", "name=a.b", "a.b=1"]) == {"count": "5", "name": "a.b", "a.b": "1"}
+    assert parse_strings(["count=5", "name=a.b", "a.b=1"]) == {"count": "5", "name": "a.b", "a.b": "1"}

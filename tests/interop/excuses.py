@@ -44,7 +44,7 @@ EXCUSES = (
         "the client reports progress of its own between the rounds of a call",
         "progress",
         client="typescript",
-        server="bridge",
+        server="proxy",
         era="2026",
         sometimes=True,
     ),

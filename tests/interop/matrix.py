@@ -122,17 +122,17 @@ def servers(peers: Peers, fixture: Path) -> dict[str, Server]:
         Server("time", {"stdio": peers.time_server}, plans.TIME),
         Server("fetch", {"stdio": peers.fetch_server}, plans.FETCH),
     ]
-    return {server.name: server for server in [*found, _bridge(everything), *_stories(peers), _reference(peers)]}
+    return {server.name: server for server in [*found, _proxy(everything), *_stories(peers), _reference(peers)]}
 
 
-def _bridge(everything: list[str]) -> Server:
-    """The reference server, which speaks the handshake over stdio, behind a bridge, and behind two that turn back."""
-    bridge = [*HINGE, "bridge", shlex.join([*everything, "stdio"]), "--to"]
+def _proxy(everything: list[str]) -> Server:
+    """The reference server, which speaks the handshake over stdio, behind a proxy, and behind two that turn back."""
+    proxy = [*HINGE, "proxy", shlex.join([*everything, "stdio"]), "--to"]
     return Server(
-        "bridge",
+        "proxy",
         {
-            "stdio": [*HINGE, "bridge", shlex.join([*bridge, "stdio"]), "--to", "stdio"],
-            "http": [*bridge, "http", "--port", "PORT"],
+            "stdio": [*HINGE, "proxy", shlex.join([*proxy, "stdio"]), "--to", "stdio"],
+            "http": [*proxy, "http", "--port", "PORT"],
         },
         plans.BRIDGE,
         is_ours=True,

@@ -273,7 +273,7 @@ EVERYTHING = {
     }
 }
 
-#: Through a bridge both eras have what the handshake server has.
+#: Through a proxy both eras have what the handshake server has.
 BRIDGE = {"2025": EVERYTHING["2025"], "2026": EVERYTHING["2025"]}
 
 FILESYSTEM = {

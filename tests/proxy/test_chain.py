@@ -1,6 +1,6 @@
-"""`hinge bridge` in processes of its own: the reference server behind one bridge, or behind two that turn back.
+"""`hinge proxy` in processes of its own: the reference server behind one proxy, or behind two that turn back.
 
-The same checks run directly, through one bridge and through the chain; what they find must be the same.
+The same checks run directly, through one proxy and through the chain; what they find must be the same.
 """
 
 from __future__ import annotations
@@ -99,15 +99,15 @@ async def check_questions(client: Client) -> Found:
 
 @asynccontextmanager
 async def on_http(command: str) -> AsyncIterator[str]:
-    """`hinge bridge` from a command to a URL."""
+    """`hinge proxy` from a command to a URL."""
     port = free_port()
-    async with listening([*HINGE, "bridge", command, "--to", "http", "--port", str(port)], port):
+    async with listening([*HINGE, "proxy", command, "--to", "http", "--port", str(port)], port):
         yield f"http://127.0.0.1:{port}/mcp"
 
 
 def on_stdio(url: str, *options: str) -> list[str]:
-    """`hinge bridge` from a URL to standard input and output."""
-    return [*HINGE, "bridge", url, "--to", "stdio", *options]
+    """`hinge proxy` from a URL to standard input and output."""
+    return [*HINGE, "proxy", url, "--to", "stdio", *options]
 
 
 _direct: Found = {}
@@ -115,7 +115,7 @@ _direct: Found = {}
 
 @pytest.fixture
 async def direct() -> Found:
-    """What the checks find without any bridge; looked at once."""
+    """What the checks find without any proxy; looked at once."""
     if not _direct:
         async with Client([*PEERS.everything, "stdio"], era="2025", **ANSWERING) as client:
             await settled(client)
@@ -262,7 +262,7 @@ async def test_the_first_transport_is_bridged_too() -> None:
     port = free_port()
     program = "from hinge import Server; s = Server('s'); s.tool('hello')(lambda: 'hello'); s.run()"
     command = f"{sys.executable} -c {json.dumps(program)}"
-    bridge = [*HINGE, "bridge", command, "--to", "http", "--port", str(port), "--sse-path", "/sse"]
+    bridge = [*HINGE, "proxy", command, "--to", "http", "--port", str(port), "--sse-path", "/sse"]
     async with listening(bridge, port), Client(f"http://127.0.0.1:{port}/sse") as client:
         assert client.era == "2025"
         assert (await client.call_tool("hello")).text == "hello"
@@ -280,7 +280,7 @@ async def test_the_first_transport_is_bridged_too() -> None:
 )
 async def test_what_keeps_a_bridge_from_starting_is_said_in_one_line(arguments: list[str], words: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        *HINGE, "bridge", *arguments, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        *HINGE, "proxy", *arguments, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
     _, err = await asyncio.wait_for(process.communicate(), 30)
     assert process.returncode == 1

@@ -1,4 +1,4 @@
-"""The command `hinge`: one module for each command, loaded when it is asked for."""
+"""The command `hinge`: one module for each command, loaded when it is used."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ from hinge.standard_streams import fill_standard_streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code is 0 for success, 1 for a failure said in one line, 2 for a wrong command line.
+    """Run one command.
 
-    Whoever reads the output may go away before its end, as `head` does: 141, without a word, like other programs.
+    Args:
+        argv: The command line without `hinge`; `sys.argv` by default.
+
+    Returns:
+        The exit code: 0 for success, 1 for a failure, which is described in one line, 130 after Ctrl-C, 141 when the reader
+        of the output ended early, as `head` does. Some commands have further codes.
+
+    Raises:
+        SystemExit: With code 2 for a wrong command line, with 0 after `--help` and `--version`.
     """
     from hinge.cli.arguments import parser
 
@@ -29,6 +37,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer goes nowhere, too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discards what is left in the buffer
         return 141
     return code

@@ -1,202 +1,230 @@
-"""The command line: which commands there are and what they take. Loads none of them."""
+"""The command line: the commands and their arguments. The arguments of a command are declared when it is used."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from importlib import import_module, metadata
 from typing import Any
+
+from hinge.errors import StartError
 
 _ERAS = ("auto", "2025", "2026")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line of `hinge`."""
+    """Return the parser of the whole command line."""
     top = argparse.ArgumentParser(prog="hinge", description="The Model Context Protocol: run and call servers.")
     top.add_argument("--version", action="version", version=f"hinge {metadata.version('hinge')}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Command)
-    _run(commands)
-    _list(commands)
-    _call(commands)
-    _read(commands)
-    _prompt(commands)
-    _bridge(commands)
-    _record(commands)
-    _replay(commands)
-    _lock(commands)
-    _diff(commands)
-    _stubs(commands)
+    for name, (text, declare, module) in _COMMANDS.items():
+        command = commands.add_parser(name, help=text, declare=declare)
+        command.set_defaults(command=_run_module(module))
     return top
 
 
 class _Command(argparse.ArgumentParser):
-    """A command whose options may stand anywhere: also between its arguments, and behind them. Their names stand whole."""
+    """The parser of one command: options may stand anywhere, also behind arguments; they can't be abbreviated."""
 
-    _mixing = False
-
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, declare: Callable[[Any], None], **options: Any) -> None:
         super().__init__(*args, **{**options, "allow_abbrev": False})
+        self._declare: Callable[[Any], None] | None = declare
+        self._intermixing = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # it overloads
-        """What argparse asks of a command, which it takes for one whose options come first."""
-        if self._mixing:
+        """Parse the arguments of the command, options between them included."""
+        if self._declare is not None:
+            self._declare(self)
+            self._declare = None
+        if self._intermixing:
             return super().parse_known_args(args, namespace)
-        self._mixing = True
+        self._intermixing = True
         try:
             return self.parse_known_intermixed_args(args, namespace)
         finally:
-            self._mixing = False
+            self._intermixing = False
 
 
-def _lazily(module: str) -> Any:
+def _run_module(module: str) -> Any:
     def command(options: argparse.Namespace) -> int:
-        code: int = import_module(module).run(options)
+        code: int = import_module(f"hinge.cli.{module}").run(options)
         return code
 
     return command
 
 
-def _run(commands: Any) -> None:
-    found = commands.add_parser("run", help="run the server that a file defines")
-    found.add_argument(
+def http_options(options: argparse.Namespace, *, http: bool, needs: str) -> dict[str, Any]:
+    """Return the given options of HTTP for `server.run("http", …)`.
+
+    Args:
+        options: The parsed command line.
+        http: Whether the command serves HTTP.
+        needs: The option that makes it do so, for the error.
+
+    Raises:
+        StartError: One of them is given, and the command doesn't serve HTTP.
+    """
+    names = ("host", "port", "path", "sse_path", "workers")
+    given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
+    if given and not http:
+        raise StartError(f"--{next(iter(given)).replace('_', '-')} needs {needs}")
+    return given
+
+
+# ---------------------------------------------------------------- commands
+
+
+def _run(command: _Command) -> None:
+    command.add_argument(
         "target", metavar="FILE[:NAME]", help="a Python file or module, and the name of the server in it"
     )
-    found.add_argument("--http", action="store_true", help="serve over HTTP instead of stdio")
-    found.add_argument("--socket", metavar="PATH", help="serve on a Unix socket instead of stdio")
-    _address(found)
-    found.add_argument("--workers", type=int, help="processes that serve together (with --http)")
-    found.add_argument("--reload", action="store_true", help="start again when a Python file changes (with --http)")
-    found.set_defaults(command=_lazily("hinge.cli.run"))
+    command.add_argument("--http", action="store_true", help="serve HTTP instead of stdio")
+    command.add_argument("--socket", metavar="PATH", help="serve a Unix socket instead of stdio")
+    _add_http(command, "host", "port", "path", "workers")
+    command.add_argument("--reload", action="store_true", help="restart when a Python file changes; with HTTP")
 
 
-def _list(commands: Any) -> None:
-    found = commands.add_parser("list", help="show what a server offers")
-    _target(found)
-    found.add_argument("--json", action="store_true", help="print everything as JSON")
-    found.set_defaults(command=_lazily("hinge.cli.list"))
+def _list(command: _Command) -> None:
+    _add_target(command)
+    command.add_argument("--json", action="store_true", help="print the lists as JSON")
 
 
-def _call(commands: Any) -> None:
-    found = commands.add_parser("call", help="call a tool")
-    _target(found)
-    found.add_argument("name", metavar="TOOL")
-    found.add_argument(
+def _call(command: _Command) -> None:
+    _add_target(command)
+    command.add_argument("name", metavar="TOOL")
+    command.add_argument(
         "arguments",
         nargs="*",
         metavar="KEY=VALUE",
-        help="an argument, read by the type that the tool declares: KEY:=JSON for JSON as it stands, KEY=@FILE from a "
-        "file, A.B=VALUE for a member of an object, a KEY twice for a list",
+        help="an argument, converted to the type in the schema of the tool; KEY:=JSON for a JSON value, KEY=@FILE to "
+        "read a file, A.B=VALUE for a member of an object, the same KEY again for a list",
     )
-    _result(found)
-    found.set_defaults(command=_lazily("hinge.cli.call"))
+    _add_result(command)
 
 
-def _read(commands: Any) -> None:
-    found = commands.add_parser("read", help="read a resource")
-    _target(found)
-    found.add_argument("name", metavar="URI")
-    _result(found)
-    found.set_defaults(command=_lazily("hinge.cli.read"))
+def _read(command: _Command) -> None:
+    _add_target(command)
+    command.add_argument("name", metavar="URI")
+    _add_result(command)
 
 
-def _prompt(commands: Any) -> None:
-    found = commands.add_parser("prompt", help="get the messages of a prompt")
-    _target(found)
-    found.add_argument("name", metavar="NAME")
-    found.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help="an argument; KEY=@FILE from a file")
-    _result(found)
-    found.set_defaults(command=_lazily("hinge.cli.prompt"))
+def _prompt(command: _Command) -> None:
+    _add_target(command)
+    command.add_argument("name", metavar="NAME")
+    command.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help="an argument; KEY=@FILE to read a file")
+    _add_result(command)
 
 
-def _result(found: argparse.ArgumentParser) -> None:
-    found.add_argument("--json", action="store_true", help="print the whole result as JSON")
-    found.add_argument("--save", metavar="DIR", help="write pictures, sounds and resources of the result there")
-    found.add_argument("--timeout", type=float, default=None, metavar="SECONDS", help="give up after this long")
-    found.add_argument("--root", action="append", default=[], metavar="DIR", help="a folder that the server may know")
-    found.add_argument(
-        "--no-input", action="store_true", help="ask nothing, also on a terminal: the server is told that it can't ask"
+def _proxy(command: _Command) -> None:
+    _add_target(command)
+    command.add_argument(
+        "--to", choices=("stdio", "http"), help="the transport to serve (default: stdio for a URL, otherwise http)"
     )
-
-
-def _bridge(commands: Any) -> None:
-    found = commands.add_parser("bridge", help="offer a server on another transport, to clients of both eras")
-    _target(found)
-    found.add_argument(
-        "--to", choices=("stdio", "http"), help="where to offer it (default: stdio for a URL, else http)"
-    )
-    _address(found)
-    found.add_argument("--sse-path", metavar="PATH", help="also offer HTTP+SSE, the first revision's transport, here")
-    found.add_argument(
+    _add_http(command, "host", "port", "path", "sse_path")
+    command.add_argument(
         "--env", action="append", default=[], metavar="NAME[=VALUE]", help="an environment variable for the command"
     )
-    found.add_argument(
+    command.add_argument(
         "--single-user",
         action="store_true",
-        help="all callers are one person: questions may reach any call of theirs",
+        help="all callers are the same person: requests of the server may reach any of them",
     )
-    found.set_defaults(command=_lazily("hinge.cli.bridge"))
 
 
-def _record(commands: Any) -> None:
-    found = commands.add_parser("record", help="stand between a client and a server, and record what they say")
-    found.add_argument("file", metavar="FILE", help="the recording")
-    _target(found, eras=False)
-    found.add_argument("--add", action="store_true", help="answer from the recording what is in it, and add the rest")
-    _door(found)
-    found.set_defaults(command=_lazily("hinge.cli.replay"))
+def _record(command: _Command) -> None:
+    command.add_argument("file", metavar="FILE", help="the recording")
+    _add_target(command, eras=False)
+    command.add_argument(
+        "--add", action="store_true", help="replay what FILE contains, and add what it does not contain"
+    )
+    _add_replay(command)
 
 
-def _replay(commands: Any) -> None:
-    found = commands.add_parser("replay", help="play the server of a recording")
-    found.add_argument("file", metavar="FILE", help="the recording")
-    found.add_argument("--repeat", action="store_true", help="answer what is asked again as the last time")
-    _door(found)
-    found.set_defaults(command=_lazily("hinge.cli.replay"), target=None)
+def _replay(command: _Command) -> None:
+    command.add_argument("file", metavar="FILE", help="the recording")
+    command.add_argument("--repeat", action="store_true", help="answer repeated requests with the last recorded answer")
+    _add_replay(command)
+    command.set_defaults(target=None)
 
 
-def _lock(commands: Any) -> None:
-    found = commands.add_parser("lock", help="write down what a server offers, to notice when it changes")
-    _target(found)
-    found.add_argument("-o", "--output", default="hinge.lock", metavar="FILE", help="the lock (default: %(default)s)")
-    found.add_argument("--only", metavar="WHAT", help="tools, prompts, resources, resourceTemplates: some of them")
-    found.set_defaults(command=_lazily("hinge.cli.lock"))
+def _lock(command: _Command) -> None:
+    _add_target(command)
+    command.add_argument("-o", "--output", default="hinge.lock", metavar="FILE", help="the file (default: %(default)s)")
+    command.add_argument(
+        "--only", metavar="SECTIONS", help="some of tools, prompts, resources, resourceTemplates (default: all)"
+    )
 
 
-def _diff(commands: Any) -> None:
-    found = commands.add_parser("diff", help="tell what changed since a lock was written, and what that breaks")
-    found.add_argument("lock", metavar="LOCK", help="a file that `hinge lock` wrote")
-    _target(found, also=", or another lock")
-    found.add_argument("--json", action="store_true", help="print the changes as JSON")
-    found.add_argument(
+def _diff(command: _Command) -> None:
+    command.add_argument("lock", metavar="LOCK", help="a file that `hinge lock` wrote")
+    _add_target(command, also=", or another lock file")
+    command.add_argument("--json", action="store_true", help="print the changes as JSON")
+    command.add_argument(
         "--fail-on",
         choices=("harmless", "text", "may-break", "breaking"),
         default="harmless",
-        help="lighter changes than these end with exit code 0 (default: %(default)s)",
+        help="exit with 0 if all changes are less severe (default: %(default)s)",
     )
-    found.set_defaults(command=_lazily("hinge.cli.diff"))
 
 
-def _stubs(commands: Any) -> None:
-    found = commands.add_parser("stubs", help="print a typed Python module for a server")
-    _target(found)
-    found.add_argument("--sync", action="store_true", help="for hinge.sync: without async")
-    found.add_argument("--name", metavar="CLASS", help="what the class is called (default: after the server)")
-    found.set_defaults(command=_lazily("hinge.cli.stubs"))
+def _stubs(command: _Command) -> None:
+    _add_target(command)
+    command.add_argument("--sync", action="store_true", help="for hinge.sync, without async")
+    command.add_argument("--name", metavar="CLASS", help="the name of the class (default: made of the server's name)")
 
 
-def _address(found: argparse.ArgumentParser) -> None:
-    found.add_argument("--host", help="address to bind, for HTTP (default: 127.0.0.1)")
-    found.add_argument("--port", type=int, help="port to bind, for HTTP (default: 8000)")
-    found.add_argument("--path", help="path of the endpoint, for HTTP (default: /mcp)")
+#: Name: help, the function that declares the arguments, the module in `hinge.cli` that runs it.
+_COMMANDS: dict[str, tuple[str, Callable[[_Command], None], str]] = {
+    "run": ("run the server that a file defines", _run, "run"),
+    "list": ("list the tools, prompts and resources of a server", _list, "list"),
+    "call": ("call a tool", _call, "call"),
+    "read": ("read a resource", _read, "read"),
+    "prompt": ("get the messages of a prompt", _prompt, "prompt"),
+    "proxy": ("serve a server over another transport, to clients of both eras", _proxy, "proxy"),
+    "record": ("proxy a server and record the messages", _record, "replay"),
+    "replay": ("replay the server of a recording", _replay, "replay"),
+    "lock": ("write the contract of a server to a file, to notice changes", _lock, "lock"),
+    "diff": ("show what changed since a contract was written, and what it breaks", _diff, "diff"),
+    "stubs": ("print a typed Python module for a server", _stubs, "stubs"),
+}
 
 
-def _door(found: argparse.ArgumentParser) -> None:
-    found.add_argument("--http", action="store_true", help="serve over HTTP instead of stdio")
-    _address(found)
+# ---------------------------------------------------------------- arguments of several commands
 
 
-def _target(found: argparse.ArgumentParser, *, eras: bool = True, also: str = "") -> None:
+def _add_http(command: _Command, *names: str) -> None:
+    """Add flags for options that `hinge.transports.http.server.options` declares; without a value they are None."""
+    from hinge.options import options_of
+    from hinge.transports.http.server.options import HttpOptions
+
+    for name in names:
+        option = options_of(HttpOptions)[name]
+        kind = int if HttpOptions.__annotations__[name].__origin__ is int else str
+        default = "" if option.default is None else f" (default: {option.default})"
+        text = option.meaning.removesuffix(".")
+        meaning = f"{text[0].lower()}{text[1:]}{default}; with HTTP".replace("%", "%%")
+        flag = f"--{name.replace('_', '-')}"
+        command.add_argument(flag, type=kind, metavar=name.rpartition("_")[2].upper(), help=meaning)
+
+
+def _add_result(command: _Command) -> None:
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+    command.add_argument("--save", metavar="DIR", help="save images, audio and resources of the result in this folder")
+    command.add_argument("--timeout", type=float, default=None, metavar="SECONDS", help="fail after this time")
+    command.add_argument("--root", action="append", default=[], metavar="DIR", help="a root to offer to the server")
+    command.add_argument(
+        "--no-input", action="store_true", help="never prompt: elicitation is not declared to the server"
+    )
+
+
+def _add_replay(command: _Command) -> None:
+    command.add_argument("--http", action="store_true", help="serve HTTP instead of stdio")
+    _add_http(command, "host", "port", "path")
+
+
+def _add_target(command: _Command, *, eras: bool = True, also: str = "") -> None:
     what = f"a URL, FILE.py[:NAME], CONFIG.json[:NAME], or a command line in quotes{also}"
-    found.add_argument("target", metavar="TARGET", help=what)
+    command.add_argument("target", metavar="TARGET", help=what)
     if eras:
-        found.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era (default: found out)")
-    found.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header to send")
+        command.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era (default: negotiated)")
+    command.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header to send")

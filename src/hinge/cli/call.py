@@ -1,4 +1,4 @@
-"""`hinge call`: call one tool with arguments from the command line and print what it answers."""
+"""`hinge call`: call one tool with arguments from the command line and print the result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import difflib
 from typing import Any
 
-from hinge.cli.connect import client_for
+from hinge.cli.connect import client_for, time_limits
 from hinge.cli.console import Console
 from hinge.cli.values import parse_arguments
 from hinge.client.display import escape_line
@@ -17,7 +17,7 @@ from hinge.schema.tools import Tool
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the result: text on stdout, progress and logs on stderr. Exit code 1 when the tool failed."""
+    """Print the result to stdout, progress and logs to stderr. The exit code is 1 if the tool failed."""
     return asyncio.run(_run(options))
 
 
@@ -27,24 +27,25 @@ async def _run(options: argparse.Namespace) -> int:
             tools = {tool.name: tool for tool in await client.list_tools()}
             tool = tools.get(options.name)
             arguments = parse_arguments(options.arguments, tool.input_schema if tool is not None else {})
-            arguments = await completed(console, tool, arguments)
-            limits: dict[str, Any] = (
-                {} if options.timeout is None else {"idle": options.timeout, "total": options.timeout}
-            )
+            arguments = await complete_arguments(console, tool, arguments)
             try:
                 result = await client.call_tool(
-                    options.name, arguments, on_progress=console.progress, raise_on_error=False, **limits
+                    options.name,
+                    arguments,
+                    on_progress=console.progress,
+                    raise_on_error=False,
+                    **time_limits(options),
                 )
             except PeerError as exc:
                 if tool is not None or "Did you mean" in exc.message:
                     raise
-                raise StartError(f"{exc.message}; {_what_there_is(options.name, list(tools))}") from exc
+                raise StartError(f"{exc.message}; {_suggest(options.name, list(tools))}") from exc
         console.result(result, options)
         return 1 if result.is_error else 0
 
 
-def _what_there_is(name: str, known: list[str]) -> str:
-    """Words for a name that the server's list lacks."""
+def _suggest(name: str, known: list[str]) -> str:
+    """Suggest names for one that the server does not have."""
     near = difflib.get_close_matches(name[:128], known, n=1)
     if near:
         return f"did you mean {near[0]}?"
@@ -52,11 +53,11 @@ def _what_there_is(name: str, known: list[str]) -> str:
     return f"there are {', '.join(escape_line(one) for one in known[:10])}{more}" if known else "there are no tools"
 
 
-async def completed(console: Console, of: Tool | Prompt | None, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments, and from whoever sits there those that are missing. Raises StartError when they don't answer."""
-    if of is None or not console.asks:
+async def complete_arguments(console: Console, item: Tool | Prompt | None, given: dict[str, Any]) -> dict[str, Any]:
+    """Ask the user for missing arguments. Raises StartError if they are not given."""
+    if item is None or not console.asks:
         return given
-    found = await console.terminal.complete_arguments(of, given)
-    if found is None:
-        raise StartError(f"{of.name} is not called: required arguments are missing")
-    return found
+    arguments = await console.terminal.complete_arguments(item, given)
+    if arguments is None:
+        raise StartError(f"{item.name} is not called: required arguments are missing")
+    return arguments

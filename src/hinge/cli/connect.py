@@ -1,4 +1,4 @@
-"""What the client commands share: from their options to a connected client."""
+"""The client that the options of a command describe."""
 
 from __future__ import annotations
 
@@ -15,45 +15,56 @@ from hinge.transports.stream.subprocess import Shown
 
 
 def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | None = None, **more: Any) -> Client:
-    """A client for the TARGET of a command line; `show` gets what a child process writes to standard error.
+    """Return a client for the TARGET of a command line.
 
-    Raises StartError for an option that doesn't fit.
+    Args:
+        options: The parsed command line.
+        show: Called with what a child process writes to standard error; by default it is printed.
+        **more: Further options of Client.
+
+    Raises:
+        StartError: An option does not fit the target.
     """
-    target, found = target_of(options, show)
+    target, transport = target_of(options, show)
     if getattr(options, "root", None):
         more["on_roots"] = list(options.root)
-    return Client(target, **{"era": options.era, **found, **more})
+    return Client(target, **{"era": options.era, **transport, **more})
 
 
-#: A configuration that hosts share, and which of its servers is meant.
+#: A configuration file with `mcpServers`, and the name of one of them.
 _CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.json)(?::(?P<name>.+))?")
 
 
 def target_of(options: argparse.Namespace, show: Callable[[str], object] | None = None) -> tuple[Any, dict[str, Any]]:
-    """The TARGET as a client takes it, and the options of its transport. Raises StartError."""
-    target, found = _named(options)
+    """Return the TARGET as Client takes it, and options of its transport. Raises StartError."""
+    target, transport = _find_target(options)
     if isinstance(target, list) or (isinstance(target, str) and not target.startswith(ADDRESSES)):
-        found["stderr"] = Shown(show)
-    return target, found
+        transport["stderr"] = Shown(show)
+    return target, transport
 
 
-def _named(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
-    found: dict[str, Any] = {}
+def time_limits(options: argparse.Namespace) -> Any:
+    """Return the limits of a request that `--timeout` sets."""
+    return {} if options.timeout is None else {"idle": options.timeout, "total": options.timeout}
+
+
+def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+    transport: dict[str, Any] = {}
     if options.header:
         if not options.target.startswith(("http://", "https://")):
             raise StartError("--header needs a URL as the target")
-        found["headers"] = dict(_header(text) for text in options.header)
+        transport["headers"] = dict(_header(text) for text in options.header)
     entry = _CONFIGURED.fullmatch(options.target)
     if entry is not None:
         from hinge.client.group.config import pick, read_config
 
-        target, found = pick(read_config(entry["path"]), entry["name"]).reach()
-        return target, dict(found)
-    return _target(options.target), found
+        target, configured = pick(read_config(entry["path"]), entry["name"]).reach()
+        return target, dict(configured)
+    return _python_command(options.target), transport
 
 
-def _target(target: str) -> str | list[str]:
-    """A Python file, with or without a server's name, is run like `hinge run` does; all else is a client's own matter."""
+def _python_command(target: str) -> str | list[str]:
+    """Run a Python file with `hinge run`; return other targets unchanged."""
     if " " not in target and (target.endswith(".py") or ".py:" in target):
         return [sys.executable, "-m", "hinge", "run", target]
     return target
@@ -62,5 +73,5 @@ def _target(target: str) -> str | list[str]:
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise StartError(f"--header {text!r} is no header: write NAME:VALUE")
+        raise StartError(f"--header {text!r} is not a header: write NAME:VALUE")
     return name.strip(), value.strip()

@@ -1,29 +1,25 @@
-"""`hinge read`: read one resource and print what it holds."""
+"""`hinge read`: read a resource and print its contents."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import sys
-from typing import Any
 
-from hinge.cli.connect import client_for
+from hinge.cli.connect import client_for, time_limits
 from hinge.cli.console import Console
 from hinge.client.display import is_terminal
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the text; bytes go as they are into a file or pipe, and are only named on a terminal."""
+    """Print text; write binary contents unchanged to a file or pipe, and only describe them on a terminal."""
     return asyncio.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
     with Console(options) as console:
         async with client_for(options, **console.client_options()) as client:
-            limits: dict[str, Any] = (
-                {} if options.timeout is None else {"idle": options.timeout, "total": options.timeout}
-            )
-            result = await client.read_resource(options.name, **limits)
+            result = await client.read_resource(options.name, **time_limits(options))
         binary = any(item.blob is not None for item in result.contents)
         if binary and not options.json and options.save is None and not is_terminal(sys.stdout):
             for item in result.contents:
@@ -32,5 +28,5 @@ async def _run(options: argparse.Namespace) -> int:
             return 0
         console.result(result, options)
         if binary and not options.json and options.save is None:
-            console.note("Save it with --save DIRECTORY, or send it to a file.")
+            console.note("Save it with --save DIR, or redirect it to a file.")
         return 0

@@ -1,4 +1,4 @@
-"""`hinge run`: find the server that a file or module defines, and serve it."""
+"""`hinge run`: run the server that a file or module defines."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from hinge.cli.door import http_options
+from hinge.cli.arguments import http_options
 from hinge.errors import HingeError, StartError
 from hinge.server.run import loading
 from hinge.server.server import Server
 
-#: Where a server is looked for that isn't named.
+#: The names that are tried first if none is given.
 _USUAL_NAMES = ("server", "mcp", "app")
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the end of input or a signal."""
     if options.http and options.socket:
-        raise StartError("--http and --socket are two ways to serve: choose one")
-    where = http_options(options, http=options.http, needs="--http")
+        raise StartError("--http and --socket can't be combined")
+    address = http_options(options, http=options.http, needs="--http")
     if options.reload:
         if not options.http:
-            raise StartError("--reload needs --http: on stdio a restart would lose what the client has sent")
+            raise StartError("--reload needs --http: on stdio, a restart would lose messages of the client")
         from hinge.cli.reload import reload
 
         words = [word for word in sys.argv[1:] if word != "--reload"]
         return reload(words, Path(options.target.partition(":")[0]).resolve().parent)
     server = load(options.target)
     if options.http:
-        server.run("http", **where)
+        server.run("http", **address)
     elif options.socket:
         server.run("socket", path=options.socket)
     else:
@@ -43,13 +43,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def load(target: str) -> Server[Any]:
-    """The server of `FILE[:NAME]` or `module[:NAME]`. Raises StartError, saying what was looked for and found."""
+    """Return the server of `FILE[:NAME]` or `MODULE[:NAME]`. Raises StartError if there is none, or several."""
     place, _, name = target.partition(":") if target[1:3] != ":\\" else (target, "", "")
     module = _module(place)
     if name:
         found = getattr(module, name, None)
         if not isinstance(found, Server):
-            raise StartError(f"{place} has no server called {name!r}: {_what_is_there(module)}")
+            raise StartError(f"{place} has no server named {name!r}: {_list_servers(module)}")
         return found
     servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
     for usual in _USUAL_NAMES:
@@ -58,11 +58,11 @@ def load(target: str) -> Server[Any]:
     if not servers:
         raise StartError(f"{place} has no hinge.Server at its top level")
     if len(set(map(id, servers.values()))) != 1:
-        raise StartError(f"{place}: which server? {_what_is_there(module)}; name it with {place}:NAME")
+        raise StartError(f"{place} has several servers: {_list_servers(module)}; choose one with {place}:NAME")
     return next(iter(servers.values()))
 
 
-def _what_is_there(module: ModuleType) -> str:
+def _list_servers(module: ModuleType) -> str:
     names = [key for key, value in vars(module).items() if isinstance(value, Server)]
     return f"it has {', '.join(names)}" if names else "it has no hinge.Server at the top level"
 
@@ -77,7 +77,7 @@ def _module(place: str) -> ModuleType:
             return importlib.import_module(place)
         except ModuleNotFoundError as exc:
             if exc.name == place:
-                raise StartError(f"There is no file and no module {place!r}") from exc
+                raise StartError(f"No such file or module: {place!r}") from exc
             raise StartError(f"{place} can't be imported: {exc}") from exc
         except StartError:
             raise
@@ -87,20 +87,20 @@ def _module(place: str) -> ModuleType:
 
 def _file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise StartError(f"There is no file {path}")
+        raise StartError(f"No such file: {path}")
     sys.path.insert(0, str(path.resolve().parent))
-    loader = _FromSource(path.stem, str(path)) if path.suffix == ".py" else None
+    loader = _SourceLoader(path.stem, str(path)) if path.suffix == ".py" else None
     spec = importlib.util.spec_from_file_location(path.stem, path, loader=loader)
     if spec is None or spec.loader is None:
-        raise StartError(f"{path} is no Python file")
+        raise StartError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
 
 
-class _FromSource(SourceFileLoader):
-    """Reads the file each time: kept bytecode goes by the second and the size, which an edit may leave as they were."""
+class _SourceLoader(SourceFileLoader):
+    """Ignores cached bytecode: it is compared by time in seconds and size, which an edit may not change."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)

@@ -1,4 +1,4 @@
-"""From `key=value` words to the arguments of a tool, by the types that it declares. Knows schemas and files, no server."""
+"""Convert `KEY=VALUE` on the command line to the arguments of a tool, by the types in its schema."""
 
 from __future__ import annotations
 
@@ -11,38 +11,48 @@ import msgspec
 
 from hinge.errors import StartError, shorten
 
-#: How to write an argument, for those who wrote something else.
-FORMS = "write KEY=VALUE, KEY:=JSON, or KEY=@FILE"
+_FORMS = "write KEY=VALUE, KEY:=JSON, or KEY=@FILE"
 
 
 def parse_arguments(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that words stand for. Raises StartError.
+    """Parse the arguments of a tool.
 
-    `key=value` by the type that the schema declares for `key`, `key:=json` as JSON; `@file` instead of either reads it from
-    a file, `@-` from standard input, and `@@` stands for an `@`. `a.b=1` is a member of an object, a repeated key a list.
+    `key=value` is converted to the type of `key` in the schema, `key:=json` is JSON. `@file` in place of the value reads it
+    from a file, `@-` from standard input; `@@` stands for an `@`. `a.b=1` sets a member of an object; a repeated key makes a
+    list.
+
+    Args:
+        words: The arguments as they were typed.
+        schema: The input schema of the tool.
+
+    Returns:
+        The arguments by name.
+
+    Raises:
+        StartError: An argument has no `=`, is given twice, isn't JSON, or names a file that can't be read.
     """
     found: dict[str, Any] = {}
     for word in words:
         name, sign, text = word.partition("=")
         if not sign or not name.rstrip(":"):
-            raise StartError(f"{shorten(word)!r} is no argument: {FORMS}")
+            raise StartError(f"{shorten(word)!r} is not an argument: {_FORMS}")
         as_json = name.endswith(":")
         path, kind = _path(name.removesuffix(":"), schema)
         text = _from_file(path, text)
-        _put(found, path, _json(path, text) if as_json else typed(text, kind), kind)
+        _put(found, path, _json(path, text) if as_json else _convert(text, kind), kind)
     return found
 
 
-def parse_texts(words: Sequence[str]) -> dict[str, str]:
-    """The arguments of a prompt, which are texts. Raises StartError."""
+def parse_strings(words: Sequence[str]) -> dict[str, str]:
+    """Parse the arguments of a prompt, which are strings. Raises StartError."""
     return parse_arguments(words, {"additionalProperties": {"type": "string"}})
 
 
-# ---------------------------------------------------------------- where a value goes
+# ---------------------------------------------------------------- schemas
 
 
-class _Schema:
-    """A schema with the definitions that it may refer to."""
+class _ArgumentSchema:
+    """A schema, and the root schema that its references point into."""
 
     def __init__(self, schema: Any, root: Mapping[str, Any]) -> None:
         self.root = root
@@ -60,44 +70,46 @@ class _Schema:
         return schema if isinstance(schema, Mapping) else {}
 
     @property
-    def options(self) -> list[_Schema]:
-        """It, or the alternatives that it names."""
+    def options(self) -> list[_ArgumentSchema]:
+        """The alternatives of the schema, or the schema itself."""
         several = [one for key in ("anyOf", "oneOf") for one in self.schema.get(key, ())]
-        return [option for one in several for option in _Schema(one, self.root).options] or [self]
+        return [option for one in several for option in _ArgumentSchema(one, self.root).options] or [self]
 
     @property
     def kinds(self) -> set[str]:
-        """The types that it takes, as far as it says."""
+        """The names of the types that it accepts; empty if it does not say."""
         said = [option.schema.get("type", ()) for option in self.options]
         return {kind for one in said for kind in ([one] if isinstance(one, str) else one)}
 
     @property
     def choices(self) -> list[Any]:
-        """The values that it names."""
+        """The values of its `enum`."""
         return [value for option in self.options for value in option.schema.get("enum", ())]
 
-    def member(self, name: str) -> _Schema | None:
-        """The schema of a member; None for one that it doesn't name."""
+    def member(self, name: str) -> _ArgumentSchema | None:
+        """Return the schema of a member; None if it is unknown."""
         for option in self.options:
             properties, rest = option.schema.get("properties"), option.schema.get("additionalProperties")
             if isinstance(properties, Mapping) and name in properties:
-                return _Schema(properties[name], self.root)
+                return _ArgumentSchema(properties[name], self.root)
             if isinstance(rest, Mapping):
-                return _Schema(rest, self.root)
+                return _ArgumentSchema(rest, self.root)
         return None
 
     @property
-    def items(self) -> _Schema:
+    def items(self) -> _ArgumentSchema:
         """The schema of the items of an array."""
-        return next((_Schema(one.schema["items"], self.root) for one in self.options if "items" in one.schema), _ANY)
+        return next(
+            (_ArgumentSchema(one.schema["items"], self.root) for one in self.options if "items" in one.schema), _ANY
+        )
 
 
-_ANY = _Schema({}, {})
+_ANY = _ArgumentSchema({}, {})
 
 
-def _path(name: str, schema: Mapping[str, Any]) -> tuple[list[str], _Schema]:
-    """Which member of what a key means: the longest name that is declared goes first, so names may have dots."""
-    here, path, left = _Schema(schema, schema), list[str](), name
+def _path(name: str, schema: Mapping[str, Any]) -> tuple[list[str], _ArgumentSchema]:
+    """Split a key into member names, and find the schema. The longest declared name is preferred: names may contain dots."""
+    here, path, left = _ArgumentSchema(schema, schema), list[str](), name
     while True:
         parts = left.split(".")
         heads = [".".join(parts[:size]) for size in range(len(parts), 0, -1)]
@@ -110,12 +122,12 @@ def _path(name: str, schema: Mapping[str, Any]) -> tuple[list[str], _Schema]:
         left = left[len(head) + 1 :]
 
 
-def _put(found: dict[str, Any], path: list[str], value: Any, kind: _Schema) -> None:
+def _put(found: dict[str, Any], path: list[str], value: Any, kind: _ArgumentSchema) -> None:
     place: Any = found
     for part in path[:-1]:
         place = place.setdefault(part, {})
         if not isinstance(place, dict):
-            raise StartError(f"{'.'.join(path)}: {part} has a value already")
+            raise StartError(f"{'.'.join(path)}: {part} already has a value")
     name = path[-1]
     if "array" in kind.kinds:
         value = value if isinstance(value, list) else [value]
@@ -125,11 +137,11 @@ def _put(found: dict[str, Any], path: list[str], value: Any, kind: _Schema) -> N
     place[name] = value
 
 
-# ---------------------------------------------------------------- from text to a value
+# ---------------------------------------------------------------- values
 
 
-def typed(text: str, schema: _Schema) -> Any:
-    """A text as a type that the schema takes; what can't be one stays text, and the server says what is wrong with it."""
+def _convert(text: str, schema: _ArgumentSchema) -> Any:
+    """Convert a string to a type that the schema accepts. Otherwise return the string: the server reports the error."""
     if text in schema.choices:
         return text
     kinds = schema.kinds
@@ -138,7 +150,7 @@ def typed(text: str, schema: _Schema) -> Any:
             return text
         items = schema.items
         parts = [text] if items.kinds <= {"string"} and not items.choices else text.split(",")
-        return [typed(part.strip() if len(parts) > 1 else part, items) for part in parts]
+        return [_convert(part.strip() if len(parts) > 1 else part, items) for part in parts]
     if kinds == {"string"}:
         return text
     if "boolean" in kinds and text.lower() in _WORDS and "string" not in kinds:
@@ -180,7 +192,7 @@ def _from_file(path: list[str], text: str) -> str:
     try:
         return read().decode()
     except OSError as exc:
-        hint = f"; for a text that begins with @ write @{shorten(text)}"
+        hint = f"; for a value that begins with @, write @{shorten(text)}"
         raise StartError(f"{'.'.join(path)}: {shorten(name)} can't be read: {exc.strerror or exc}{hint}") from exc
     except UnicodeDecodeError as exc:
         raise StartError(f"{'.'.join(path)}: {shorten(name)} is not UTF-8 at byte {exc.start}") from exc

@@ -1,4 +1,4 @@
-"""What the command line says of where to serve: nothing that it says is left unheard."""
+"""Options of the command line that do not fit together, and how options are written."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def hinge(*words: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["run", "{file}", "--port", "80"], "--port needs --http: it says where HTTP is served"),
-        (["run", "{file}", "--host", "::1"], "--host needs --http: it says where HTTP is served"),
-        (["run", "{file}", "--workers", "2"], "--workers needs --http: it says where HTTP is served"),
-        (["run", "{file}", "--socket", "s", "--path", "/x"], "--path needs --http: it says where HTTP is served"),
-        (["run", "{file}", "--http", "--socket", "s"], "--http and --socket are two ways to serve: choose one"),
+        (["run", "{file}", "--port", "80"], "--port needs --http"),
+        (["run", "{file}", "--host", "::1"], "--host needs --http"),
+        (["run", "{file}", "--workers", "2"], "--workers needs --http"),
+        (["run", "{file}", "--socket", "s", "--path", "/x"], "--path needs --http"),
+        (["run", "{file}", "--http", "--socket", "s"], "--http and --socket can't be combined"),
         (
             ["run", "{file}", "--reload"],
-            "--reload needs --http: on stdio a restart would lose what the client has sent",
+            "--reload needs --http: on stdio, a restart would lose messages of the client",
         ),
-        (["bridge", "{file}", "--to", "stdio", "--port", "80"], "--port needs --to http: it says where HTTP is served"),
-        (["bridge", "http://127.0.0.1:1/", "--sse-path", "/sse"], "--sse-path needs --to http: it says where "),
-        (["replay", "{file}", "--host", "::1"], "--host needs --http: it says where HTTP is served"),
-        (["record", "tape", "{file}", "--port", "80"], "--port needs --http: it says where HTTP is served"),
+        (["proxy", "{file}", "--to", "stdio", "--port", "80"], "--port needs --to http"),
+        (["proxy", "http://127.0.0.1:1/", "--sse-path", "/sse"], "--sse-path needs --to http"),
+        (["replay", "{file}", "--host", "::1"], "--host needs --http"),
+        (["record", "tape", "{file}", "--port", "80"], "--port needs --http"),
     ],
 )
 def test_an_option_of_another_transport_is_told_in_one_line(words: list[str], said: str, file: Path) -> None:
