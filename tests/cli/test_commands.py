@@ -161,15 +161,15 @@ def test_a_tool_that_fails_ends_with_code_1_and_its_words(file: Path) -> None:
         (["call", "{file}:server", "zzz"], "hinge: Unknown tool: zzz; there are price, note, fail, picture, favourite"),
         (
             ["call", "{file}:server", "price", "tea"],
-            "hinge: 'tea' is no argument: write KEY=VALUE, KEY:=JSON, or KEY=@FILE",
+            "hinge: 'tea' is not an argument: write KEY=VALUE, KEY:=JSON, or KEY=@FILE",
         ),
         (["call", "{file}:server", "price", "item:={"], "hinge: item: '{' is not JSON: Input data was truncated"),
-        (["run", "{file}:nothing"], "hinge: {file} has no server called 'nothing': it has server, other"),
-        (["run", "nowhere.py"], "hinge: There is no file nowhere.py"),
-        (["run", "no_such_module"], "hinge: There is no file and no module 'no_such_module'"),
+        (["run", "{file}:nothing"], "hinge: {file} has no server named 'nothing': it has server, other"),
+        (["run", "nowhere.py"], "hinge: No such file: nowhere.py"),
+        (["run", "no_such_module"], "hinge: No such file or module: 'no_such_module'"),
         (
             ["run", "{file}:server", "--reload"],
-            "hinge: --reload needs --http: on stdio a restart would lose what the client has sent",
+            "hinge: --reload needs --http: on stdio, a restart would lose messages of the client",
         ),
         (["read", "{file}:server", "shop://nothing"], "hinge: Resource not found: shop://nothing (-32602)"),
         (

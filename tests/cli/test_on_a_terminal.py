@@ -219,7 +219,7 @@ async def test_a_missing_argument_of_a_prompt_is_asked_for(server: str) -> None:
 
 async def test_bytes_are_not_thrown_at_a_terminal(server: str) -> None:
     async with at_the_terminal(hinge("read", server, "shop://logo")) as (typist, _):
-        await typist.sees("[image/png, 4 bytes, shop://logo]\nSave it with --save DIRECTORY")
+        await typist.sees("[image/png, 4 bytes, shop://logo]\nSave it with --save DIR")
     assert clean(typist.seen)
 
 

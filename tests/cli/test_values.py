@@ -83,11 +83,11 @@ def test_without_a_schema_json_is_taken_for_json_and_all_else_for_text() -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["tea"], "'tea' is no argument: write KEY=VALUE, KEY:=JSON, or KEY=@FILE"),
-        (["=x"], "'=x' is no argument"),
+        (["tea"], "'tea' is not an argument: write KEY=VALUE, KEY:=JSON, or KEY=@FILE"),
+        (["=x"], "'=x' is not an argument"),
         (["count:={"], "count: '{' is not JSON"),
         (["count=1", "count=2"], "count is given twice"),
-        (["place=x", "place.city=y"], "place has a value already"),
+        (["place=x", "place.city=y"], "place already has a value"),
         (["text=@nowhere"], "text: nowhere can't be read: No such file or directory; for a text that begins with @"),
     ],
 )
