@@ -41,5 +41,5 @@ def test_a_recording_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> No
     words = [*HINGE, "replay", str(tmp_path / "none.jsonl")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith("hinge: There is no recording ")
+    assert done.stderr.startswith("hinge: The recording ")
     assert done.stderr.count("\n") == 1

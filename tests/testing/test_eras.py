@@ -48,7 +48,7 @@ async def test_a_handler_that_asks_differently_is_found_out() -> None:
         await ctx.elicit(f"In {ctx.protocol_version[:4]}?", str)
         return "asked"
 
-    with pytest.raises(AssertionError, match=r"what the client was asked(.|\n)*era 2025: 'In 2025\?'"):
+    with pytest.raises(AssertionError, match=r"the requests to the client(.|\n)*era 2025: 'In 2025\?'"):
         await in_both_eras(ask, on_elicit=lambda form: {"value": "x"})
 
 
@@ -78,7 +78,7 @@ async def test_what_one_era_alone_raises_is_a_difference() -> None:
             raise ToolError("not here")
         return "here"
 
-    with pytest.raises(AssertionError, match=r"raised\n    era 2025: nothing\n    era 2026: 'ToolCallError'"):
+    with pytest.raises(AssertionError, match=r"raised\n    era 2025: missing\n    era 2026: 'ToolCallError'"):
         await in_both_eras(fail)
 
 

@@ -56,7 +56,7 @@ async def test_the_server_asks_outside_of_any_call() -> None:
         "on_notification": lambda method, params: heard.append(method),
     }
     async with memory_pair(server, **options) as pair:
-        assert await pair.server.ask("roots/list") == {"roots": [{"uri": "file:///work"}]}
+        assert await pair.server.request("roots/list") == {"roots": [{"uri": "file:///work"}]}
         await pair.server.notify("notifications/tools/list_changed")
         await pair.client.ping()
     assert heard == ["notifications/tools/list_changed"]

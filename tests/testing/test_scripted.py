@@ -157,7 +157,7 @@ def served() -> Server[Any]:
 async def test_a_server_answers_what_the_test_asks(over: Any, era: Any) -> None:
     async with ScriptedPeer.to(served(), over=over) as peer:
         await peer.greet(era)
-        reply = await peer.ask("tools/call", {"name": "double", "arguments": {"number": 4}}, era=era)
+        reply = await peer.call("tools/call", {"name": "double", "arguments": {"number": 4}}, era=era)
         assert reply["result"]["content"] == [{"type": "text", "text": "8"}]
 
 
@@ -190,15 +190,15 @@ async def test_each_failure_says_what_was_expected_and_what_came() -> None:
             await left.expect_nothing()
         await left.expect_nothing(0.01)
         await right.send(b"words")
-        with pytest.raises(AssertionError, match="expected a message, but got what is no message: b'words'"):
+        with pytest.raises(AssertionError, match="expected a message, but got bytes that are not a message: b'words'"):
             await left.expect()
         await right.notify("notifications/x", {"a": 1})
         with pytest.raises(AssertionError, match=r"expected the end of the connection, but got .*notifications/x"):
             await left.expect_end()
         await right.close()
-        with pytest.raises(AssertionError, match="expected ping, but the connection was ended"):
+        with pytest.raises(AssertionError, match="expected ping, but the connection was closed"):
             await left.expect("ping")
-        with pytest.raises(AssertionError, match="expected ping, but the connection was ended"):
+        with pytest.raises(AssertionError, match="expected ping, but the connection was closed"):
             await left.until("ping")
         with pytest.raises(AssertionError, match=r"could not send .*ping.*: the peer closed the connection"):
             await left.send({"id": 3, "method": "ping"})

@@ -1,9 +1,9 @@
-"""For tests of servers, clients and applications: recordings, a scripted peer, pairs in memory, both eras, the wire.
+"""Tools for tests of servers, clients and applications: recordings, a scripted peer, pairs in memory, both eras, a wire log.
 
-Needs no test framework. `import hinge` doesn't load it.
+They need no test framework. `import hinge` does not load this package.
 """
 
-from hinge.testing.comparing import Difference as Difference
+from hinge.testing.comparison import MessageDifference as MessageDifference
 from hinge.testing.eras import both_eras as both_eras
 from hinge.testing.eras import in_both_eras as in_both_eras
 from hinge.testing.pair import Pair as Pair
@@ -11,17 +11,17 @@ from hinge.testing.pair import ServerSide as ServerSide
 from hinge.testing.pair import channel_pair as channel_pair
 from hinge.testing.pair import memory_pair as memory_pair
 from hinge.testing.recording import Recording as Recording
-from hinge.testing.scripted import ScriptedPeer as ScriptedPeer
-from hinge.testing.wire import Wire as Wire
-from hinge.testing.wire import WireMessage as WireMessage
+from hinge.testing.scripted_peer import ScriptedPeer as ScriptedPeer
+from hinge.testing.wire_log import WireLog as WireLog
+from hinge.testing.wire_log import WireMessage as WireMessage
 
 __all__ = [
-    "Difference",
+    "MessageDifference",
     "Pair",
     "Recording",
     "ScriptedPeer",
     "ServerSide",
-    "Wire",
+    "WireLog",
     "WireMessage",
     "both_eras",
     "channel_pair",

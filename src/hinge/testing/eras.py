@@ -1,4 +1,4 @@
-"""The same in both eras: a handler, or whatever a test does with a client, run twice and compared."""
+"""Run a handler or a test in both eras, and compare."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hinge.errors import CallError, DefinitionError, ToolCallError
 from hinge.protocol.eras.base import EraName
 from hinge.schema.tools import CallToolResult
 from hinge.server.server import Server
-from hinge.testing.comparing import Difference, differences, plain, told
+from hinge.testing.comparison import MessageDifference, comparable, differences, format_differences
 
 ResultT = TypeVar("ResultT")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -24,13 +24,20 @@ _CALLBACKS = ("on_elicit", "on_elicit_url", "on_sample", "on_roots")
 
 
 def both_eras(function: FunctionT) -> FunctionT:
-    """Run a pytest test once in each era: its parameter `era` is "2025", then "2026".
+    """Decorate a pytest test to run once in each era: its parameter `era` is "2025", then "2026".
 
-    For tests that hold in each era by themselves; `in_both_eras` compares the two.
+    Args:
+        function: The test.
+
+    Returns:
+        The decorated test.
+
+    Raises:
+        DefinitionError: pytest is not running.
     """
-    pytest: Any = sys.modules.get("pytest")  # whoever runs its tests has loaded it
+    pytest: Any = sys.modules.get("pytest")
     if pytest is None:
-        raise DefinitionError("both_eras marks tests for pytest, which isn't running: use in_both_eras")
+        raise DefinitionError("both_eras needs pytest, which is not running: use in_both_eras")
     marked: FunctionT = pytest.mark.parametrize("era", ERAS)(function)
     return marked
 
@@ -48,44 +55,56 @@ async def in_both_eras(
 async def in_both_eras(
     target: Any, use: Callable[[Client], Awaitable[Any]] | Mapping[str, Any] | None = None, **options: Any
 ) -> Any:
-    """Do the same in both eras and compare; gives back what both came to.
+    """Do the same in both eras, and compare the results or errors, and the requests of the server to the client.
 
-    - `in_both_eras(server, use)`: `await use(client)` with a client of each era. `target` is a Server, another target of a
-      Client, or a function that makes a new Server for each era, where calls leave something behind.
-    - `in_both_eras(handler, {"city": "Oslo"})`: a function as it would be registered as a tool, and its arguments. What it
-      comes to is the result of the tool call.
+    Args:
+        target: A server or another target of a Client, or a function that returns a new server for each era. With arguments
+            as `use`, a function that is registered as a tool.
+        use: An async function that gets a client, for each era; or the arguments of the tool.
+        **options: Options of Client: `on_elicit`, `on_sample`, …
 
-    Compared are the results, or the errors, and what the client was asked on the way. `options` are those of Client
-    (`on_elicit`, `on_sample`, …). Raises what both eras raised, or AssertionError that tells the differences.
+    Returns:
+        What `use` returned in both eras, or the result of the tool.
+
+    Raises:
+        AssertionError: The eras differ; the message shows where.
+        Exception: What `use` raised in both eras.
+
+    Example:
+        >>> await in_both_eras(forecast, {"city": "Oslo"})
     """
     outcomes = [await _outcome(_target(target, use), era, _use(use, target), options) for era in ERAS]
     first, second = outcomes
     found = [
-        Difference(what, 0, path, one, two)
+        MessageDifference(what, 0, path, one, two)
         for what, in_first, in_second in (
-            ("the outcome", _judged(first), _judged(second)),
-            ("what the client was asked", {"asked": first.asked}, {"asked": second.asked}),
+            ("the outcome", _comparable_outcome(first), _comparable_outcome(second)),
+            ("the requests to the client", {"requests": first.requests}, {"requests": second.requests}),
         )
-        for path, one, two in differences(plain(in_first, ()), plain(in_second, ()), path="it", opaque=False)
+        for path, one, two in differences(comparable(in_first, ()), comparable(in_second, ()), path="it", opaque=False)
     ]
     if found:
-        words = told(found).replace("    recorded:", "    era 2025:").replace("    now:     ", "    era 2026:")
+        words = (
+            format_differences(found)
+            .replace("    recorded:", "    era 2025:")
+            .replace("    now:     ", "    era 2026:")
+        )
         raise AssertionError(f"The two eras differ:\n{words.replace('  it.', '  ')}") from (first.error or second.error)
     if first.error is not None:
         raise first.error
     return first.result
 
 
-class _Outcome(msgspec.Struct, eq=False):
-    """What one era came to."""
+class _EraOutcome(msgspec.Struct, eq=False):
+    """The result of one era."""
 
     result: Any = None
     error: Exception | None = None
-    asked: list[Any] = []
+    requests: list[Any] = []
 
 
 def _target(target: Any, use: Any) -> Any:
-    """A new server for each era, where one can be made."""
+    """Return the target; a new server for each era if one can be made."""
     if isinstance(use, Mapping) or use is None:
         server: Server[Any] = Server("in both eras")
         server.tool(target)
@@ -106,36 +125,39 @@ def _use(use: Any, handler: Any) -> Callable[[Client], Awaitable[Any]]:
 
 async def _outcome(
     target: Any, era: EraName, use: Callable[[Client], Awaitable[Any]], options: Mapping[str, Any]
-) -> _Outcome:
-    found = _Outcome()
-    heard = {name: _heard(name, value, found.asked) if name in _CALLBACKS else value for name, value in options.items()}
-    async with Client(target, **{**heard, "era": era}) as client:
+) -> _EraOutcome:
+    found = _EraOutcome()
+    callbacks = {
+        name: _recording_callback(name, value, found.requests) if name in _CALLBACKS else value
+        for name, value in options.items()
+    }
+    async with Client(target, **{**callbacks, "era": era}) as client:
         try:
             found.result = await use(client)
         except Exception as exc:
             found.error = exc
-    found.asked.sort(key=lambda one: msgspec.json.encode(one))
+    found.requests.sort(key=lambda one: msgspec.json.encode(one))
     return found
 
 
-def _heard(name: str, callback: Any, asked: list[Any]) -> Any:
-    """The same callable, which also notes what it was asked."""
+def _recording_callback(name: str, callback: Any, requests: list[Any]) -> Any:
+    """Return the callback, which also records its arguments."""
     if not callable(callback):
         return callback
 
-    def noting(*arguments: Any) -> Any:
-        asked.append([name, *(msgspec.to_builtins(one) for one in arguments)])
+    def record(*arguments: Any) -> Any:
+        requests.append([name, *(msgspec.to_builtins(one) for one in arguments)])
         return callback(*arguments)
 
-    return noting
+    return record
 
 
-def _judged(outcome: _Outcome) -> dict[str, Any]:
-    """An outcome as values that can be compared and shown; of an error its kind and words."""
+def _comparable_outcome(outcome: _EraOutcome) -> dict[str, Any]:
+    """Return an outcome as values to compare and show; of an error the class and text."""
     error = outcome.error
     if error is None:
         return {"result": _values(outcome.result)}
-    said: dict[str, Any] = {"raised": type(error).__name__, "words": str(error)}
+    said: dict[str, Any] = {"raised": type(error).__name__, "message": str(error)}
     if isinstance(error, ToolCallError):
         said["result"] = _values(error.result)
     elif isinstance(error, CallError):
@@ -144,18 +166,18 @@ def _judged(outcome: _Outcome) -> dict[str, Any]:
 
 
 def _values(result: Any) -> Any:
-    """A result in values of JSON where it has such a form; what belongs to one era alone is left out."""
+    """Return a result as JSON values if possible, without members that only one era has."""
     try:
         found = msgspec.to_builtins(result)
     except (TypeError, ValueError):
         return result
-    return _of_both(found)
+    return _common_members(found)
 
 
-def _of_both(value: Any) -> Any:
+def _common_members(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _of_both(item) for name, item in value.items() if name not in _ONE_ERA}
-    return [_of_both(item) for item in value] if isinstance(value, list) else value
+        return {name: _common_members(item) for name, item in value.items() if name not in _ONE_ERA}
+    return [_common_members(item) for item in value] if isinstance(value, list) else value
 
 
 #: Members that only results of the stateless era have.

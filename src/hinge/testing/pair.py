@@ -1,4 +1,4 @@
-"""A client and a server back to back in memory, both ends in hand: the real kernel, the same encoded messages."""
+"""A client and a server that are connected in memory, with the real kernel and encoded messages."""
 
 from __future__ import annotations
 
@@ -14,46 +14,68 @@ from hinge.client.client import Client
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.server.server import Server
 from hinge.session import Session
-from hinge.testing.ends import Ear, Inbox, MemoryEnd, memory_ends
-from hinge.testing.scripted import ScriptedPeer
+from hinge.testing.scripted_peer import InboxSession, MemoryEnd, ReceivedLines, ScriptedPeer, memory_ends
 
 
 class ServerSide:
-    """The server's side of one conversation: what it says outside of any call, and what it is at."""
+    """The session of a server: sends what belongs to no call, and shows which calls run.
+
+    Args:
+        session: The session.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """A question to the client, and its result; only the handshake era knows such. Raises CallError."""
+    async def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Send a request to the client; only the handshake era has such requests.
+
+        Args:
+            method: The method, for example "roots/list".
+            params: The params; none by default.
+
+        Returns:
+            The result.
+
+        Raises:
+            CallError: The client responded with an error, or did not respond.
+        """
         result = await self._session.request(method, UNSET if params is None else params)
         found: dict[str, Any] = msgspec.json.decode(result)
         return found
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """A notification. Raises ChannelClosed."""
+        """Send a notification to the client.
+
+        Args:
+            method: The method.
+            params: The params; none by default.
+
+        Raises:
+            ChannelClosed: The session is closed.
+        """
         await self._session.notify(method, UNSET if params is None else params)
 
     @property
     def calls(self) -> list[str]:
-        """The methods of the requests that are being served."""
+        """The methods of the requests that are served now."""
         return [call.method for call in self._session.connection.incoming.values()]
 
     @property
     def closed(self) -> str | None:
-        """Why the conversation is over; None while it lives."""
+        """Why the session is closed; None while it is open."""
         return self._session.connection.closed
 
 
 class Pair(NamedTuple):
-    """A connected client, and the server's side of its conversation."""
+    """A connected client, and the session of the server."""
 
     client: Client
     server: ServerSide
 
 
-class _Door:
-    """A server that remembers the conversations it serves."""
+class _SessionRecorder:
+    """A server that remembers its sessions."""
 
     def __init__(self, server: Server[Any]) -> None:
         self._server = server
@@ -61,35 +83,54 @@ class _Door:
         self.sessions: list[Session] = []
 
     def serve(self, channel: Channel) -> Session:
-        """Start a conversation."""
+        """Start a session."""
         session = self._server.serve(channel)
         self.sessions.append(session)
         return session
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """The server's life."""
+        """Run the server."""
         return self._server.running()
 
 
 @asynccontextmanager
 async def memory_pair(server: Server[Any], **options: Any) -> AsyncIterator[Pair]:
-    """A client that is connected to a server in memory, and the server's side: `async with memory_pair(server) as (client, side)`.
+    """Connect a client to a server in memory.
 
-    `options` are those of Client (`era`, `on_elicit`, …).
+    Args:
+        server: The server.
+        **options: Options of Client: `era`, `on_elicit`, …
+
+    Returns:
+        A context manager that gives the client and the session of the server.
+
+    Raises:
+        CallError: The client can't connect.
+
+    Example:
+        >>> async with memory_pair(server) as (client, side):
+        ...     await client.call_tool("add", {"a": 1, "b": 2})
     """
-    door = _Door(server)
-    async with Client(door, **{"limits": server.limits, **options}) as client:
-        yield Pair(client, ServerSide(door.sessions[-1]))
+    recorder = _SessionRecorder(server)
+    async with Client(recorder, **{"limits": server.limits, **options}) as client:
+        yield Pair(client, ServerSide(recorder.sessions[-1]))
 
 
 @asynccontextmanager
 async def channel_pair(*, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[tuple[ScriptedPeer, ScriptedPeer]]:
-    """Two joined channels in memory with nobody behind them: each end sends and expects what it likes."""
+    """Join two scripted peers in memory: each sends and expects what the test says.
+
+    Args:
+        limits: The limits of the channels.
+
+    Returns:
+        A context manager that gives the two peers.
+    """
     left, right = memory_ends(limits, server=False)
     ends = []
     for channel in (left, right):
-        inbox = Inbox()
-        channel.begin(Ear(inbox))
+        inbox = ReceivedLines()
+        channel.begin(InboxSession(inbox))
         ends.append(ScriptedPeer.on(MemoryEnd(channel), inbox))
     try:
         yield ends[0], ends[1]

@@ -1,4 +1,4 @@
-"""Record a conversation, and play either side of it: the public face of recordings."""
+"""Record the messages of a client and a server in a file, and replay either side."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from hinge.errors import DefinitionError, StartError
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.server.server import Server
 from hinge.session import Session
-from hinge.testing.attaching import attached
-from hinge.testing.comparing import Difference, subject, told
-from hinge.testing.failing import FailingTransport
-from hinge.testing.live import Live
-from hinge.testing.playing import Play, Player
-from hinge.testing.script import Script, understand
-from hinge.testing.tap import TappedTransport, tapped
-from hinge.testing.tape import MAX_BYTES, Redact, Tape, read, whole
-from hinge.testing.verifying import Verifier
+from hinge.testing.comparison import MessageDifference, SessionComparison, describe_request, format_differences
+from hinge.testing.raw_client import LiveServer
+from hinge.testing.recording_file import (
+    MAX_BYTES,
+    RecordedSession,
+    RecordingWriter,
+    Redact,
+    complete_size,
+    parse_session,
+    read_recording,
+)
+from hinge.testing.replay import ReplayOptions, ReplayServer, ReplayTransport
+from hinge.testing.wire_log import ObservedTransport, observed, patched_serve
 from hinge.transports.memory import connect
 
 if TYPE_CHECKING:
@@ -30,33 +34,38 @@ if TYPE_CHECKING:
     from hinge.transports.http.server.app import HttpApp
     from hinge.transports.http.server.options import HttpAppOptions, HttpOptions
 
-#: When a target is asked and what it says recorded: while there is no recording, for what the recording lacks, each time
-#: anew, not at all.
+#: When the target is used and recorded: see Recording.
 Record: TypeAlias = Literal["once", "missing", "always", "never"]
 _MODES: tuple[Record, ...] = ("once", "missing", "always", "never")
 
 
 class Recording:
-    """A conversation in a file: recorded from the real thing, then played in its place.
+    """A recording of a session in a file, which replaces the server or the client in tests.
 
-    It is a target for a client: `Client(Recording("weather.jsonl", "https://host/mcp"))` records what is said with the
-    server at first, and from then on answers from the file, without the server. `record` says when the target is asked:
+    Use it as the target of a client: the first run records the messages of the real server; from then on the responses come
+    from the file, without the server.
 
-    - "once" (the default): while the file isn't there
-    - "missing": for requests that the file lacks; what comes back is added to it
-    - "always": each time; the file is written anew
-    - "never": a file that isn't there is an error
+    Args:
+        path: The file. It has one JSON object on each line.
+        target: The real server: what `Client` takes. It is only needed to record.
+        record: When the target is used. "once": if the file doesn't exist; "missing": for requests that are not in the file,
+            which are added to it; "always": in each run, the file is written again; "never": not at all. The default is the
+            environment variable HINGE_RECORD, or "once".
+        redact: Called with each message as a dict before it is written; it changes the message or returns another one. It is
+            also applied to requests before they are compared. Credentials in headers, cookies and session ids are never
+            written.
+        ignore: Paths to leave out when messages are compared, for example `params.arguments.now` or `result.*.text`.
+        repeat: Whether a tool call that is sent more often than recorded gets the last recorded response; otherwise it fails.
+        patience: How many seconds a request that was cancelled in the recording waits for its cancellation.
+        max_bytes: The maximum size of the file.
+        limits: The limits of the sessions.
+        **options: Options of the transport of the target: `headers`, `env`, …
 
-    The environment variable HINGE_RECORD says it for all recordings that don't say it themselves. `options` go to the
-    transport of the target (`headers`, `env`, …).
+    Raises:
+        DefinitionError: `record` or the environment variable has an unknown value.
 
-    `redact(message)` gets each message as a dict before it is written, and changes it or gives back another; what is asked
-    later goes through it too before it is compared. Headers that let somebody in, cookies and session ids are never written.
-    `ignore` are paths that don't count when messages are compared, like `params.arguments.now` or `result.*.text`. A tool
-    that was called once can be called once; `repeat=True` answers further calls as the last time. `patience` is how many
-    seconds a call that was called off when it was recorded waits for that. `max_bytes` bounds the file.
-
-    Raises StartError for a file that can't be read or isn't there, DefinitionError for a mode that doesn't exist.
+    Example:
+        >>> client = Client(Recording("weather.jsonl", "https://example.com/mcp"))
     """
 
     def __init__(
@@ -69,35 +78,57 @@ class Recording:
         ignore: Sequence[str] = (),
         repeat: bool = False,
         patience: float = 5.0,
+        max_bytes: int = MAX_BYTES,
+        limits: Limits = DEFAULT_LIMITS,
         **options: Any,
     ) -> None:
         self.path = Path(path)
         self._target = target
         self._record = _mode(record)
-        self._max_bytes: int = options.pop("max_bytes", MAX_BYTES)
-        #: Those of the conversations that it plays and records.
-        self.limits: Limits = options.pop("limits", DEFAULT_LIMITS)
+        self._max_bytes = max_bytes
+        self.limits = limits
         self._options = options
         name = self.path.name
-        self._play = Play(
+        self._replay_options = ReplayOptions(
             name=name, ignore=tuple(ignore), repeat=repeat, redact=redact, patience=patience, limits=self.limits
         )
         self._transport: Transport | None = None
-        self._tape: Tape | None = None
-        self._player: Player | None = None
-        self._live: Live | None = None
+        self._writer: RecordingWriter | None = None
+        self._server: ReplayServer | None = None
+        self._live: LiveServer | None = None
 
-    # ---------------------------------------------------------------- in place of the server
+    # ---------------------------------------------------------------- replaying the server
 
     async def open(self, serve: Serve, /) -> Channel:
-        """A client's way to the server, or to what plays it."""
+        """Open a channel to the replayed or real server. `Client` calls this.
+
+        Args:
+            serve: Starts the session of the client.
+
+        Returns:
+            The channel.
+
+        Raises:
+            CallError: The real server can't be reached.
+            StartError: The file can't be read or does not exist.
+        """
         if self._records:
             return await self._recorded().open(serve)
-        return await FailingTransport(connect(self.serve, limits=self.limits), self._playing()).open(serve)
+        return await ReplayTransport(connect(self.serve, limits=self.limits), self._replayed()).open(serve)
 
     def serve(self, channel: Channel, /) -> Session:
-        """Play the server over a channel. While the target is to be recorded, it is asked for everything."""
-        return self._playing().serve(channel)
+        """Serve a channel: replay the recording, or forward everything to the target while it is recorded.
+
+        Args:
+            channel: The channel of a client.
+
+        Returns:
+            The session.
+
+        Raises:
+            StartError: The file can't be read or does not exist.
+        """
+        return self._replayed().serve(channel)
 
     @overload
     def run(self, transport: Literal["stdio"] = "stdio") -> None: ...
@@ -109,35 +140,46 @@ class Recording:
     def run(self, transport: Literal["socket"], **options: Unpack[SocketOptions]) -> None: ...
 
     def run(self, transport: Literal["stdio", "http", "socket"] = "stdio", **options: Any) -> None:
-        """Play the server for clients elsewhere, until the end of input or a signal.
+        """Serve until the end of input or a signal.
 
         Args:
-            transport: as for `Server.run`.
-            options: as for `Server.run`.
+            transport: "stdio", "http" or "socket".
+            **options: Options of the transport, as for `Server.run`.
 
         Raises:
-            StartError: for what keeps it from starting.
+            StartError: The file can't be read or does not exist, or the transport can't be started.
         """
         from hinge.server.run import run
 
-        self._playing()
+        self._replayed()
         run(self, transport, options)
 
     def http_app(self, path: str = "/mcp", /, **options: Unpack[HttpAppOptions]) -> HttpApp:
-        """What plays the server as an ASGI app; options as those of `Server.http_app`."""
+        """Return an ASGI app that replays the server.
+
+        Args:
+            path: The path of the endpoint.
+            **options: Options of the endpoint, as for `Server.http_app`.
+
+        Returns:
+            The app.
+
+        Raises:
+            DefinitionError: An option is unknown or has an invalid value.
+        """
         from hinge.transports.http.server.app import HttpApp
 
         return HttpApp(self.serve, path, limits=self.limits, on_stop=self._leave, **options)
 
     def warn_of_own_keys(self) -> None:
-        """There are none: every process would play the whole recording."""
+        """Do nothing: a recording has no keys that several processes must share."""
 
     async def _leave(self) -> None:
         if self._live is not None:
             await self._live.close()
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """What serving needs around it: the target's own life, where it is asked."""
+        """Return a context manager to serve in. It runs the target while that is recorded."""
         return self._running()
 
     @asynccontextmanager
@@ -152,108 +194,152 @@ class Recording:
             await self._leave()
 
     def __getattr__(self, name: str) -> Any:
-        """What the transport to the target can besides, while it is recorded: `era`, `older`."""
+        """Forward optional attributes of the transport while the target is recorded: `era`, `older`."""
         if name in ("era", "older") and self._records:
             return getattr(self._recorded(), name)
-        raise AttributeError(f"a recording has no {name!r}")
+        raise AttributeError(f"Recording has no attribute {name!r}")
 
     @property
     def _records(self) -> bool:
-        """Whether the target itself is asked, for everything."""
-        if self._tape is not None:
-            return self._player is None
-        if self._target is None or self._player is not None:
+        """Whether all requests go to the target."""
+        if self._writer is not None:
+            return self._server is None
+        if self._target is None or self._server is not None:
             return False
         return self._record == "always" or (self._record in ("once", "missing") and not self.path.exists())
 
     def _recorded(self) -> Transport:
         if self._transport is None:
-            way = transport_for(self._target, limits=self.limits, **self._options)
-            self._tape = Tape(self.path, "client", redact=self._play.redact, max_bytes=self._max_bytes)
-            self._transport = TappedTransport(way, self._tape)
+            transport = transport_for(self._target, limits=self.limits, **self._options)
+            self._writer = RecordingWriter(
+                self.path, "client", redact=self._replay_options.redact, max_bytes=self._max_bytes
+            )
+            self._transport = ObservedTransport(transport, self._writer)
         return self._transport
 
-    def _playing(self) -> Player:
-        if self._player is None:
+    def _replayed(self) -> ReplayServer:
+        if self._server is None:
             anew = self._records
-            script = Script([]) if anew else self._script()
+            session = RecordedSession([]) if anew else self._read()
             if anew or (self._record == "missing" and self._target is not None):
-                self._player = Player(script, self._play, self._elsewhere(script, anew=anew))
+                self._server = ReplayServer(session, self._replay_options, self._open_live(session, anew=anew))
             else:
-                self._player = Player(script, self._play)
-        return self._player
+                self._server = ReplayServer(session, self._replay_options)
+        return self._server
 
-    def _elsewhere(self, script: Script, *, anew: bool) -> Live:
-        after = 0 if anew else whole(self.path, self._max_bytes)
-        tape = self._tape = Tape(self.path, "client", redact=self._play.redact, max_bytes=self._max_bytes, after=after)
+    def _open_live(self, session: RecordedSession, *, anew: bool) -> LiveServer:
+        after = 0 if anew else complete_size(self.path, self._max_bytes)
+        tape = self._writer = RecordingWriter(
+            self.path, "client", redact=self._replay_options.redact, max_bytes=self._max_bytes, after=after
+        )
         target, options, limits = self._target, self._options, self.limits
 
-        def way() -> Transport:
-            return TappedTransport(transport_for(target, limits=limits, **options), tape)
+        def open_transport() -> Transport:
+            return ObservedTransport(transport_for(target, limits=limits, **options), tape)
 
-        listed = [one.answer for one in script.exchanges if one.method == "tools/list" and one.answer is not None]
-        self._live = Live(target, way, limits, lists=[entry.message.get("result") for entry in listed])
+        listed = [one.answer for one in session.calls if one.method == "tools/list" and one.answer is not None]
+        self._live = LiveServer(target, open_transport, limits, lists=[entry.message.get("result") for entry in listed])
         return self._live
 
-    def _script(self) -> Script:
+    def _read(self) -> RecordedSession:
         if not self.path.exists():
-            advice = "give it a target to record" if self._target is None else "record='once' records it"
-            raise StartError(f"There is no recording {self.path}: {advice}")
-        return understand(read(self.path, self._max_bytes))
+            advice = "pass a target to record" if self._target is None else "record='once' records it"
+            raise StartError(f"The recording {self.path} does not exist: {advice}")
+        return parse_session(read_recording(self.path, self._max_bytes))
 
-    # ---------------------------------------------------------------- what was left out
+    # ---------------------------------------------------------------- checks
 
     @property
     def missed(self) -> list[str]:
-        """What was asked and could not be answered from the recording, in words."""
-        return [] if self._player is None else list(self._player.missed)
+        """Descriptions of requests that could not be answered from the recording."""
+        return [] if self._server is None else list(self._server.missed)
 
     @property
     def unplayed(self) -> list[str]:
-        """What the recording holds and nobody asked for, in words, with the lines; greetings and pings don't count."""
-        found = [] if self._player is None else self._player.unplayed()
-        return [f"{subject(one.method, one.params)} (line {one.entry.line})" for one in found]
+        """Descriptions of recorded requests that no client sent, with their lines.
+
+        `initialize`, `server/discover` and `ping` don't count.
+        """
+        found = [] if self._server is None else self._server.unplayed()
+        return [f"{describe_request(one.method, one.params)} (line {one.entry.line})" for one in found]
 
     def check(self, *, all_played: bool = False) -> None:
-        """Raise AssertionError if something was missed, or with `all_played` if something of the recording wasn't asked.
+        """Require that all requests could be answered: for tests of applications that ignore failed calls.
 
-        For tests of applications that go on when a call fails.
+        Args:
+            all_played: Whether all recorded requests must have been sent as well.
+
+        Raises:
+            AssertionError: A request is `missed`, or `unplayed`.
         """
         problems = self.missed
         if all_played:
-            problems += [f"Nobody asked for {words}" for words in self.unplayed]
+            problems += [f"Not sent: {words}" for words in self.unplayed]
         if problems:
             raise AssertionError("\n".join([f"The recording {self.path.name} was not followed:", *problems]))
 
-    # ---------------------------------------------------------------- in place of the client
+    # ---------------------------------------------------------------- replaying the client
 
-    async def compare(self, target: Any, **options: Any) -> list[Difference]:
-        """Send a server what the recorded client sent, and give back where its answers differ from the recorded ones.
+    async def compare(self, target: Any, **options: Any) -> list[MessageDifference]:
+        """Send the recorded requests to a server, and compare its responses with the recorded ones.
 
-        `target` is what a Client takes, `options` are those of its transport. Ids, tokens, cursors, sealed states and
-        `_meta` don't count, nor does `ignore`. Raises ConnectFailed.
+        Ids, tokens, cursors, request state, `_meta` and the paths in `ignore` are not compared.
+
+        Args:
+            target: The server: what `Client` takes.
+            **options: Options of its transport.
+
+        Returns:
+            The differences, in the order of the recording.
+
+        Raises:
+            ConnectFailed: The server can't be reached.
+            StartError: The file can't be read or does not exist.
         """
-        way = transport_for(target, limits=self.limits, **options)
-        script = self._script()
-        return await Verifier(script, target, way, ignore=self._play.ignore, limits=self.limits).run()
+        transport = transport_for(target, limits=self.limits, **options)
+        session = self._read()
+        return await SessionComparison(
+            session, target, transport, ignore=self._replay_options.ignore, limits=self.limits
+        ).run()
 
     async def verify(self, target: Any, **options: Any) -> None:
-        """Raise AssertionError that tells every difference; see `compare`."""
+        """Require that there are no differences: see `compare`.
+
+        Args:
+            target: The server: what `Client` takes.
+            **options: Options of its transport.
+
+        Raises:
+            AssertionError: There are differences; the message shows them.
+            ConnectFailed: The server can't be reached.
+            StartError: The file can't be read or does not exist.
+        """
         found = await self.compare(target, **options)
         if found:
             many = "1 difference" if len(found) == 1 else f"{len(found)} differences"
-            raise AssertionError(f"{many} from {self.path.name}:\n{told(found)}")
+            raise AssertionError(f"{many} from {self.path.name}:\n{format_differences(found)}")
 
-    # ---------------------------------------------------------------- at a server
+    # ---------------------------------------------------------------- recording a server
 
     @contextmanager
     def attach(self, server: Server[Any]) -> Iterator[Server[Any]]:
-        """Record every conversation of a server, whoever its clients are: `with Recording(path).attach(server): server.run()`.
+        """Record all sessions of a server that begin within the block, of any client, to a new file.
 
-        Whatever begins to serve within the block is recorded, to a new file.
+        Args:
+            server: The server.
+
+        Returns:
+            A context manager that gives the server.
+
+        Raises:
+            StartError: The file can't be written.
+
+        Example:
+            >>> with Recording("session.jsonl").attach(server):
+            ...     server.run()
         """
-        tape = Tape(self.path, "server", redact=self._play.redact, max_bytes=self._max_bytes)
-        with attached(server, tapped(server.serve, tape, "server")):
+        tape = RecordingWriter(self.path, "server", redact=self._replay_options.redact, max_bytes=self._max_bytes)
+        with patched_serve(server, observed(server.serve, tape, "server")):
             yield server
 
 
@@ -262,4 +348,4 @@ def _mode(record: str | None) -> Record:
     for mode in _MODES:
         if said == mode:
             return mode
-    raise DefinitionError(f"record={said!r} is not possible: use {', '.join(map(repr, _MODES))}")
+    raise DefinitionError(f"record={said!r} is not valid: use {', '.join(map(repr, _MODES))}")

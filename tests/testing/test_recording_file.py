@@ -11,8 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hinge import StartError
-from hinge.testing.script import understand
-from hinge.testing.tape import read
+from hinge.testing.recording_file import parse_session, read_recording
 
 values = st.recursive(
     st.none()
@@ -74,8 +73,8 @@ def understood_or_refused(text: bytes) -> None:
         path = Path(directory, "any.jsonl")
         path.write_bytes(text)
         try:
-            script = understand(read(path))
+            script = parse_session(read_recording(path))
         except StartError:
             return
-    for exchange in script.exchanges:
+    for exchange in script.calls:
         assert exchange.ending in ("answered", "cancelled", "cut", "failed", "open")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hinge import Changed, Client, ConnectionLost, HttpStatus, PeerError, Refusal, Server
-from hinge.testing import Wire
+from hinge.testing import WireLog
 from tests.docs.serving import over_http
 
 each_era = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -26,7 +26,7 @@ def weather() -> Server[Any]:
 @each_era
 @pytest.mark.parametrize("route", ["memory", "http"])
 async def test_a_clients_messages_are_there_to_be_asserted_on(route: str, era: Any) -> None:
-    server, wire = weather(), Wire()
+    server, wire = weather(), WireLog()
     async with over_http(server) as url, Client(wire.watch(server if route == "memory" else url), era=era) as client:
         await client.call_tool("forecast", {"city": "Oslo"})
         with pytest.raises(PeerError):
@@ -40,13 +40,13 @@ async def test_a_clients_messages_are_there_to_be_asserted_on(route: str, era: A
     assert refusal.error["code"] == -32602
     assert '→ {"jsonrpc":"2.0","id":2,"method":"tools/call"' in str(wire)
     assert len(wire.endings) == 1
-    with pytest.raises(AssertionError, match="There is no answer to ← "):
+    with pytest.raises(AssertionError, match="There is no response to ← "):
         wire.answer_to(answer)
 
 
 @each_era
 async def test_a_servers_messages_are_there_whoever_calls(era: Any) -> None:
-    server, wire = weather(), Wire()
+    server, wire = weather(), WireLog()
     with wire.attach(server):
         async with over_http(server) as url, Client(url, era=era) as client:
             await client.call_tool("forecast", {"city": "Oslo"})
@@ -64,31 +64,31 @@ async def test_a_servers_messages_are_there_whoever_calls(era: Any) -> None:
 
 
 async def test_what_is_to_come_can_be_waited_for() -> None:
-    server, wire = weather(), Wire()
+    server, wire = weather(), WireLog()
     async with Client(wire.watch(server), era="2025") as client:
         await client.ping()
         server.notify(Changed("tools"))
         (message,) = await wire.wait_for("notifications/tools/list_changed")
         assert message in wire.received
-        with pytest.raises(AssertionError, match=r"0 of 1 nothing/such within 0.01 seconds; the wire has seen:\n→ "):
+        with pytest.raises(AssertionError, match=r"0 of 1 nothing/such within 0.01 seconds; the messages are:\n→ "):
             await wire.wait_for("nothing/such", timeout=0.01)
 
 
 async def test_only_the_last_messages_are_kept() -> None:
-    wire = Wire(most=3)
+    wire = WireLog(most=3)
     async with Client(wire.watch(weather())) as client:
         for _ in range(5):
             await client.ping()
         assert len(wire.messages) == 3
         wire.clear()
-        assert str(wire) == "nothing"
+        assert str(wire) == "no messages"
 
 
 async def test_what_the_transport_failed_is_told() -> None:
     async def nobody(scope: Any, headers: Any) -> Refusal:
         return Refusal(403, "nobody may")
 
-    wire = Wire()
+    wire = WireLog()
     async with over_http(weather(), authenticate=nobody) as url:
         with pytest.raises(HttpStatus):
             async with Client(wire.watch(url)):
@@ -97,7 +97,7 @@ async def test_what_the_transport_failed_is_told() -> None:
 
 
 async def test_reconnecting_is_seen_as_another_channel() -> None:
-    server, wire = weather(), Wire()
+    server, wire = weather(), WireLog()
     async with Client(wire.watch(server), era="2025") as client:
         session = client.session
         assert session is not None

@@ -1,0 +1,487 @@
+"""The file of a recording: its format, writing and reading it, and which message belongs to which request.
+
+There is one JSON object on each line; the first gives the version of the format:
+
+    {"recording": 1, "by": "hinge 1.0", "side": "client"}
+    {"open": 1, "kind": "stdio"}
+    {"from": "client", "channel": 1, "message": {…}}
+    {"from": "server", "channel": 1, "about": 3, "message": {…}}     `about`: the request on whose stream it came
+    {"from": "server", "channel": 1, "text": "not JSON"}             or "base64", or "unreadable": the number of bytes
+    {"failed": 4, "channel": 1, "error": "HttpStatus", "status": 503}
+    {"close": 1, "by": "server", "reason": "…"}
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from hinge.channel import ChannelKind
+from hinge.errors import CallError, StartError
+from hinge.jsonrpc import RequestId
+from hinge.schema.base import SUBSCRIPTION_ID
+from hinge.testing.wire_log import SeenMessage, Side
+from hinge.transports.stream.framing import one_line
+
+logger = logging.getLogger("hinge")
+
+#: The version of the format that is written, and the newest that can be read.
+FORMAT = 1
+#: The default limit for the size of a recording in bytes.
+MAX_BYTES = 64 * 1024 * 1024
+#: The only headers that are written: others may contain credentials or session ids.
+_KEPT_HEADERS = ("mcp-protocol-version", "mcp-method", "mcp-name", "last-event-id")
+_KEPT_PREFIX = "mcp-param-"
+
+#: Takes a message and returns the one to write, or None if it changed the message in place.
+Redact: TypeAlias = Callable[[dict[str, Any]], dict[str, Any] | None]
+
+
+class RecordedLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a recording after the first; `line` is its number, counted from 1."""
+
+    line: int
+    channel: int
+    kind: Literal["open", "close", "message", "text", "failed"]
+    sender: Side = "client"
+    message: Mapping[str, Any] = {}
+    text: bytes = b""
+    about: RequestId | None = None
+    headers: Mapping[str, str] = {}
+    #: For "failed": the request, and the HTTP status if there was one.
+    request_id: RequestId | None = None
+    status: int | None = None
+    #: For "open": the kind of channel. For "failed": the class of the error. For "close": the reason.
+    words: str = ""
+
+
+# ---------------------------------------------------------------- writing
+
+
+class RecordingWriter:
+    """Writes what it observes line by line, so that a crash loses nothing. It keeps no file open.
+
+    An error when writing is logged once; it does not disturb the session.
+    """
+
+    def __init__(
+        self, path: Path, side: Side, *, redact: Redact | None = None, max_bytes: int = MAX_BYTES, after: int = 0
+    ) -> None:
+        self._path = path
+        self._side: Side = side
+        self._redact = redact
+        self._left = max_bytes
+        self._channels = 0
+        self._stopped = False
+        if after:
+            self._continue(after)
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        head = {"recording": FORMAT, "by": f"hinge {metadata.version('hinge')}", "side": self._side}
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_bytes(b"")
+        except OSError as exc:
+            raise StartError(f"The recording {self._path} can't be written: {exc.strerror or exc}") from exc
+        self._write(head)
+
+    def _continue(self, after: int) -> None:
+        """Append to the file: remove an incomplete last line, continue to count channels."""
+        with self._path.open("r+b") as file:
+            file.truncate(after)
+        self._left -= after
+        self._channels = max((entry.channel for entry in read_recording(self._path)), default=0)
+
+    def opened(self, kind: ChannelKind) -> int:
+        """See MessageObserver."""
+        self._channels += 1
+        self._write({"open": self._channels, "kind": kind})
+        return self._channels
+
+    def said(self, said: SeenMessage) -> None:
+        """See MessageObserver."""
+        line: dict[str, Any] = {"from": said.sender, "channel": said.channel}
+        if said.about is not None:
+            line["about"] = said.about
+        content, changed = self._content(said.data)
+        headers = _recorded_headers(said.headers or {}, mirrors=not changed)
+        if headers:
+            line["headers"] = headers
+        self._write({**line, **content})
+
+    def failed(self, channel: int, request_id: RequestId | None, error: CallError) -> None:
+        """See MessageObserver. The text of the error isn't written: it may contain secrets."""
+        line = {"failed": request_id, "channel": channel, "error": type(error).__name__}
+        status = getattr(error, "status", None)
+        self._write(line if status is None else {**line, "status": status})
+
+    def closed(self, channel: int, by: Side, reason: str) -> None:
+        """See MessageObserver."""
+        self._write({"close": channel, "by": by, "reason": reason})
+
+    def _content(self, data: bytes) -> tuple[dict[str, Any], bool]:
+        """Return the members of a line for a message, and whether they differ from what was sent."""
+        try:
+            if self._redact is None:
+                msgspec.json.decode(data, type=Raw)
+                data.decode()
+                return {"message": Raw(one_line(data))}, False
+            return self._redacted(msgspec.json.decode(data), self._redact)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            if self._redact is not None:
+                return {"unreadable": len(data)}, True
+        try:
+            return {"text": data.decode()}, False
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(data).decode()}, False
+
+    def _redacted(self, message: Any, redact: Redact) -> tuple[dict[str, Any], bool]:
+        before = msgspec.json.encode(message)
+        try:
+            if isinstance(message, list):
+                message = [redact_message(one, redact) for one in message]
+            elif isinstance(message, dict):
+                message = redact_message(message, redact)
+            after = msgspec.json.encode(message)
+        except Exception:
+            logger.exception("redact failed, so a message is missing in the recording %s", self._path)
+            return {"unreadable": len(before)}, True
+        return {"message": Raw(after)}, after != before
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        if self._stopped:
+            return
+        data = msgspec.json.encode(line) + b"\n"
+        self._left -= len(data)
+        try:
+            if self._left < 0:
+                raise OSError("it reached max_bytes")
+            with self._path.open("ab") as file:
+                file.write(data)
+        except OSError as exc:
+            self._stopped = True
+            logger.warning("The recording %s ends here: %s", self._path, exc.strerror or exc)
+
+
+def redact_message(message: Any, redact: Redact | None) -> Any:
+    """Return a message as it is written. `redact` may change the given one in place."""
+    if redact is None or not isinstance(message, dict):
+        return message
+    changed = redact(message)
+    return message if changed is None else changed
+
+
+def _recorded_headers(headers: Mapping[str, str], *, mirrors: bool) -> dict[str, str]:
+    """Return the headers that are written; those that mirror the message only if it is written unchanged."""
+    found = {}
+    for name, value in headers.items():
+        lower = name.lower()
+        mirror = lower.startswith(_KEPT_PREFIX) or lower == "mcp-name"
+        if (lower in _KEPT_HEADERS or mirror) and (mirrors or not mirror):
+            found[lower] = value
+    return found
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_recording(path: Path, max_bytes: int = MAX_BYTES) -> list[RecordedLine]:
+    """Read all lines except the first; an incomplete last line is ignored.
+
+    Raises StartError, with the line, if it is not a recording, too long, or in a newer format.
+    """
+    return list(_entries(path, _text(path, max_bytes)))
+
+
+def complete_size(path: Path, max_bytes: int = MAX_BYTES) -> int:
+    """Return how many bytes of the file are complete lines."""
+    return _text(path, max_bytes).rfind(b"\n") + 1
+
+
+def _text(path: Path, max_bytes: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            text = file.read(max_bytes + 1)
+    except OSError as exc:
+        raise StartError(f"The recording {path} can't be read: {exc.strerror or exc}") from exc
+    if len(text) > max_bytes:
+        raise StartError(f"The recording {path} has more than {max_bytes} bytes: raise max_bytes= to read it")
+    return text
+
+
+def _entries(path: Path, text: bytes) -> Iterator[RecordedLine]:
+    lines = text.split(b"\n")
+    lines.pop()  # empty, or incomplete after a crash
+    for number, line in enumerate(lines, 1):
+        try:
+            found = msgspec.json.decode(line, type=dict[str, Any])
+            if number == 1:
+                _check_head(path, found)
+            elif isinstance(found.get("message"), list):  # a batch
+                yield from (_entry(number, {**found, "message": one}) for one in found["message"])
+            else:
+                yield _entry(number, found)
+        except (msgspec.MsgspecError, KeyError, ValueError, TypeError) as exc:
+            raise StartError(f"{path}, line {number}, is not a line of a recording: {exc}") from exc
+    if not lines:
+        raise StartError(f"{path} is not a recording: it is empty")
+
+
+def _check_head(path: Path, head: dict[str, Any]) -> None:
+    written = head.get("recording")
+    if not isinstance(written, int):
+        raise StartError(f'{path} is not a recording: the first line must contain {{"recording": {FORMAT}}}')
+    if written > FORMAT:
+        raise StartError(f"{path} has format {written}; this version of Hinge reads {FORMAT}: upgrade Hinge")
+
+
+def _entry(line: int, found: dict[str, Any]) -> RecordedLine:
+    if "open" in found:
+        return RecordedLine(line=line, channel=int(found["open"]), kind="open", words=str(found.get("kind", "")))
+    if "close" in found:
+        by, reason = _side(found["by"]), str(found.get("reason", ""))
+        return RecordedLine(line=line, channel=int(found["close"]), kind="close", sender=by, words=reason)
+    channel = int(found["channel"])
+    if "failed" in found:
+        request_id, status, words = _id(found["failed"]), found.get("status"), str(found.get("error", ""))
+        return RecordedLine(
+            line=line, channel=channel, kind="failed", request_id=request_id, status=status, words=words
+        )
+    sender, about = _side(found["from"]), found.get("about")
+    if "message" in found:
+        headers = msgspec.convert(found.get("headers", {}), dict[str, str])
+        if not _is_message(found["message"]):  # JSON, but not a message
+            text = msgspec.json.encode(found["message"])
+            return RecordedLine(line=line, channel=channel, kind="text", sender=sender, text=text, about=about)
+        message: dict[str, Any] = found["message"]
+        return RecordedLine(
+            line=line, channel=channel, kind="message", sender=sender, message=message, about=about, headers=headers
+        )
+    text = base64.b64decode(found["base64"]) if "base64" in found else str(found.get("text", "")).encode()
+    return RecordedLine(line=line, channel=channel, kind="text", sender=sender, text=text, about=about)
+
+
+def _is_message(found: Any) -> bool:
+    if not isinstance(found, dict) or not isinstance(found.get("method", ""), str):
+        return False
+    request_id, params = found.get("id"), found.get("params", {})
+    return (
+        isinstance(params, dict) and isinstance(request_id, str | int | None) and ("id" in found or "method" in found)
+    )
+
+
+def _id(found: Any) -> RequestId:
+    if not isinstance(found, str | int):
+        raise ValueError(f"{found!r} is not the id of a request")
+    return found
+
+
+def _side(name: Any) -> Side:
+    if name not in ("client", "server"):
+        raise ValueError(f"{name!r} is neither client nor server")
+    side: Side = name
+    return side
+
+
+LISTEN = "subscriptions/listen"
+
+#: How a request ended: with a response, cancelled by the client, because the server closed the channel, because the
+#: transport failed; "open": not before the end of the recording.
+Ending: TypeAlias = Literal["answered", "cancelled", "cut", "failed", "open"]
+
+
+class ServerMessage(msgspec.Struct, frozen=True):
+    """A notification of the server, or a line that is not a message. It was sent after the client's message number `after`."""
+
+    entry: RecordedLine
+    after: int = 0
+
+
+class ServerRequest(msgspec.Struct, eq=False):
+    """A request of the server, with the response of the client if it came."""
+
+    entry: RecordedLine
+    answer: RecordedLine | None = None
+
+
+class ClientAnswer(msgspec.Struct, frozen=True):
+    """The client responds to a request of the server before the server sends more."""
+
+    request: ServerRequest
+
+
+RecordedStep: TypeAlias = ServerMessage | ServerRequest | ClientAnswer
+
+
+class RecordedCall(msgspec.Struct, eq=False):
+    """A request or notification of the client, and what belongs to it. `number` counts them from 1."""
+
+    number: int
+    entry: RecordedLine
+    steps: list[RecordedStep] = []
+    answer: RecordedLine | None = None
+    ending: Ending = "open"
+    #: What the server sent after the end of the call, while no other was being served.
+    followers: list[RecordedStep] = []
+
+    @property
+    def method(self) -> str:
+        """The method."""
+        return str(self.entry.message["method"])
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The recorded params."""
+        found = self.entry.message.get("params")
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def id(self) -> RequestId | None:
+        """The recorded id; None for a notification."""
+        found: RequestId | None = self.entry.message.get("id")
+        return found
+
+
+class RecordedSession(msgspec.Struct, eq=False):
+    """A whole recording; `calls` in the order in which the client sent them."""
+
+    entries: Sequence[RecordedLine]
+    calls: list[RecordedCall] = []
+    #: What the server sent before the first message of the client.
+    opening: list[RecordedStep] = []
+    #: The calls that begin and end at a line, by its number.
+    begins: dict[int, list[RecordedCall]] = {}
+    ends: dict[int, list[RecordedCall]] = {}
+
+
+class _ChannelState:
+    """The state of one channel while a recording is parsed."""
+
+    def __init__(self) -> None:
+        self.running: dict[RequestId, RecordedCall] = {}
+        self.tokens: dict[Any, RecordedCall] = {}
+        self.requests: dict[RequestId, tuple[ServerRequest, list[RecordedStep]]] = {}
+        self.last: RecordedCall | None = None
+        self.kind = ""
+
+
+class _SessionParser:
+    def __init__(self, entries: Sequence[RecordedLine]) -> None:
+        self.script = RecordedSession(entries)
+        self._channels: dict[int, _ChannelState] = {}
+
+    def read(self) -> RecordedSession:
+        for entry in self.script.entries:
+            channel = self._channels.setdefault(entry.channel, _ChannelState())
+            if entry.kind == "message":
+                self._message(channel, entry)
+            elif entry.kind == "text" and entry.sender == "server":
+                self._steps_for(channel, entry).append(ServerMessage(entry, self._sent_count()))
+            elif entry.kind == "failed":
+                self._end(channel, entry.request_id, entry, "failed")
+            elif entry.kind == "close":
+                self._close(channel, entry)
+            elif entry.kind == "open":
+                channel.kind = entry.words
+        return self.script
+
+    def _sent_count(self) -> int:
+        """How many messages of the client there were so far."""
+        return len(self.script.calls)
+
+    def _message(self, channel: _ChannelState, entry: RecordedLine) -> None:
+        message = entry.message
+        if "method" not in message:
+            if entry.sender == "server":
+                self._end(channel, message.get("id"), entry, "answered")
+            else:
+                self._answered(channel, message.get("id"), entry)
+        elif entry.sender == "client":
+            self._asked(channel, entry)
+        elif "id" in message:
+            request, steps = ServerRequest(entry), self._steps_for(channel, entry)
+            steps.append(request)
+            channel.requests[message["id"]] = request, steps
+        else:
+            self._steps_for(channel, entry).append(ServerMessage(entry, self._sent_count()))
+
+    def _asked(self, channel: _ChannelState, entry: RecordedLine) -> None:
+        call = RecordedCall(self._sent_count() + 1, entry)
+        self.script.calls.append(call)
+        self.script.begins.setdefault(entry.line, []).append(call)
+        request_id = call.id
+        if request_id is None:
+            call.ending = "answered"
+            if call.method == "notifications/cancelled":
+                self._end(channel, call.params.get("requestId"), entry, "cancelled")
+            channel.last = call
+            return
+        channel.running[request_id] = call
+        token = _meta(call.params).get("progressToken")
+        if isinstance(token, str | int):
+            channel.tokens[token] = call
+
+    def _answered(self, channel: _ChannelState, request_id: Any, entry: RecordedLine) -> None:
+        request, steps = channel.requests.pop(request_id, (None, []))
+        if request is not None:
+            request.answer = entry
+            steps.append(ClientAnswer(request))
+
+    def _end(self, channel: _ChannelState, request_id: Any, entry: RecordedLine, ending: Ending) -> None:
+        call = channel.running.pop(request_id, None) if isinstance(request_id, str | int) else None
+        if call is None and request_id is None and len(channel.running) == 1:
+            call = channel.running.popitem()[1]  # an error without an id, with one request in flight
+        if call is None:
+            return
+        call.ending = ending
+        call.answer = entry if ending in ("answered", "failed") else None
+        channel.last = call
+        self.script.ends.setdefault(entry.line, []).append(call)
+
+    def _close(self, channel: _ChannelState, entry: RecordedLine) -> None:
+        for request_id in list(channel.running):
+            cancelled = entry.sender == "client" or channel.kind == "post"
+            self._end(channel, request_id, entry, "cancelled" if cancelled else "cut")
+
+    def _steps_for(self, channel: _ChannelState, entry: RecordedLine) -> list[RecordedStep]:
+        """Return the list that a message of the server belongs to.
+
+        That is the call of its stream, progress token or subscription, otherwise the latest call in flight, otherwise the
+        call that ended last.
+        """
+        call = self._named(channel, entry)
+        if call is not None:
+            return call.steps
+        running = [one for one in channel.running.values() if one.method != LISTEN]
+        if running:
+            return running[-1].steps
+        return channel.last.followers if channel.last is not None else self.script.opening
+
+    def _named(self, channel: _ChannelState, entry: RecordedLine) -> RecordedCall | None:
+        params = entry.message.get("params")
+        subscription = _meta(params).get(SUBSCRIPTION_ID)
+        token = params.get("progressToken") if isinstance(params, Mapping) else None
+        for name in (entry.about, subscription):
+            if isinstance(name, str | int) and name in channel.running:
+                return channel.running[name]
+        named = channel.tokens.get(token) if isinstance(token, str | int) else None
+        return named if named is not None and named.ending == "open" else None
+
+
+def _meta(params: Any) -> Mapping[str, Any]:
+    found = params.get("_meta") if isinstance(params, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def parse_session(entries: Sequence[RecordedLine]) -> RecordedSession:
+    """Assign the messages of a recording to the calls of the client."""
+    return _SessionParser(entries).read()

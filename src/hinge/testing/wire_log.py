@@ -1,0 +1,485 @@
+"""Observe the messages of clients and servers, and keep them to assert on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from hinge import jsonrpc
+from hinge.channel import Channel, ChannelKind, Conversation, Serve, Transport
+from hinge.client.targets import transport_for
+from hinge.errors import CallError, PeerError, shorten
+from hinge.jsonrpc import ABSENT, Failure, Notification, Request, RequestId
+from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
+from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.server.server import Server
+
+Side: TypeAlias = Literal["client", "server"]
+
+
+class SeenMessage(NamedTuple):
+    """One message, or other bytes that were sent in its place.
+
+    Attributes:
+        channel: The number of the channel, counted from 1.
+        sender: Who sent it.
+        data: The message as JSON text.
+        headers: The HTTP headers that came with it, if the transport knows them.
+        about: The id of the request on whose HTTP stream it was sent, if the transport knows it.
+    """
+
+    channel: int
+    sender: Side
+    data: bytes
+    headers: Mapping[str, str] | None = None
+    about: RequestId | None = None
+
+
+class MessageObserver(Protocol):
+    """Receives what happens on channels. Its methods must not raise: that would disturb the session."""
+
+    def opened(self, kind: ChannelKind) -> int:
+        """A channel opens. Returns its number."""
+        ...
+
+    def said(self, said: SeenMessage) -> None:
+        """A message was sent or received."""
+
+    def failed(self, channel: int, request_id: RequestId | None, error: CallError) -> None:
+        """The transport failed a request of the client: no message came back."""
+
+    def closed(self, channel: int, by: Side, reason: str) -> None:
+        """A channel was closed; called once."""
+
+
+def other_side(side: Side) -> Side:
+    """Return the other side."""
+    return "server" if side == "client" else "client"
+
+
+def observed(serve: Serve, listener: MessageObserver, side: Side) -> Serve:
+    """Return `serve` of one side, observed."""
+
+    def begin(channel: Channel) -> Conversation:
+        return ObservedConversation(serve, ObservedChannel(channel, listener, side))
+
+    return begin
+
+
+class ObservedTransport:
+    """A client transport, observed."""
+
+    def __init__(self, transport: Transport, listener: MessageObserver) -> None:
+        self._transport = transport
+        self._observer = listener
+
+    async def open(self, serve: Serve, /) -> Channel:
+        """Open an observed channel."""
+        made: list[ObservedChannel] = []
+
+        def begin(channel: Channel) -> Conversation:
+            made.append(ObservedChannel(channel, self._observer, "client"))
+            return ObservedConversation(serve, made[0])
+
+        await self._transport.open(begin)
+        return made[0]
+
+    def __getattr__(self, name: str) -> Any:
+        """Forward optional attributes of transports: `era`, and `older`, whose transport is observed as well."""
+        value = getattr(self._transport, name)
+        if name == "older":
+            return lambda: ObservedTransport(value(), self._observer)
+        return value
+
+
+_OWN = frozenset({"_channel", "_observer", "_over", "number", "side"})
+
+
+class ObservedChannel:
+    """The channel that the session gets."""
+
+    def __init__(self, channel: Channel, listener: MessageObserver, side: Side) -> None:
+        self._channel = channel
+        self._observer = listener
+        self.side: Side = side
+        self.number = listener.opened(channel.kind)
+        self._over = False
+
+    @property
+    def kind(self) -> ChannelKind:
+        """The kind of the observed channel."""
+        return self._channel.kind
+
+    async def send(self, message: Outgoing, /) -> None:
+        """Report the message, then send it: its response may arrive before `send` returns."""
+        about = message.about.id if message.about is not None else None
+        self.say(self.side, message.data, message.headers, about)
+        try:
+            await self._channel.send(message)
+        except PeerError as exc:  # over HTTP, the response may be an error object
+            data = jsonrpc.encode_failure(message.id, exc.error)
+            self.say(other_side(self.side), data)
+            raise
+        except CallError as exc:
+            if message.pending is not None:
+                self._observer.failed(self.number, message.id, exc)
+            raise
+
+    async def close(self) -> None:
+        """Close the channel."""
+        self.ended(self.side, "closed on this side")
+        await self._channel.close()
+
+    def __getattr__(self, name: str) -> Any:
+        """Forward optional attributes of channels."""
+        return getattr(self._channel, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set attributes of the observed channel there."""
+        if name in _OWN:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._channel, name, value)
+
+    def say(
+        self, sender: Side, data: bytes, headers: Mapping[str, str] | None = None, about: RequestId | None = None
+    ) -> None:
+        """Report a message to the observer."""
+        self._observer.said(SeenMessage(self.number, sender, data, headers, about))
+
+    def ended(self, by: Side, reason: str) -> None:
+        """Report the end of the channel to the observer, once."""
+        if not self._over:
+            self._over = True
+            self._observer.closed(self.number, by, reason)
+
+
+class ObservedConversation:
+    """The session that the transport gets."""
+
+    def __init__(self, serve: Serve, channel: ObservedChannel) -> None:
+        self._channel = channel
+        self._conversation = serve(channel)
+
+    def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN, /) -> Call | Batch | Outgoing | None:
+        """Report a received message, and the immediate response if there is one."""
+        channel = self._channel
+        channel.say(other_side(channel.side), encode_message(data), origin.headers)
+        got = self._conversation.receive(data, origin)
+        if isinstance(got, Outgoing):
+            channel.say(channel.side, got.data)
+        return got
+
+    async def answer(self, call: Call | Batch, /) -> Outgoing | None:
+        """Report the response."""
+        reply = await self._conversation.answer(call)
+        if reply is not None:
+            self._channel.say(self._channel.side, reply.data)
+            if reply.follow is not None and self._channel.kind != "post":
+                self._channel.say(self._channel.side, reply.follow.data)
+        return reply
+
+    def cancel(self, call: Call | Batch, reason: str, /) -> None:
+        """Cancel a call."""
+        self._conversation.cancel(call, reason)
+
+    def end_input(self, reason: str, /) -> None:
+        """The peer sends nothing more."""
+        self._conversation.end_input(reason)
+
+    def expire(self, reason: str, /) -> list[Outgoing]:
+        """Fail the calls that run, and report the error responses."""
+        replies = self._conversation.expire(reason)
+        for reply in replies:
+            self._channel.say(self._channel.side, reply.data)
+        return replies
+
+    def close(self, reason: str, /) -> bool | None:
+        """The channel is closed; if not by this side, then by the peer."""
+        side = self._channel.side
+        self._channel.ended(side if self._channel.kind == "post" else other_side(side), reason)
+        return self._conversation.close(reason)
+
+    async def finish(self) -> None:
+        """Finish the session after `close`."""
+        await self._conversation.finish()
+
+
+def encode_message(data: bytes | Inbound) -> bytes:
+    """Return a message as JSON text; one that was decoded is encoded again."""
+    if isinstance(data, bytes):
+        return data
+    message = data.message
+    if isinstance(message, Request | Notification):
+        params: Any = UNSET if message.params is ABSENT else message.params
+        if isinstance(message, Request):
+            return jsonrpc.encode_request(message.id, message.method, params)
+        return jsonrpc.encode_notification(message.method, params)
+    if isinstance(message, Failure):
+        return jsonrpc.encode_failure(message.id, message.error)
+    return jsonrpc.encode_response(message.id, message.result)
+
+
+@contextmanager
+def patched_serve(server: Server[Any], serve: Serve) -> Iterator[None]:
+    """Replace `server.serve`, which every transport uses, within the block."""
+    own = vars(server)
+    before = own.get("serve")
+    own["serve"] = serve
+    try:
+        yield
+    finally:
+        if before is None:
+            del own["serve"]
+        else:
+            own["serve"] = before
+
+
+class WireMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """One message.
+
+    Attributes:
+        sender: "client" or "server".
+        channel: The number of the channel, counted from 1.
+        text: The bytes.
+        content: The decoded JSON, a dict for a JSON-RPC message; None if the bytes are not JSON.
+    """
+
+    sender: Side
+    channel: int
+    text: bytes
+    content: Any
+
+    def member(self, name: str) -> Any:
+        """Return a member of the message.
+
+        Args:
+            name: The name of the member.
+
+        Returns:
+            Its value; None if it is missing.
+        """
+        return self.content.get(name) if isinstance(self.content, Mapping) else None
+
+    @property
+    def method(self) -> str | None:
+        """The method of a request or notification; None for a response."""
+        found: str | None = self.member("method")
+        return found
+
+    @property
+    def id(self) -> RequestId | None:
+        """The id of a request or response; None for a notification."""
+        found: RequestId | None = self.member("id")
+        return found
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The params; empty if they are missing."""
+        return dict(self.member("params") or {})
+
+    @property
+    def result(self) -> Any:
+        """The result of a response; None if there is none."""
+        return self.member("result")
+
+    @property
+    def error(self) -> Any:
+        """The error of a response; None if there is none."""
+        return self.member("error")
+
+    def __str__(self) -> str:
+        arrow = "→" if self.sender == "client" else "←"
+        return f"{arrow} {self.text.decode('utf-8', 'replace')}"
+
+
+class WireLog:
+    """A log of all messages of a client (`watch`) or of a server (`attach`), on any transport.
+
+    Args:
+        most: How many messages are kept; the oldest are dropped.
+
+    Attributes:
+        messages: The messages of both sides, oldest first.
+        failures: Requests that the transport failed, described.
+        endings: Closed channels, with the reason.
+
+    Example:
+        >>> log = WireLog()
+        >>> client = Client(log.watch("https://example.com/mcp"))
+    """
+
+    def __init__(self, *, most: int = 10_000) -> None:
+        self.messages: deque[WireMessage] = deque(maxlen=most)
+        self.failures: deque[str] = deque(maxlen=most)
+        self.endings: deque[str] = deque(maxlen=most)
+        self._side: Side = "client"
+        self._channels = 0
+        self._watchers: list[asyncio.Future[None]] = []
+
+    # ---------------------------------------------------------------- attaching
+
+    def watch(self, target: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> WatchedTarget:
+        """Observe a client: pass the result to `Client` in place of the target.
+
+        Args:
+            target: What `Client` takes: a URL, a command line, a server, a transport.
+            limits: The limits of the transport.
+            **options: Options of the transport: `headers`, `env`, …
+
+        Returns:
+            A target for `Client`.
+
+        Raises:
+            DefinitionError: For a target or an option that is not possible.
+        """
+        self._side = "client"
+        return WatchedTarget(self, target, limits, options)
+
+    @contextmanager
+    def attach(self, server: Server[Any]) -> Iterator[Server[Any]]:
+        """Observe a server: all sessions that begin within the block, of any client.
+
+        Args:
+            server: The server.
+
+        Returns:
+            A context manager that gives the server.
+        """
+        self._side = "server"
+        with patched_serve(server, observed(server.serve, self, "server")):
+            yield server
+
+    # ---------------------------------------------------------------- messages
+
+    @property
+    def sent(self) -> list[WireMessage]:
+        """The messages that the observed side sent."""
+        return [message for message in self.messages if message.sender == self._side]
+
+    @property
+    def received(self) -> list[WireMessage]:
+        """The messages that the observed side received."""
+        return [message for message in self.messages if message.sender != self._side]
+
+    def named(self, method: str) -> list[WireMessage]:
+        """Return the requests and notifications of a method, of both sides.
+
+        Args:
+            method: The method.
+
+        Returns:
+            The messages, oldest first.
+        """
+        return [message for message in self.messages if message.method == method]
+
+    def answer_to(self, request: WireMessage) -> WireMessage:
+        """Return the response to a request.
+
+        Args:
+            request: One of the messages.
+
+        Returns:
+            The response.
+
+        Raises:
+            AssertionError: There is none yet.
+        """
+        after = False
+        for message in self.messages:
+            after = after or message is request
+            answers = message.method is None and message.id == request.id and message.sender != request.sender
+            if after and answers and message.channel == request.channel:
+                return message
+        raise AssertionError(f"There is no response to {shorten(str(request))}")
+
+    async def wait_for(self, method: str, *, count: int = 1, timeout: float = 5.0) -> list[WireMessage]:
+        """Wait for messages of a method.
+
+        Args:
+            method: The method of the requests or notifications.
+            count: How many to wait for.
+            timeout: Seconds to wait.
+
+        Returns:
+            The messages, oldest first; there may be more than `count`.
+
+        Raises:
+            AssertionError: They did not come in time; the message shows what came.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while len(found := self.named(method)) < count:
+                    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    self._watchers.append(future)
+                    await future
+                return found
+        except TimeoutError:
+            seen = f"{len(self.named(method))} of {count} {method} within {timeout:g} seconds"
+            raise AssertionError(f"{seen}; the messages are:\n{self}") from None
+
+    def clear(self) -> None:
+        """Remove all messages, failures and endings."""
+        self.messages.clear()
+        self.failures.clear()
+        self.endings.clear()
+
+    def __str__(self) -> str:
+        return "\n".join(shorten(str(message), 1000) for message in self.messages) or "no messages"
+
+    # ---------------------------------------------------------------- the observer
+
+    def opened(self, kind: ChannelKind) -> int:
+        """See MessageObserver."""
+        self._channels += 1
+        return self._channels
+
+    def said(self, said: SeenMessage) -> None:
+        """See MessageObserver."""
+        try:
+            content = msgspec.json.decode(said.data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            content = None
+        message = WireMessage(sender=said.sender, channel=said.channel, text=bytes(said.data), content=content)
+        self.messages.append(message)
+        watchers, self._watchers = self._watchers, []
+        for future in watchers:
+            if not future.done():
+                future.set_result(None)
+
+    def failed(self, channel: int, request_id: RequestId | None, error: CallError) -> None:
+        """See MessageObserver."""
+        self.failures.append(f"{type(error).__name__}: {error}")
+
+    def closed(self, channel: int, by: Side, reason: str) -> None:
+        """See MessageObserver."""
+        self.endings.append(f"channel {channel} was closed by the {by}: {reason}")
+
+
+class WatchedTarget:
+    """A target whose messages are observed."""
+
+    def __init__(self, wire: WireLog, target: Any, limits: Limits, options: Mapping[str, Any]) -> None:
+        self._target = target
+        self._transport = ObservedTransport(transport_for(target, limits=limits, **options), wire)
+
+    async def open(self, serve: Serve, /) -> Channel:
+        """Open an observed channel."""
+        return await self._transport.open(serve)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Run the target, if it has to be run."""
+        running: AbstractAsyncContextManager[None] = getattr(self._target, "running", nullcontext)()
+        return running
+
+    def __getattr__(self, name: str) -> Any:
+        """Forward optional attributes of transports."""
+        if name in ("era", "older"):
+            return getattr(self._transport, name)
+        raise AttributeError(f"WatchedTarget has no attribute {name!r}")
