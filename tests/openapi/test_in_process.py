@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hinge import Client, Server
-from hinge.openapi.asgi import is_asgi_app
+from hinge.openapi.client import is_asgi_app
 from tests.server.composition.test_made_from import DOCUMENT
 
 
@@ -73,8 +73,8 @@ async def broken(scope: Any, receive: Any, send: Any) -> None:
 @pytest.mark.parametrize(
     ("app", "words"),
     [
-        (silent, "The API gave no answer"),
-        (endless, "The API's answer has more than 5000 bytes"),
+        (silent, "The API sent no response"),
+        (endless, "The response of the API has more than 5000 bytes"),
         (broken, "Tool 'say' failed unexpectedly. The server's log says why."),
     ],
 )

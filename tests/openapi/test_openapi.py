@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge import Client, DefinitionError, ImageContent, ToolCallError, ToolError
-from hinge.openapi import Answer, Operation, server_from
+from hinge.openapi import ApiResponse, Operation, server_from
 from hinge.openapi.document import Document
 from tests.server.peer import ERAS
 from tests.transports.scripted_http import Answer as Written
@@ -105,9 +105,9 @@ class Api:
     def __init__(self, answer: Any = None, status: int = 200, kind: str = "application/json") -> None:
         self.asked: list[tuple[str, str, dict[str, str], bytes | None]] = []
         body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        self.answer = Answer(status, {"Content-Type": kind}, body)
+        self.answer = ApiResponse(status, {"Content-Type": kind}, body)
 
-    async def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    async def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> ApiResponse:
         self.asked.append((method, url, dict(headers), body))
         return self.answer
 
@@ -130,7 +130,7 @@ async def test_each_operation_is_a_tool(era: Any, caplog: Any) -> None:
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("Pets", "1.2")
     assert list(tools) == ["list_pets", "addPet", "getPet", "delete_pets_id", "tree", "picture", "login"]
-    assert "POST /upload is left out: it takes multipart/form-data" in caplog.text
+    assert "POST /upload is skipped: its body must be multipart/form-data" in caplog.text
     listed, got = tools["list_pets"], tools["getPet"]
     assert (listed.title, listed.description) == ("All pets", "All pets")
     assert (got.title, got.description) == (None, "One pet.")
@@ -291,7 +291,7 @@ async def test_a_value_that_would_lead_out_of_the_path_is_never_sent(value: str)
     """SEC-48."""
     api = Api({"id": 1})
     async with served(api) as client:
-        with pytest.raises(ToolCallError, match="part of a path"):
+        with pytest.raises(ToolCallError, match="segment of a path"):
             await client.call_tool("getPet", {"id": value})
     assert not api.asked
 
@@ -353,10 +353,10 @@ async def test_an_answer_that_breaks_the_promise_is_a_failure_that_shows_it() ->
         with pytest.raises(ToolCallError, match=r'id: .*\n\{"id": "one"\}'):
             await client.call_tool("getPet", {"id": "1"})
     async with served(Api(b"", status=200)) as client:
-        with pytest.raises(ToolCallError, match="with nothing"):
+        with pytest.raises(ToolCallError, match="no body"):
             await client.call_tool("getPet", {"id": "1"})
     async with served(Api(b"{", status=200)) as client:
-        with pytest.raises(ToolCallError, match="can't be read"):
+        with pytest.raises(ToolCallError, match="not valid JSON"):
             await client.call_tool("getPet", {"id": "1"})
 
 
@@ -480,9 +480,9 @@ def test_what_can_not_be_used_is_told_at_once(source: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({"parameters": [{"$ref": "https://evil.example/x"}]}, "leads out of the document"),
-        ({"parameters": [{"$ref": "#/nowhere"}]}, "leads nowhere"),
-        ({"parameters": [{"name": "p", "in": "query", "schema": {"$ref": "other.json"}}]}, "leads out"),
+        ({"parameters": [{"$ref": "https://evil.example/x"}]}, "points out of the document"),
+        ({"parameters": [{"$ref": "#/nowhere"}]}, "has no target"),
+        ({"parameters": [{"name": "p", "in": "query", "schema": {"$ref": "other.json"}}]}, "points out of"),
         ({"parameters": [{"name": "c", "in": "cookie", "required": True}]}, "cookie"),
         ({"parameters": [{"name": "p", "in": "path", "style": "matrix", "schema": {}}]}, "matrix"),
     ],

@@ -1,6 +1,7 @@
-"""HTTP APIs that are described by an OpenAPI document, offered as tools: `hinge.openapi.server_from(document)`."""
+"""APIs that an OpenAPI document describes as tools: `hinge.openapi.server_from(document)`."""
 
+from hinge.openapi.client import ApiResponse
 from hinge.openapi.operation import Operation
-from hinge.openapi.server import Answer, server_from
+from hinge.openapi.server import server_from
 
-__all__ = ["Answer", "Operation", "server_from"]
+__all__ = ["ApiResponse", "Operation", "server_from"]

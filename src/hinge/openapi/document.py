@@ -1,6 +1,6 @@
-"""An OpenAPI document (3.0, 3.1, 3.2) as data: read, checked, its references followed, its schemas as JSON Schema 2020-12.
+"""An OpenAPI document (3.0, 3.1, 3.2): operations, resolved references, schemas as JSON Schema 2020-12.
 
-References lead to places in the document itself; nothing is ever fetched. Must not know tools or requests.
+References must stay in the document: nothing is fetched.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Json = dict[str, Any]
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 
 _NAME = re.compile(r"[^A-Za-z0-9_.-]+")
-#: Words of OpenAPI that mean nothing to JSON Schema.
+#: Keywords of OpenAPI that JSON Schema does not have.
 _DROPPED = frozenset({"discriminator", "xml", "externalDocs", "example"})
-#: Places of a schema that hold another schema, a list of them, or them by name.
+#: Keywords whose value is a schema, a list of schemas, or schemas by name.
 _ONE = (
     *("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else"),
     *("unevaluatedItems", "unevaluatedProperties", "contentSchema"),
@@ -33,19 +33,19 @@ _NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs")
 
 
 class Document:
-    """One document. Raises DefinitionError for what is none."""
+    """One document. Raises DefinitionError if it is not an OpenAPI 3 document."""
 
     def __init__(self, source: Mapping[str, Any] | str | bytes | os.PathLike[str]) -> None:
         self.root = _read(source)
         version = self.root.get("openapi")
         if not isinstance(version, str) or not version.startswith("3."):
             found = version or self.root.get("swagger") or "no version"
-            raise DefinitionError(f"This is no OpenAPI 3 document (it says {found!r}): convert it to 3.0 or newer")
-        self._nullable_word = version.startswith("3.0")
+            raise DefinitionError(f"This is not an OpenAPI 3 document, but {found!r}: convert it to 3.0 or newer")
+        self._is_3_0 = version.startswith("3.0")
         self.info: Json = _object(self.root.get("info"))
 
     def paths(self) -> Iterator[tuple[str, str, Json, Json]]:
-        """Each operation: path, HTTP method, what is said of it, and what is said of all operations of its path."""
+        """Yield path, HTTP method, operation object and path item of each operation."""
         for path, found in _object(self.root.get("paths")).items():
             item = self.follow(found)
             for method in METHODS:
@@ -53,7 +53,7 @@ class Document:
                     yield path, method, item[method], item
 
     def base_url(self, *places: Mapping[str, Any]) -> str:
-        """The first server that the places or the document name, with the defaults of its variables; "" for none."""
+        """Return the URL of the first server of the places or the document, with default variables; "" if there is none."""
         for place in (*places, self.root):
             servers = place.get("servers")
             if isinstance(servers, list) and servers and isinstance(servers[0], dict):
@@ -64,17 +64,17 @@ class Document:
         return ""
 
     def follow(self, value: Any) -> Json:
-        """An object, or the one that a reference in its place leads to."""
+        """Return an object, or the target of a reference."""
         for _ in range(32):
             if not isinstance(value, dict) or not isinstance(value.get("$ref"), str):
                 return _object(value)
             value = self._at(value["$ref"])
-        raise DefinitionError("The document's references go in a circle")
+        raise DefinitionError("The references of the document are circular")
 
     def _at(self, reference: str) -> Any:
         if not reference.startswith("#/") and reference != "#":
             raise DefinitionError(
-                f"The reference {shorten(reference)!r} leads out of the document: bundle it into one document first"
+                f"The reference {shorten(reference)!r} points out of the document: bundle it into one document first"
             )
         place: Any = self.root
         for part in reference[2:].split("/") if reference != "#" else ():
@@ -84,13 +84,13 @@ class Document:
             elif isinstance(place, dict) and name in place:
                 place = place[name]
             else:
-                raise DefinitionError(f"The reference {shorten(reference)!r} leads nowhere")
+                raise DefinitionError(f"The reference {shorten(reference)!r} has no target")
         return place
 
     # ---------------------------------------------------------------- schemas
 
     def schema(self, schema: Any, definitions: Json) -> Any:
-        """A schema of the document as JSON Schema; what it refers to is added to `definitions`, by name."""
+        """Return a schema as JSON Schema; referenced schemas are added to `definitions` by name."""
         if isinstance(schema, bool) or not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else {}
         found: Json = {}
@@ -105,19 +105,19 @@ class Document:
                 found[word] = {name: self.schema(one, definitions) for name, one in value.items()}
             elif word not in _DROPPED and not word.startswith("x-"):
                 found[word] = value
-        return _older(found) if self._nullable_word else found
+        return _from_3_0(found) if self._is_3_0 else found
 
     def _defined(self, reference: str, definitions: Json) -> str:
         parts = [_NAME.sub("_", part) for part in reference.removeprefix("#/").split("/")]
         name = parts[-1] if reference.startswith("#/components/schemas/") and len(parts) == 3 else "_".join(parts)
         if name not in definitions:
-            definitions[name] = {}  # it may refer to itself
+            definitions[name] = {}  # it may reference itself
             definitions[name] = self.schema(self._at(reference), definitions)
         return f"#/$defs/{name}"
 
 
-def _older(schema: Json) -> Json:
-    """What 3.0 says in words of its own: null, and bounds that are excluded."""
+def _from_3_0(schema: Json) -> Json:
+    """Convert keywords that OpenAPI 3.0 has: `nullable`, and boolean `exclusiveMinimum` and `exclusiveMaximum`."""
     nullable = schema.pop("nullable", False) is True
     for bound, word in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(schema.get(word), bool):
@@ -151,9 +151,9 @@ def _read(source: Any) -> Json:
         found = msgspec.json.decode(source)
     except (msgspec.MsgspecError, RecursionError, TypeError) as exc:
         raise DefinitionError(
-            f"The OpenAPI document is no JSON: {exc}. Give JSON text, a path to a JSON file, or the document as a dict "
+            f"The OpenAPI document is not JSON: {exc}. Pass JSON text, a path of a JSON file, or a dict "
             "(`yaml.safe_load(text)` makes one from YAML)"
         ) from None
     if not isinstance(found, dict):
-        raise DefinitionError("The OpenAPI document is no JSON object")
+        raise DefinitionError("The OpenAPI document is not a JSON object")
     return found

@@ -1,7 +1,7 @@
-"""One operation of an HTTP API: what it takes, what it answers, and the request that some arguments make.
+"""One operation of an HTTP API: its arguments, its result, and the request that is made of arguments.
 
-A path parameter is one part of the path: it is encoded, and the path that comes out is checked to be of the operation's
-own form (SEC-48). Knows no sockets and no tools.
+A path parameter is one segment of the path: it is encoded, and the resulting path is checked against the path template of the
+operation, so that arguments can't select another endpoint.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _BODIES = (JSON, FORM, "text/plain")
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 _NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-#: Headers that no argument sets: they are about the message, the connection or who asks.
+#: Headers that arguments can't set: they belong to the message, the connection or authentication.
 _RESERVED = frozenset(
     {"accept", "authorization", "connection", "content-length", "content-type", "cookie", "host", "proxy-authorization"}
     | {"te", "trailer", "transfer-encoding", "upgrade"}
 )
 
 
-class Request(NamedTuple):
-    """An HTTP request that is ready to be sent."""
+class ApiRequest(NamedTuple):
+    """An HTTP request."""
 
     method: str
     url: str
@@ -40,8 +40,8 @@ class Request(NamedTuple):
     body: bytes | None
 
 
-class Parameter(NamedTuple):
-    """One parameter: where it goes, how it is written, and the argument that fills it."""
+class ApiParameter(NamedTuple):
+    """One parameter: its place and style, and the argument with its value."""
 
     name: str
     place: str
@@ -52,43 +52,67 @@ class Parameter(NamedTuple):
 
 
 class Operation:
-    """One operation. Raises DefinitionError for one that can't be offered; the message says why."""
+    """One operation of an API, for `operations=` of `server_from`.
 
-    def __init__(self, document: Document, path: str, method: str, said: Json, around: Json) -> None:
+    Args:
+        document: The OpenAPI document.
+        path: The path template.
+        method: The HTTP method.
+        operation: The operation object of the document.
+        path_item: The path item that contains it.
+
+    Attributes:
+        path: The path template.
+        method: The HTTP method in capitals.
+        id: The operationId; empty if it is missing.
+        summary: The summary; None if it is missing.
+        description: The description; None if it is missing.
+        tags: The tags.
+        deprecated: Whether it is deprecated.
+        base_url: The URL of the API for this operation.
+        parameters: The parameters.
+        body_type: The media type of the request body; empty if there is none.
+        output_schema: The JSON Schema of a successful response; None if it is unknown.
+
+    Raises:
+        DefinitionError: The operation can't be a tool; the message says why.
+    """
+
+    def __init__(self, document: Document, path: str, method: str, operation: Json, path_item: Json) -> None:
         self.path = path
-        #: The HTTP method, in capitals.
         self.method = method.upper()
-        self.id = str(said.get("operationId") or "")
-        self.summary = _text(said.get("summary") or around.get("summary"))
-        self.description = _text(said.get("description") or around.get("description"))
-        self.tags: tuple[str, ...] = tuple(str(tag) for tag in said.get("tags") or ())
-        self.deprecated = said.get("deprecated") is True
-        #: The base that the document gives for this operation alone, or for all.
-        self.base_url = document.base_url(said, around)
+        self.id = str(operation.get("operationId") or "")
+        self.summary = _text(operation.get("summary") or path_item.get("summary"))
+        self.description = _text(operation.get("description") or path_item.get("description"))
+        self.tags: tuple[str, ...] = tuple(str(tag) for tag in operation.get("tags") or ())
+        self.deprecated = operation.get("deprecated") is True
+        self.base_url = document.base_url(operation, path_item)
         self._document = document
         self._definitions: Json = {}
         self._properties: Json = {}
         self._required: list[str] = []
-        self.parameters = [found for one in _parameters(document, said, around) if (found := self._parameter(one))]
+        self.parameters = [
+            found for one in _parameters(document, operation, path_item) if (found := self._parameter(one))
+        ]
         self.body_type = ""
         self._body_argument = ""
-        self._take_body(document.follow(said.get("requestBody")))
-        self.output_schema = self._answer(said.get("responses"))
+        self._take_body(document.follow(operation.get("requestBody")))
+        self.output_schema = self._success_schema(operation.get("responses"))
         missing = set(_VARIABLE.findall(path)) - {one.name for one in self.parameters if one.place == "path"}
         if missing:
             raise DefinitionError(f"its path has no parameter for {', '.join(sorted(missing))}")
 
     @property
     def name(self) -> str:
-        """What the tool is called: the operation's id, or its method and path."""
+        """The name of the tool: the operationId, or method and path."""
         text = self.id or f"{self.method} {self.path}".lower().replace("/", " ").replace("{", "").replace("}", "")
         return _NAME.sub("_", text).strip("_")[:128] or "operation"
 
-    # ---------------------------------------------------------------- what it takes
+    # ---------------------------------------------------------------- arguments
 
     @property
     def input_schema(self) -> Json:
-        """The arguments as JSON Schema."""
+        """The JSON Schema of the arguments."""
         schema: Json = {"type": "object", "properties": self._properties, "additionalProperties": False}
         if self._required:
             schema["required"] = self._required
@@ -98,25 +122,25 @@ class Operation:
         used = {name: self._definitions[name] for name in _used(schema, self._definitions)}
         return {**schema, "$defs": used} if used else schema
 
-    def _parameter(self, said: Json) -> Parameter | None:
-        name, place = str(said.get("name", "")), str(said.get("in", ""))
+    def _parameter(self, parameter: Json) -> ApiParameter | None:
+        name, place = str(parameter.get("name", "")), str(parameter.get("in", ""))
         if place == "header" and name.lower() in _RESERVED:
             return None
         if place == "cookie" or not name:
-            if said.get("required") is True:
-                raise DefinitionError(f"it needs the cookie {name!r}, and cookies are not sent")
+            if parameter.get("required") is True:
+                raise DefinitionError(f"it requires the cookie {name!r}, and cookies are not sent")
             return None
-        style = str(said.get("style") or ("form" if place == "query" else "simple"))
+        style = str(parameter.get("style") or ("form" if place == "query" else "simple"))
         if (place, style) not in _STYLES:
-            raise DefinitionError(f"the style {style!r} of its parameter {name!r} is not known here")
-        content = said.get("content")
-        schema = said.get("schema")
+            raise DefinitionError(f"the style {style!r} of its parameter {name!r} is not supported")
+        content = parameter.get("content")
+        schema = parameter.get("schema")
         if isinstance(content, dict) and content:
             schema = self._document.follow(next(iter(content.values()))).get("schema")
         argument = self._argument(name, place)
-        self._add(argument, schema, said, required=said.get("required") is True or place == "path")
-        explode = said.get("explode")
-        return Parameter(
+        self._add(argument, schema, parameter, required=parameter.get("required") is True or place == "path")
+        explode = parameter.get("explode")
+        return ApiParameter(
             name=name,
             place=place,
             argument=argument,
@@ -128,17 +152,17 @@ class Operation:
     def _argument(self, name: str, place: str) -> str:
         return name if name not in self._properties else f"{name}_{place}"
 
-    def _add(self, argument: str, schema: Any, said: Json, *, required: bool) -> None:
+    def _add(self, argument: str, schema: Any, source: Json, *, required: bool) -> None:
         found = self._document.schema(schema if schema is not None else {}, self._definitions)
-        text = _text(said.get("description"))
+        text = _text(source.get("description"))
         if text and isinstance(found, dict) and "description" not in found:
             found = {**found, "description": text}
         self._properties[argument] = found
         if required:
             self._required.append(argument)
 
-    def _take_body(self, said: Json) -> None:
-        content = said.get("content")
+    def _take_body(self, body: Json) -> None:
+        content = body.get("content")
         if not isinstance(content, dict) or not content:
             return
         kinds = {kind.partition(";")[0].strip().lower(): kind for kind in content}
@@ -148,15 +172,15 @@ class Operation:
                 self.body_type = kind
                 self._body_argument = self._argument("body", "content")
                 schema = self._document.follow(content[kinds[kind]]).get("schema")
-                self._add(self._body_argument, schema, said, required=said.get("required") is True)
+                self._add(self._body_argument, schema, body, required=body.get("required") is True)
                 return
-        if said.get("required") is True:
-            raise DefinitionError(f"it takes {', '.join(kinds)}, and only JSON, forms and text are sent")
+        if body.get("required") is True:
+            raise DefinitionError(f"its body must be {', '.join(kinds)}; only JSON, forms and text are supported")
 
-    # ---------------------------------------------------------------- what it answers
+    # ---------------------------------------------------------------- result
 
-    def _answer(self, responses: Any) -> Json | None:
-        """The schema of every success, if they all promise the same JSON; a tool that promises must keep it (TOOL-15)."""
+    def _success_schema(self, responses: Any) -> Json | None:
+        """Return the schema of successful responses if it is the same for all: a tool with an output schema must conform to it."""
         found = responses if isinstance(responses, dict) else {}
         success = [status for status in found if str(status).startswith("2")] or ["default"]
         schemas = [self._json_schema(self._document.follow(found.get(status))) for status in success]
@@ -169,14 +193,25 @@ class Operation:
         content = response.get("content")
         if not isinstance(content, dict) or not content or not all(map(is_json, content)):
             return None
-        said = self._document.follow(next(iter(content.values()))).get("schema")
-        schema = self._document.schema(said, self._definitions) if isinstance(said, dict) else None
+        found = self._document.follow(next(iter(content.values()))).get("schema")
+        schema = self._document.schema(found, self._definitions) if isinstance(found, dict) else None
         return schema if isinstance(schema, dict) and schema else None
 
-    # ---------------------------------------------------------------- the request
+    # ---------------------------------------------------------------- request
 
-    def request(self, base_url: str, arguments: Mapping[str, Any]) -> Request:
-        """The request for checked arguments. Raises ToolError for a value that can't stand where it belongs."""
+    def request(self, base_url: str, arguments: Mapping[str, Any]) -> ApiRequest:
+        """Make the request for validated arguments.
+
+        Args:
+            base_url: The URL of the API.
+            arguments: The arguments of the tool.
+
+        Returns:
+            The request.
+
+        Raises:
+            ToolError: A value can't be part of a path or a header.
+        """
         query: list[str] = []
         headers = {"Accept": f"{JSON}, */*;q=0.5"}
         values: dict[str, str] = {}
@@ -195,10 +230,10 @@ class Operation:
         if self._body_argument in arguments and self._body_argument:
             headers["Content-Type"] = self.body_type
             body = _encoded(self.body_type, arguments[self._body_argument])
-        return Request(self.method, url, headers, body)
+        return ApiRequest(self.method, url, headers, body)
 
     def _url(self, base_url: str, values: Mapping[str, str]) -> str:
-        """The address: the base and the operation's path with its variables filled in, and nothing else (SEC-48)."""
+        """Return the URL. Raises ToolError if it is not of the form of the path template."""
         base = base_url.rstrip("/")
         filled = _VARIABLE.sub(lambda found: values[found[1]], self.path)
         url = base + filled
@@ -208,12 +243,12 @@ class Operation:
         parts, expected = urlsplit(url), urlsplit(base + "/")
         same = (parts.scheme, parts.netloc) == (expected.scheme, expected.netloc)
         if not same or re.fullmatch(re.escape(expected.path.rstrip("/")) + pattern, parts.path) is None:
-            raise ToolError(f"The arguments would lead out of {self.path}")
+            raise ToolError(f"The arguments would change the path {self.path}")
         return url
 
 
 def is_json(kind: str) -> bool:
-    """Whether a media type says JSON."""
+    """Return whether a media type is JSON."""
     bare = kind.partition(";")[0].strip().lower()
     return bare == JSON or bare.endswith("+json")
 
@@ -224,10 +259,10 @@ _STYLES = frozenset(
 )
 
 
-def _parameters(document: Document, said: Json, around: Json) -> Iterator[Json]:
-    """The parameters of an operation and of its path; its own come first and win."""
+def _parameters(document: Document, operation: Json, path_item: Json) -> Iterator[Json]:
+    """Yield the parameters of an operation and its path item; those of the operation take precedence."""
     seen: set[tuple[Any, Any]] = set()
-    for one in (*(said.get("parameters") or ()), *(around.get("parameters") or ())):
+    for one in (*(operation.get("parameters") or ()), *(path_item.get("parameters") or ())):
         found = document.follow(one)
         key = found.get("name"), found.get("in")
         if key not in seen:
@@ -236,7 +271,7 @@ def _parameters(document: Document, said: Json, around: Json) -> Iterator[Json]:
 
 
 def _used(schema: Any, definitions: Json) -> list[str]:
-    """The definitions that a schema needs, with those that they need."""
+    """Return the names of the definitions that a schema references, directly or not."""
     found: dict[str, None] = {}
     left = [schema]
     while left:
@@ -251,21 +286,21 @@ def _used(schema: Any, definitions: Json) -> list[str]:
 # ---------------------------------------------------------------- values as text
 
 
-def _path_value(parameter: Parameter, value: Any) -> str:
+def _path_value(parameter: ApiParameter, value: Any) -> str:
     text = ",".join(_texts(parameter, value))
     if text in ("", ".") or leads_out(text) or _CONTROL.search(text):
-        raise ToolError(f"{parameter.argument}: {shorten(repr(text))} can't be a part of a path")
+        raise ToolError(f"{parameter.argument}: {shorten(repr(text))} can't be a segment of a path")
     return quote(text, safe="")
 
 
-def _header_value(parameter: Parameter, value: Any) -> str:
+def _header_value(parameter: ApiParameter, value: Any) -> str:
     text = ",".join(_texts(parameter, value))
     if _CONTROL.search(text) or not text.isascii():
-        raise ToolError(f"{parameter.argument}: a header can't hold {shorten(repr(text))}")
+        raise ToolError(f"{parameter.argument}: a header can't contain {shorten(repr(text))}")
     return text
 
 
-def _texts(parameter: Parameter, value: Any) -> list[str]:
+def _texts(parameter: ApiParameter, value: Any) -> list[str]:
     if parameter.as_json:
         return [msgspec.json.encode(value).decode()]
     if isinstance(value, list):
@@ -276,7 +311,7 @@ def _texts(parameter: Parameter, value: Any) -> list[str]:
     return [_plain(value)]
 
 
-def _query(parameter: Parameter, value: Any) -> list[str]:
+def _query(parameter: ApiParameter, value: Any) -> list[str]:
     name = quote(parameter.name, safe="[]")
     if parameter.as_json:
         return [f"{name}={_quoted(msgspec.json.encode(value).decode())}"]

@@ -1,26 +1,21 @@
-"""A server whose tools are the operations of an HTTP API. Knows tools and answers; how a request is made is the
-operation's business, how it is sent is the client's that it is given.
-"""
+"""A server whose tools are the operations of an HTTP API."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import inspect
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, Protocol, TypeAlias, Unpack, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Unpack
 
 import msgspec
 from msgspec import UNSET
 
-from hinge.errors import CallError, DefinitionError, ToolError, shorten
-from hinge.http1.client.pool import SocketWire, read_url
-from hinge.openapi.asgi import AsgiApp, ask, is_asgi_app
+from hinge.errors import DefinitionError, ToolError, shorten
+from hinge.http1.client.pool import read_url
+from hinge.openapi.client import ApiClient, ApiResponse, AsgiApp, Fetch, HttpClient, is_asgi_app
 from hinge.openapi.document import Document
-from hinge.openapi.operation import Operation, Request, is_json
+from hinge.openapi.operation import Operation, is_json
 from hinge.options import accepts, options_of, resolve
 from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.content import (
@@ -37,29 +32,8 @@ from hinge.server.server import Server
 
 logger = logging.getLogger("hinge")
 
-#: As much of a failure's body is shown to the model.
+#: Characters of a body that an error shows.
 _EXCERPT = 2000
-
-
-class Answer(NamedTuple):
-    """What an HTTP API answers: the status, headers by lower-case name, the whole body."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-class HttpClient(Protocol):
-    """Whatever sends a request and gives the answer, as an Answer or a plain tuple of the same three; or as httpx does."""
-
-    @property
-    def request(self) -> Callable[..., Awaitable[Any]]:
-        """`(method, url, headers, body)`; redirects may be followed or not."""
-        ...
-
-
-Fetch: TypeAlias = Callable[[str, str, Mapping[str, str], bytes | None], Awaitable[Any]]
-Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]]
 
 
 @accepts(ApiOptions)
@@ -70,7 +44,7 @@ def server_from(
 ) -> Server[Any]:
     """Make a server with one tool for each operation that an OpenAPI document describes.
 
-    Parameters become arguments of their names, a request body becomes the argument `body`; a JSON answer is the structured
+    Parameters become arguments of their names, a request body becomes the argument `body`; a JSON response is the structured
     content, checked against the document's schema. GET and HEAD are marked as read-only, PUT and DELETE as idempotent.
     A status of 300 or more is a tool error with the start of the body.
 
@@ -89,41 +63,41 @@ def server_from(
     """
     settings = resolve(ApiOptions, options, "from_openapi")
     of_server: Any = {name: value for name, value in options.items() if name in options_of(ServerOptions)}
-    read = Document(document)
-    sender = _Sender(http_client, settings["headers"], timeout=settings["timeout"], limit=settings["reply_bytes"])
-    title = str(read.info.get("title") or "API")
-    said: dict[str, Any] = {"version": str(read.info.get("version") or "0"), "lifespan": sender.life}
-    server: Server[Any] = Server(settings["name"] or title, **{**said, **of_server})
-    # An app in this process has no address; one must be written all the same.
-    home = "http://localhost" if is_asgi_app(http_client) else ""
+    spec = Document(document)
+    client = ApiClient(http_client, settings["headers"], timeout=settings["timeout"], limit=settings["reply_bytes"])
+    title = str(spec.info.get("title") or "API")
+    defaults: dict[str, Any] = {"version": str(spec.info.get("version") or "0"), "lifespan": client.lifespan}
+    server: Server[Any] = Server(settings["name"] or title, **{**defaults, **of_server})
+    # A request to an app in this process needs an address as well.
+    origin = "http://localhost" if is_asgi_app(http_client) else ""
     taken: set[str] = set()
-    for path, method, about, around in read.paths():
+    for path, method, operation_object, path_item in spec.paths():
         try:
-            operation = Operation(read, path, method, about, around)
+            operation = Operation(spec, path, method, operation_object, path_item)
         except DefinitionError as exc:
-            logger.warning("%s %s is left out: %s", method.upper(), path, exc)
+            logger.warning("%s %s is skipped: %s", method.upper(), path, exc)
             continue
         if settings["operations"](operation):
-            tool = _unused(operation.name, taken)
-            _register(server, tool, operation, sender, _base(operation, settings["base_url"], home))
+            tool = _unique_name(operation.name, taken)
+            _register(server, tool, operation, client, _base(operation, settings["base_url"], origin))
     if not taken:
-        raise DefinitionError("The OpenAPI document has no operation that can be offered; see the log for why")
+        raise DefinitionError("The OpenAPI document has no operation that can be used; the log says why")
     return server
 
 
-def _base(operation: Operation, base_url: str | None, home: str) -> str:
+def _base(operation: Operation, base_url: str | None, origin: str) -> str:
     base = operation.base_url if base_url is None else base_url
     if base.startswith("/") or not base:
-        base = home + base
+        base = origin + base
     if "://" not in base:
-        raise DefinitionError(f"The document doesn't say where the API is (only {base!r}): pass base_url='https://…'")
+        raise DefinitionError(f"The document has no URL of the API, only {base!r}: pass base_url='https://…'")
     read_url(base)
     if "?" in base or "#" in base:
-        raise DefinitionError(f"base_url={base!r} must be a plain address, without ? and #")
+        raise DefinitionError(f"base_url={base!r} must be a URL without ? and #")
     return base
 
 
-def _unused(name: str, taken: set[str]) -> str:
+def _unique_name(name: str, taken: set[str]) -> str:
     found, number = name, 1
     while found in taken:
         number += 1
@@ -132,16 +106,16 @@ def _unused(name: str, taken: set[str]) -> str:
     return found
 
 
-def _register(server: Server[Any], tool: str, operation: Operation, sender: _Sender, base: str) -> None:
+def _register(server: Server[Any], tool: str, operation: Operation, client: ApiClient, base: str) -> None:
     check = _checker(operation, tool)
 
     async def call(arguments: dict[str, Any]) -> CallToolResult:
-        answer = await sender.send(operation.request(base, arguments))
-        if answer.status >= 300:
-            raise ToolError(_failure(answer))
-        result = _result(answer, check)
+        response = await client.send(operation.request(base, arguments))
+        if response.status >= 300:
+            raise ToolError(_failure(response))
+        result = _result(response, check)
         if operation.output_schema is not None and result.structured_content is UNSET:
-            result.structured_content = None  # which the schema allows, or it would have been refused
+            result.structured_content = None  # the schema allows null, as was checked
         return result
 
     reads = operation.method in ("GET", "HEAD", "OPTIONS")
@@ -162,156 +136,74 @@ def _register(server: Server[Any], tool: str, operation: Operation, sender: _Sen
     )(call)
 
 
-# ---------------------------------------------------------------- sending
-
-
-class _Sender:
-    """Sends requests by the client that was given, or by a wire of our own that lives as long as the server runs."""
-
-    def __init__(self, client: Any, headers: Headers | None, *, timeout: float, limit: int) -> None:
-        self._fetch = _fetch_of(client, limit)
-        self._headers = headers
-        self._timeout = timeout
-        self._limit = limit
-        self._wire: SocketWire | None = None
-
-    @asynccontextmanager
-    async def life(self, server: Server[Any]) -> AsyncIterator[None]:
-        """Keep connections while the server runs."""
-        self._wire = SocketWire(connect=self._timeout)
-        try:
-            yield
-        finally:
-            wire, self._wire = self._wire, None
-            await wire.close()
-
-    async def send(self, request: Request) -> Answer:
-        """The answer. Raises ToolError, in words that name no address."""
-        given = self._headers() if callable(self._headers) else self._headers
-        own = {name.lower() for name in given or ()}
-        headers = {
-            **{name: value for name, value in request.headers.items() if name.lower() not in own},
-            **(given or {}),
-        }
-        try:
-            async with asyncio.timeout(self._timeout):
-                if self._fetch is not None:
-                    return Answer(*await self._fetch(request.method, request.url, headers, request.body))
-                return await self._by_wire(request, headers)
-        except ToolError:
-            raise
-        except TimeoutError:
-            raise ToolError(f"The API did not answer within {self._timeout:g} seconds") from None
-        except (CallError, OSError) as exc:
-            logger.warning("%s %s failed: %s", request.method, request.url.partition("?")[0], exc)
-            raise ToolError("The API can't be reached") from exc
-
-    async def _by_wire(self, request: Request, headers: Mapping[str, str]) -> Answer:
-        wire = self._wire or SocketWire(connect=self._timeout)
-        try:
-            body = request.body if request.body is not None or request.method in ("GET", "HEAD") else b""
-            response = await wire.open(request.method, request.url, list(headers.items()), body)
-            try:
-                found = bytearray()
-                while request.method != "HEAD" and (piece := await response.read()):
-                    found += piece
-                    if len(found) > self._limit:
-                        raise ToolError(f"The API's answer has more than {self._limit} bytes")
-                return Answer(response.status, response.headers, bytes(found))
-            finally:
-                response.release(finish=True)
-        finally:
-            if wire is not self._wire:
-                await wire.close()
-
-
-def _fetch_of(client: Any, limit: int) -> Fetch | None:
-    """What sends a request: the client's method, or the client if it is a function. httpx's way of it is known, too.
-
-    An ASGI app is asked in this process.
-    """
-    if client is None:
-        return None
-    if is_asgi_app(client):
-        return lambda method, url, headers, body: ask(client, method, url, headers, body, limit)
-    if not callable(getattr(client, "request", client)):
-        raise DefinitionError("http_client must be an async function or have an async method `request`")
-    fetch = cast("Fetch", getattr(client, "request", client))
-    if "content" not in inspect.signature(fetch).parameters:
-        return fetch
-    request = cast("Callable[..., Awaitable[Any]]", fetch)
-
-    async def by_keywords(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        response = await request(method, url, headers=dict(headers), content=body)
-        return Answer(response.status_code, response.headers, response.content)
-
-    return by_keywords
-
-
-# ---------------------------------------------------------------- answers
+# ---------------------------------------------------------------- responses
 
 
 def _checker(operation: Operation, tool: str) -> Callable[[Any], str | None]:
-    """What is wrong with an answer by the document's own schema; None for nothing (TOOL-15)."""
+    """Return a function that checks a response against the schema of the document; it returns the error, or None."""
     if operation.output_schema is None:
         return lambda value: None
     try:
         validator = compile_schema(operation.output_schema)
     except ValueError as exc:
-        logger.warning("%s: its answers are not checked, and their schema is not shown: it is %s", tool, exc)
+        logger.warning("%s: its responses are not checked, because their schema is not usable: it is %s", tool, exc)
         operation.output_schema = None
         return lambda value: None
     return lambda value: first_problem(validator, value)
 
 
-def _result(answer: Answer, check: Callable[[Any], str | None]) -> CallToolResult:
-    kind = _header(answer, "content-type")
-    if not answer.body:
+def _result(response: ApiResponse, check: Callable[[Any], str | None]) -> CallToolResult:
+    kind = _header(response, "content-type")
+    if not response.body:
         problem = check(None)
         if problem is not None:
-            raise ToolError(f"The API answered HTTP {answer.status} with nothing, though it promises something")
+            raise ToolError(
+                f"The API responded with HTTP {response.status} and no body, but its description requires one"
+            )
         return CallToolResult(content=[])
     if is_json(kind):
         try:
-            value = msgspec.json.decode(answer.body)
+            value = msgspec.json.decode(response.body)
         except (msgspec.MsgspecError, RecursionError):
-            raise ToolError("The API's answer says it is JSON, but can't be read") from None
+            raise ToolError("The response of the API is not valid JSON") from None
         problem = check(value)
         if problem is not None:
-            text = answer.body.decode("utf-8", "replace")
-            raise ToolError(f"The API's answer doesn't fit its own description: {problem}\n{shorten(text, _EXCERPT)}")
-        return CallToolResult(content=[TextContent(text=answer.body.decode())], structured_content=value)
+            text = response.body.decode("utf-8", "replace")
+            raise ToolError(
+                f"The response of the API does not match its description: {problem}\n{shorten(text, _EXCERPT)}"
+            )
+        return CallToolResult(content=[TextContent(text=response.body.decode())], structured_content=value)
     problem = check(None)
     if problem is not None:
-        raise ToolError(f"The API answered with {kind or 'something untyped'}, though its description promises JSON")
-    return CallToolResult(content=[_block(answer, kind)])
+        raise ToolError(f"The API responded with {kind or 'an unknown type'}, but its description requires JSON")
+    return CallToolResult(content=[_block(response, kind)])
 
 
-def _block(answer: Answer, kind: str) -> ContentBlock:
+def _block(response: ApiResponse, kind: str) -> ContentBlock:
     bare = kind.partition(";")[0].strip().lower()
     if bare.startswith("text/") or not bare:
-        return TextContent(text=answer.body.decode("utf-8", "replace"))
-    data = base64.b64encode(answer.body).decode()
+        return TextContent(text=response.body.decode("utf-8", "replace"))
+    data = base64.b64encode(response.body).decode()
     if bare.startswith("image/"):
         return ImageContent(data=data, mime_type=bare)
     if bare.startswith("audio/"):
         return AudioContent(data=data, mime_type=bare)
-    return EmbeddedResource(resource=ResourceContents(uri="openapi:answer", blob=data, mime_type=bare))
+    return EmbeddedResource(resource=ResourceContents(uri="openapi:response", blob=data, mime_type=bare))
 
 
-def _failure(answer: Answer) -> str:
-    text = answer.body.decode("utf-8", "replace").strip() if is_readable(_header(answer, "content-type")) else ""
-    said = f": {shorten(text, _EXCERPT)}" if text else ""
-    return f"The API answered with HTTP {answer.status}{said}"
+def _failure(response: ApiResponse) -> str:
+    text = response.body.decode("utf-8", "replace").strip() if is_readable(_header(response, "content-type")) else ""
+    excerpt = f": {shorten(text, _EXCERPT)}" if text else ""
+    return f"The API responded with HTTP {response.status}{excerpt}"
 
 
 def is_readable(kind: str) -> bool:
-    """Whether a body of this type can be shown as text."""
+    """Return whether a body of this media type is text."""
     return not kind or is_json(kind) or kind.lower().startswith("text/") or "xml" in kind
 
 
-def _header(answer: Answer, name: str) -> str:
-    found = answer.headers.get(name)
+def _header(response: ApiResponse, name: str) -> str:
+    found = response.headers.get(name)
     if found is None:
-        found = next((value for key, value in answer.headers.items() if key.lower() == name), "")
+        found = next((value for key, value in response.headers.items() if key.lower() == name), "")
     return str(found)
