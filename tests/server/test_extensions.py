@@ -362,7 +362,7 @@ async def test_what_may_have_been_lost_is_told_again() -> None:
     server = served(jobs)
     async with BareEnd(server, capabilities=DECLARED) as end:
         task, _ = await listening(end, {"jobIds": ["1"]})
-        server._subscriptions._heard(ChangesLost("a test"))
+        server._subscriptions._on_event(ChangesLost("a test"))
         assert (await end.wait_for("notifications/jobs"))["jobId"] == "1"
         await server._drain()
         await task
@@ -381,7 +381,7 @@ async def test_a_hint_that_cannot_be_told_is_lost_alone(caplog: pytest.LogCaptur
         assert (await end.wait_for("notifications/jobs"))["jobId"] == "2"
         await server._drain()
         await task
-    assert "notifications/jobs: what changed can't be told" in caplog.text
+    assert "notifications/jobs: the extension failed to describe the change" in caplog.text
 
 
 async def test_listening_without_the_declaration_is_refused() -> None:

@@ -322,7 +322,7 @@ async def test_a_resource_that_may_not_be_watched_is_not(era: Era) -> None:
     async with BareEnd(server, era) as end:
         if era == "2025":
             error = await end.refusal("resources/subscribe", {"uri": "x://secret"})
-            assert (error["code"], error["message"]) == (-32602, "This resource can't be watched")
+            assert (error["code"], error["message"]) == (-32602, "This resource can't be subscribed to")
             await end.ask("resources/subscribe", {"uri": "x://open"})
         else:
             await end.listen("resourceSubscriptions", ["x://secret", "x://open"])

@@ -1,4 +1,7 @@
-"""Completion of prompt arguments and template variables: one function for each, found by what is being completed."""
+"""Completion of prompt arguments and template variables.
+
+https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/completion
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Values: TypeAlias = Completion | Iterable[str]
-#: `(value)` or `(value, arguments)`: what stands there so far, and what was chosen for other arguments. A parameter that is
-#: annotated with Context gets the context of the request.
+#: `(value)` or `(value, arguments)`: the text typed so far, and the values of other arguments. A parameter annotated with
+#: Context gets the context of the request.
 Completer: TypeAlias = Callable[..., Values | Awaitable[Values]]
 
 
 class RegisteredCompleter:
-    """A completer, and which of its parameters gets what. Raises DefinitionError for one that takes more than there is."""
+    """A completer and its parameters. Raises DefinitionError for one with parameters that nothing fills."""
 
     __slots__ = ("_context", "_function", "_given", "_is_async")
 
@@ -45,7 +48,7 @@ class RegisteredCompleter:
             )
 
     async def values(self, ctx: Context[Any], threads: Threads, value: str, chosen: Mapping[str, str]) -> Values:
-        """What it suggests; a sync function runs in a worker thread."""
+        """Its suggestions; a sync function runs in a worker thread."""
         arguments: dict[str, Any] = dict.fromkeys(self._context, ctx)
         arguments.update(zip(self._given, (value, chosen), strict=False))
         found = (
@@ -55,7 +58,7 @@ class RegisteredCompleter:
 
 
 def of_choices(signature: Signature) -> dict[str, RegisteredCompleter]:
-    """Completers for the parameters whose values are known: choices of texts, and what is true or false."""
+    """Completers for parameters whose values are known: enums, Literals and bools."""
     definitions = signature.input_schema.get("$defs", {})
     found = {item.wire_name: _choices(item.schema, definitions) for item in signature.parameters}
     return {name: RegisteredCompleter(_of_choice(choices)) for name, choices in found.items() if choices}
@@ -81,7 +84,7 @@ def _of_choice(choices: list[str]) -> Completer:
 
 
 def _resolved(annotation: Any, code: Any) -> Any:
-    """An annotation, if it can be resolved: completers need none."""
+    """An annotation, or None if it can't be resolved: completers need no annotations."""
     try:
         return resolve(annotation, code)
     except Exception:
@@ -89,7 +92,7 @@ def _resolved(annotation: Any, code: Any) -> Any:
 
 
 class Completable(Generic[P, R]):
-    """A registered function; calls go through to it, and `complete` adds completion for one of its arguments."""
+    """A registered prompt or resource function. Calling it calls the function; `complete` adds a completer."""
 
     def __init__(
         self, function: Callable[P, R], names: Iterable[str], completers: dict[str, RegisteredCompleter]
@@ -104,10 +107,20 @@ class Completable(Generic[P, R]):
         return self.__wrapped__(*args, **kwargs)
 
     def complete(self, argument: str) -> Callable[[Completer], Completer]:
-        """Complete one argument: `(value)` or `(value, arguments)` gives strings, best first, sync or async (COMP-04).
+        """Register a completer for one argument.
 
-        A parameter that is annotated with Context gets the context of the request. Raises DefinitionError for an argument
-        that the function doesn't have, and for a completer that takes more than there is.
+        https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/completion
+
+        Args:
+            argument: The name of the argument, or of the variable of a template.
+
+        Returns:
+            The decorator for `completer(value)` or `completer(value, arguments)`, sync or async, which returns strings, best
+            first; clients get the first 100. `value` is the text typed so far, `arguments` the values of other arguments. A
+            parameter annotated with Context gets the context of the request.
+
+        Raises:
+            DefinitionError: The function has no such argument, or the completer has parameters that nothing fills.
         """
         if argument not in self._names:
             near = difflib.get_close_matches(argument, self._names, n=1)
@@ -122,11 +135,11 @@ class Completable(Generic[P, R]):
 
 
 class Completions:
-    """Every completer of one server: by prompt name and by resource URI or template."""
+    """The completers of one server, by prompt name and by resource URI or template."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
-        #: Whether a caller sees a prompt, a resource or a template: what is hidden from him completes nothing.
+        #: Whether a caller sees a prompt, resource or template; hidden ones have no completion.
         self.sees_prompt: Callable[[Context[Any], str], bool] = lambda ctx, name: True
         self.sees_resource: Callable[[Context[Any], str], bool] = lambda ctx, uri: True
         self.prompts: dict[str, dict[str, RegisteredCompleter]] = {}
@@ -136,7 +149,7 @@ class Completions:
         return sum(map(len, (*self.prompts.values(), *self.resources.values())))
 
     async def complete(self, ctx: Context[Any], params: CompleteParams) -> CompleteResult:
-        """`completion/complete`; an argument without a completer has no suggestions (COMP-05)."""
+        """`completion/complete`. An argument without a completer has no suggestions."""
         reference = params.ref
         if isinstance(reference, PromptReference):
             known = self.prompts.get(reference.name)
@@ -155,7 +168,7 @@ class Completions:
 
 
 def _limited(values: Values) -> Completion:
-    """At most 100 values, saying whether there were more."""
+    """At most 100 values, and whether there are more."""
     if isinstance(values, Completion):
         total = values.total if values.total is not None else len(values.values)
         more = values.has_more or len(values.values) > MAX_VALUES

@@ -1,7 +1,8 @@
-"""Files and folders as resources, below a root that no URI leads out of. Knows the file system, but no listing.
+"""Files and folders as resources. Nothing outside of the root folder can be read.
 
-A path is checked as text, then with its symlinks resolved, and is then opened name by name from the root without
-following any symlink: what changes in between is refused, not followed (RES-09).
+A path is checked as text, then with its symlinks resolved, and is then opened name by name from the root without following
+symlinks, so that a symlink which appears in between isn't followed.
+https://modelcontextprotocol.io/specification/2025-11-25/server/resources#security-considerations
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ from hinge.server.features.content import JSON, contents_from_bytes, guess_mime_
 
 logger = logging.getLogger("hinge")
 
-#: Entries of one folder that are shown.
+#: At most this many entries of a folder are listed.
 MAX_ENTRIES = 10_000
-#: The MIME type of a folder, as desktops write it (RES-08).
+#: The MIME type of a folder, as in the shared MIME-info database.
 FOLDER = "inode/directory"
 
-#: There is nothing, or nothing that may be read: a reader can't tell these apart.
+#: The file doesn't exist or may not be read; clients get the same error for both.
 _MISSING = (FileNotFoundError, NotADirectoryError, PermissionError)
 _MISSING_NUMBERS = (errno.ELOOP, errno.EMLINK, errno.ENAMETOOLONG, errno.EINVAL, errno.ENXIO, errno.ENODEV)
 _STEPWISE = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and hasattr(os, "O_DIRECTORY")
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
-class Entry(Model, kw_only=True):
-    """One thing in a folder, as reading the folder shows it."""
+class FolderEntry(Model, kw_only=True):
+    """An entry in the contents of a folder."""
 
     uri: str
     name: str
@@ -50,18 +51,17 @@ class Entry(Model, kw_only=True):
 
 
 class Folder(Model, kw_only=True):
-    """What reading a folder gives, as JSON; `more` says that some entries are left out."""
+    """The contents of a folder, as JSON; `more` if some entries are left out."""
 
-    entries: list[Entry]
+    entries: list[FolderEntry]
     more: bool = False
 
 
 class Files:
-    """The files below a root, under URIs that begin with `prefix`. Every method but the first may wait for the disk.
+    """The files below a root, under URIs that begin with `prefix`. All methods but the constructor may block on the disk.
 
-    Names that begin with a dot are not there unless `hidden`; symlinks count where they lead to, if that is below the
-    root; devices, pipes and sockets are not there. `limit` is in bytes, for one file. `mime_type` is that of all files,
-    else their names tell it.
+    Names that begin with a dot are left out unless `hidden`; so are devices, pipes, sockets, and symlinks that lead out of
+    the root. `limit`, in bytes, is for one file. `mime_type` is for all files; by default their names decide.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Files:
             return False
 
     def complete(self, value: str) -> list[str]:
-        """The paths that begin with this text, one level deep; folders end with a slash."""
+        """The paths that begin with this text, down to the next level; folders end with a slash."""
         above, slash, begin = value.rpartition("/")
         try:
             with self._opened(above, "") as (file, status):
@@ -116,7 +116,7 @@ class Files:
 
     @contextmanager
     def _opened(self, path: str, uri: str) -> Iterator[tuple[int, os.stat_result]]:
-        """An open file or folder below the root. Raises ResourceNotFound for all that can't be had."""
+        """Open a file or folder below the root. Raises ResourceNotFound for what doesn't exist or can't be read."""
         try:
             file = self._open(self._names(path))
         except (OSError, ValueError) as exc:
@@ -133,7 +133,7 @@ class Files:
             os.close(file)
 
     def _names(self, path: str) -> list[str]:
-        """The names from the root down to the file, without symlinks. Raises FileNotFoundError for any way out."""
+        """The names from the root to the file, with symlinks resolved. Raises FileNotFoundError for paths out of the root."""
         asked = path.removesuffix("/").split("/") if path else []
         if leads_out(path) or not all(map(self._allowed, asked)):
             raise FileNotFoundError(f"{path!r} is not below the root")
@@ -151,7 +151,7 @@ class Files:
         return self._hidden or not name.startswith(".")
 
     def _open(self, names: list[str]) -> int:
-        """Open name by name, following nothing."""
+        """Open name by name, without following symlinks."""
         if not _STEPWISE:
             return self._open_checked(os.path.join(self._root, *names))
         place = os.open(self._root, _READ | os.O_NOFOLLOW | (0 if self.single else os.O_DIRECTORY))
@@ -164,7 +164,7 @@ class Files:
         return place
 
     def _open_checked(self, path: str) -> int:
-        """For systems that can't open name by name: open, then look once more where the path leads."""
+        """For systems that can't open name by name: open, then check again where the path leads."""
         file = os.open(path, _READ)
         if os.path.realpath(path) != path or not os.path.samestat(os.fstat(file), os.stat(path)):
             os.close(file)
@@ -177,7 +177,7 @@ class Files:
         if status.st_size > self._limit:
             raise too_large(self._limit)
         chunks: list[bytes] = []
-        left = self._limit + 1  # it may grow under our hands
+        left = self._limit + 1  # it may grow while it is read
         while left > 0 and (chunk := os.read(file, min(left, 1 << 20))):
             chunks.append(chunk)
             left -= len(chunk)
@@ -190,10 +190,10 @@ class Files:
         folder = Folder(entries=entries[:MAX_ENTRIES], more=len(entries) > MAX_ENTRIES)
         return ResourceContents(uri=uri, text=msgspec.json.encode(folder).decode(), mime_type=JSON)
 
-    def _entries(self, file: int, path: str) -> list[Entry]:
-        """What a folder shows, by name."""
+    def _entries(self, file: int, path: str) -> list[FolderEntry]:
+        """The entries of a folder, sorted by name."""
         names = os.listdir(file if _STEPWISE else os.path.join(self._root, *path.split("/")))
-        found: list[Entry] = []
+        found: list[FolderEntry] = []
         for name in sorted(filter(self._allowed, names)):
             entry = self._entry(f"{path}/{name}" if path else name, name)
             if entry is not None:
@@ -202,27 +202,27 @@ class Files:
                 break
         return found
 
-    def _entry(self, path: str, name: str) -> Entry | None:
-        """How a folder shows one of its entries; None for what can't be read."""
+    def _entry(self, path: str, name: str) -> FolderEntry | None:
+        """One entry of a folder; None if it can't be read."""
         try:
             uri = self._prefix + quote(path)
             status = os.stat(os.path.join(self._root, *self._names(path)), follow_symlinks=False)
-        except (OSError, ValueError):  # not there, not below the root, or a name that is no text
+        except (OSError, ValueError):  # gone, not below the root, or a name that isn't valid text
             return None
         if stat.S_ISDIR(status.st_mode):
-            return Entry(uri=uri + "/", name=name, mime_type=FOLDER)
+            return FolderEntry(uri=uri + "/", name=name, mime_type=FOLDER)
         if not stat.S_ISREG(status.st_mode):
             return None
-        return Entry(uri=uri, name=name, mime_type=self._mime_type or guess_mime_type(name), size=status.st_size)
+        return FolderEntry(uri=uri, name=name, mime_type=self._mime_type or guess_mime_type(name), size=status.st_size)
 
 
 def default_uri(root: str | os.PathLike[str]) -> str:
-    """The URI of a file or folder that was given none: its own name, not where it lies on the disk."""
+    """The default URI of a file or folder: its name, without the path on the disk."""
     path = Path(os.path.realpath(root))
     return f"file:///{quote(path.name)}" + ("/" if path.is_dir() else "")
 
 
-#: A text that is encoded more often than this hides something.
+#: A text that is percent-encoded more often than this is rejected.
 _ROUNDS = 4
 
 _TRIPLET = re.compile(r"%[0-9A-Fa-f]{2}")
@@ -230,10 +230,10 @@ _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 
 
 def leads_out(text: str) -> bool:
-    """Whether a text holds `..` as a part of a path, starts like an absolute path, or holds a NUL (RES-09).
+    """Whether a text contains `..` as a part of a path, starts like an absolute path, or contains NUL.
 
-    `/` and `\\` both separate parts, and lookalikes count like the characters that they look like. What is still
-    percent-encoded is decoded and looked at again, so that whoever decodes once more finds nothing new.
+    Both `/` and `\\` separate parts; Unicode lookalikes count as the characters that they look like. Percent-encoded text
+    is decoded and checked again, so that decoding it once more is safe.
     """
     for _ in range(_ROUNDS):
         if _leads_out(text):
@@ -255,5 +255,5 @@ def _leads_out(text: str) -> bool:
     text = text.replace("\\", "/")
     if text.startswith("/") or _DRIVE.match(text) is not None:
         return True
-    # Some systems leave blanks and dots at the end of a name away, some what stands behind a semicolon.
+    # Some systems ignore blanks and dots at the end of a name, some everything after a semicolon.
     return ".." in text and any(part.partition(";")[0].strip(" \t\r\n") == ".." for part in text.split("/"))

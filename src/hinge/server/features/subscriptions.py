@@ -1,7 +1,11 @@
-"""Telling clients what changed: `subscriptions/listen` streams, and the unasked notifications of the handshake era.
+"""Subscriptions: telling clients what changed.
 
-Changes are hints, so each stream keeps one entry per thing that changed: repetition never fills a queue, and a slow
-reader waits alone. Knows nothing of channels.
+Stateless era: streams of `subscriptions/listen`
+(https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions).
+Handshake era: list changes to every client, and `resources/subscribe`
+(https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions).
+
+A stream keeps one entry per changed thing, so that repetition fills no queue and a slow reader delays nobody else.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from hinge.session import Session
 
 logger = logging.getLogger("hinge")
 
-#: Whether this caller may watch this resource.
+#: Whether this caller may subscribe to this resource.
 Authorize: TypeAlias = Callable[[Context[Any], str], bool | Awaitable[bool]]
 
 _LISTS = {
@@ -49,7 +53,7 @@ _whole_filter = msgspec.json.Decoder(_AnyFilter)
 
 
 class Subscriptions:
-    """Who listens to what on one server."""
+    """The subscriptions of one server."""
 
     def __init__(
         self,
@@ -67,13 +71,13 @@ class Subscriptions:
         self._max_streams = streams
         self._max_uris = uris
         self._authorize = authorize
-        #: What extensions add to the filter, by its key.
+        #: Members that extensions add to the filter.
         self._topics = topics if topics is not None else {}
-        self._streams: set[_Stream] = set()
+        self._streams: set[_ListenStream] = set()
         self._watched: dict[Session, set[str]] = {}
         self._sessions: WeakSet[Session] = WeakSet()
         self._stop: Callable[[], None] | None = None
-        #: How many watch each URI, or are about to; `unwatched` hears of it when the last one has gone.
+        #: How many subscriptions each URI has or is about to have; `unwatched` is called when the last one ends.
         self._watchers: Counter[str] = Counter()
         self._unwatched = unwatched
 
@@ -88,27 +92,27 @@ class Subscriptions:
                 self._unwatched(uri)
 
     def publish(self, event: Changed) -> None:
-        """Something changed: tell every process's listeners, from any thread."""
-        self._listen()
+        """Tell the subscribers in all processes that something changed; from any thread."""
+        self._connect()
         self._backend.publish(event)
 
-    def _listen(self) -> None:
+    def _connect(self) -> None:
         if self._stop is None:
-            self._stop = self._backend.subscribe(self._heard)
+            self._stop = self._backend.subscribe(self._on_event)
 
-    def _heard(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         for stream in list(self._streams):
-            stream.offer(event)
-        self._tell_sessions(event)
+            stream.add(event)
+        self._notify_sessions(event)
 
     # ---------------------------------------------------------------- handshake era
 
     def join(self, session: Session) -> None:
-        """A conversation that lives longer than one request: it hears of changed lists unasked (SUB-14)."""
-        self._listen()
+        """Tell a session of the handshake era about changed lists from now on."""
+        self._connect()
         self._sessions.add(session)
 
-    def _tell_sessions(self, event: Event) -> None:
+    def _notify_sessions(self, event: Event) -> None:
         for session in list(self._sessions):
             if not session.connection.handshake.open:
                 continue
@@ -120,25 +124,25 @@ class Subscriptions:
             elif event.kind in _LISTS:
                 session.tell(_LISTS[event.kind])
             elif event.kind == "resource" and event.uri is not None:
-                self._tell_watcher(session, event.uri)
+                self._notify_watcher(session, event.uri)
 
-    def _tell_watcher(self, session: Session, uri: str) -> None:
+    def _notify_watcher(self, session: Session, uri: str) -> None:
         if any(covers(watched, uri) for watched in self._watched.get(session, ())):
             session.tell("notifications/resources/updated", ResourceUpdatedParams(uri=uri))
 
     async def subscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
-        """`resources/subscribe` of the handshake era (SUB-15)."""
+        """`resources/subscribe` of the handshake era. Raises Overloaded and InvalidParams."""
         session = ctx.session
         watched = self._watched.get(session)
         if watched is None:
             watched = self._watched[session] = set()
-            session.on_close(self._forgets(session))
+            session.on_close(self._unsubscriber(session))
         if len(watched) >= self._max_uris and params.uri not in watched:
             raise Overloaded(f"Too many subscriptions: {self._max_uris} at once is the limit here")
         self._watch((params.uri,))
         try:
             if not await self._allowed(ctx, params.uri):
-                raise InvalidParams("This resource can't be watched", {"uri": params.uri})
+                raise InvalidParams("This resource can't be subscribed to", {"uri": params.uri})
             if self._watched.get(session) is watched and params.uri not in watched:
                 watched.add(params.uri)
                 self._watch((params.uri,))
@@ -146,11 +150,11 @@ class Subscriptions:
             self._unwatch((params.uri,))
         return EmptyResult()
 
-    def _forgets(self, session: Session) -> Callable[[], Awaitable[None]]:
-        async def forget() -> None:
+    def _unsubscriber(self, session: Session) -> Callable[[], Awaitable[None]]:
+        async def unsubscribe() -> None:
             self._unwatch(self._watched.pop(session, ()))
 
-        return forget
+        return unsubscribe
 
     async def unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
         """`resources/unsubscribe`."""
@@ -163,48 +167,50 @@ class Subscriptions:
     # ---------------------------------------------------------------- stateless era
 
     async def listen(self, ctx: Context[Any], params: ListenParams) -> ListenResult:
-        """`subscriptions/listen`: acknowledge, then tell until the client leaves or the server ends it (SUB-01…SUB-09)."""
-        self._listen()
+        """`subscriptions/listen`: acknowledge, then send changes until the client or the server ends the stream."""
+        self._connect()
         if len(self._streams) >= self._max_streams:
             raise Overloaded(f"Too many subscriptions: {self._max_streams} at once is the limit here")
-        wanted = list(dict.fromkeys(params.notifications.resource_subscriptions or ()))
-        if len(wanted) > self._max_uris:
+        requested = list(dict.fromkeys(params.notifications.resource_subscriptions or ()))
+        if len(requested) > self._max_uris:
             raise InvalidParams(f"Too many resources in one subscription: {self._max_uris} is the limit here")
-        self._watch(wanted)
+        self._watch(requested)
         try:
-            honoured = await self._honoured(ctx, params.notifications, wanted)
-            refused = set(wanted).difference(honoured.resource_subscriptions or ())
-            self._unwatch(refused)
-            wanted = [uri for uri in wanted if uri not in refused]
-            await self._run(ctx, honoured)
+            agreed = await self._agreed(ctx, params.notifications, requested)
+            rejected = set(requested).difference(agreed.resource_subscriptions or ())
+            self._unwatch(rejected)
+            requested = [uri for uri in requested if uri not in rejected]
+            await self._run(ctx, agreed)
         finally:
-            self._unwatch(wanted)
+            self._unwatch(requested)
         return ListenResult(meta={SUBSCRIPTION_ID: ctx.request_id})
 
-    async def _run(self, ctx: Context[Any], honoured: SubscriptionFilter) -> None:
-        stream = _Stream(ctx, honoured, await self._honoured_topics(ctx) if self._topics else {})
+    async def _run(self, ctx: Context[Any], agreed: SubscriptionFilter) -> None:
+        stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx) if self._topics else {})
         self._streams.add(stream)
-        forget = ctx.session.on_ending(stream.end)
+        unregister = ctx.session.on_ending(stream.end)
         try:
             await stream.run()
         finally:
-            forget()
+            unregister()
             self._streams.discard(stream)
 
-    async def _honoured(self, ctx: Context[Any], wanted: SubscriptionFilter, uris: Iterable[str]) -> SubscriptionFilter:
-        """What was asked for and is on offer; what may not be watched is left out (SUB-04, C-122, C-125)."""
+    async def _agreed(
+        self, ctx: Context[Any], requested: SubscriptionFilter, uris: Iterable[str]
+    ) -> SubscriptionFilter:
+        """The part of the filter that the server offers and the caller may subscribe to."""
         offers = self._offers()
         found = SubscriptionFilter(
-            tools_list_changed=(wanted.tools_list_changed and "tools" in offers) or None,
-            prompts_list_changed=(wanted.prompts_list_changed and "prompts" in offers) or None,
-            resources_list_changed=(wanted.resources_list_changed and "resources" in offers) or None,
+            tools_list_changed=(requested.tools_list_changed and "tools" in offers) or None,
+            prompts_list_changed=(requested.prompts_list_changed and "prompts" in offers) or None,
+            resources_list_changed=(requested.resources_list_changed and "resources" in offers) or None,
         )
-        if wanted.resource_subscriptions is not None and "resources" in offers:
+        if requested.resource_subscriptions is not None and "resources" in offers:
             found.resource_subscriptions = [uri for uri in uris if await self._allowed(ctx, uri)]
         return found
 
-    async def _honoured_topics(self, ctx: Context[Any]) -> dict[str, tuple[Topic, Any]]:
-        """What was asked for and belongs to extensions: keys of the filter that the core doesn't know."""
+    async def _agreed_topics(self, ctx: Context[Any]) -> dict[str, tuple[Topic, Any]]:
+        """The part of the filter that extensions define and accept."""
         return await accepted(ctx, _whole_filter.decode(ctx.params).notifications, self._topics)
 
     async def _allowed(self, ctx: Context[Any], uri: str) -> bool:
@@ -212,7 +218,7 @@ class Subscriptions:
         return verdict if isinstance(verdict, bool) else await verdict
 
     def end(self) -> None:
-        """The server stops: every stream ends with its result."""
+        """End every stream with its result; the server stops."""
         for stream in list(self._streams):
             stream.end()
         if self._stop is not None:
@@ -220,113 +226,112 @@ class Subscriptions:
             self._stop = None
 
 
-class _Stream:
-    """One listen request: what it wants, and what changed since it was last told."""
+class _ListenStream:
+    """One listen request: its filter, and the changes that it wasn't told yet."""
 
-    __slots__ = ("_changes", "_ctx", "_ended", "_first", "_loop", "_topics", "_uris", "_wake", "_wants")
+    __slots__ = ("_changes", "_ctx", "_ended", "_first", "_lists", "_loop", "_topics", "_uris", "_wake")
 
-    def __init__(
-        self, ctx: Context[Any], honoured: SubscriptionFilter, topics: Mapping[str, tuple[Topic, Any]]
-    ) -> None:
+    def __init__(self, ctx: Context[Any], agreed: SubscriptionFilter, topics: Mapping[str, tuple[Topic, Any]]) -> None:
         self._ctx = ctx
         self._loop = asyncio.get_running_loop()
-        self._wants = {
+        self._lists = {
             kind
             for kind, on in (
-                ("tools", honoured.tools_list_changed),
-                ("prompts", honoured.prompts_list_changed),
-                ("resources", honoured.resources_list_changed),
+                ("tools", agreed.tools_list_changed),
+                ("prompts", agreed.prompts_list_changed),
+                ("resources", agreed.resources_list_changed),
             )
             if on
         }
-        self._uris = honoured.resource_subscriptions or ()
+        self._uris = agreed.resource_subscriptions or ()
         self._changes: dict[Changed, None] = {}
         self._wake: asyncio.Future[None] | None = None
         self._ended = False
-        #: What extensions tell, by the kind of the change: the topic, and the keys that are wanted, or True for all.
-        self._topics = {topic.kind: (topic, kept) for topic, kept in topics.values()}
-        kept = {key: kept for key, (_, kept) in topics.items()}
-        self._first = {"notifications": {**msgspec.to_builtins(honoured), **kept}, "_meta": self._meta()}
+        #: Topics of extensions by the kind of change, each with its keys, or True for all keys.
+        self._topics = {topic.kind: (topic, keys) for topic, keys in topics.values()}
+        accepted_keys = {member: keys for member, (_, keys) in topics.items()}
+        self._first = {"notifications": {**msgspec.to_builtins(agreed), **accepted_keys}, "_meta": self._meta()}
 
     def _meta(self) -> dict[str, Any]:
         return {SUBSCRIPTION_ID: self._ctx.request_id}
 
-    def offer(self, event: Event) -> None:
-        """An event, from any thread; kept if it is wanted and not known yet."""
-        wanted = self._wanted(event)
-        if wanted:
-            self._loop.call_soon_threadsafe(self._keep, wanted)
+    def add(self, event: Event) -> None:
+        """Add an event if the filter has it; from any thread."""
+        changes = self._matching(event)
+        if changes:
+            self._loop.call_soon_threadsafe(self._add, changes)
 
-    def _wanted(self, event: Event) -> list[Changed]:
+    def _matching(self, event: Event) -> list[Changed]:
         if isinstance(event, ChangesLost):
-            known = [Changed(kind) for kind in self._wants] + [Changed("resource", uri) for uri in self._uris]
-            return known + [change for kind in self._topics for change in self._all_of(kind)]
+            all_of_them = [Changed(kind) for kind in self._lists] + [Changed("resource", uri) for uri in self._uris]
+            return all_of_them + [change for kind in self._topics for change in self._all_of(kind)]
         if event.kind in self._topics:
-            _, kept = self._topics[event.kind]
-            return [event] if kept is True or event.uri in kept else []
+            _, keys = self._topics[event.kind]
+            return [event] if keys is True or event.uri in keys else []
         if event.kind == "resource":
             return [event] if any(covers(uri, event.uri or "") for uri in self._uris) else []
-        return [event] if event.kind in self._wants else []
+        return [event] if event.kind in self._lists else []
 
     def _all_of(self, kind: str) -> list[Changed]:
-        _, kept = self._topics[kind]
-        return [Changed(kind)] if kept is True else [Changed(kind, key) for key in kept]
+        _, keys = self._topics[kind]
+        return [Changed(kind)] if keys is True else [Changed(kind, key) for key in keys]
 
-    def _keep(self, changes: list[Changed]) -> None:
+    def _add(self, changes: list[Changed]) -> None:
         for change in changes:
             self._changes[change] = None
-        self._rouse()
+        self._wake_up()
 
     def end(self) -> None:
-        """No more changes: say what is left, then end with the result."""
+        """Send the changes that are left, then end with the result."""
         self._ended = True
-        self._loop.call_soon_threadsafe(self._rouse)
+        self._loop.call_soon_threadsafe(self._wake_up)
 
-    def _rouse(self) -> None:
+    def _wake_up(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
     async def run(self) -> None:
-        """Tell until the end. Changes that come before the acknowledgement is out wait for it (T-12)."""
+        """Send changes until the end. Changes before the acknowledgement is sent wait for it."""
         ctx = self._ctx
         await ctx.notify("notifications/subscriptions/acknowledged", self._first)
         while True:
             while self._changes:
                 change = next(iter(self._changes))
                 del self._changes[change]
-                await self._tell(change)
+                await self._send(change)
             if self._ended or ctx.call.state is not CallState.RUNNING:
-                self._take_leave()
+                self._announce_end()
                 return
             self._wake = self._loop.create_future()
             await self._wake
             self._wake = None
 
-    def _take_leave(self) -> None:
-        """On a pipe, which stays open, a cancellation follows the result (CANC-05, T-11).
+    def _announce_end(self) -> None:
+        """On a channel that stays open, a cancellation follows the result.
 
-        Not the other way round: the official SDKs' clients take a cancellation that comes first for a loss.
+        https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
+        In the other order, clients of the official SDKs would treat the cancellation as a lost subscription.
         """
         method, reason = "notifications/cancelled", "the server ended the subscription"
-        said = {"requestId": self._ctx.request_id, "reason": reason, "_meta": self._meta()}
-        self._ctx.call.parting = Outgoing(jsonrpc.encode_notification(method, said), None, method)
+        params = {"requestId": self._ctx.request_id, "reason": reason, "_meta": self._meta()}
+        self._ctx.call.parting = Outgoing(jsonrpc.encode_notification(method, params), None, method)
 
-    async def _tell(self, change: Changed) -> None:
+    async def _send(self, change: Changed) -> None:
         if change.kind == "resource":
             params: Any = ResourceUpdatedParams(uri=change.uri or "", meta=self._meta())
             await self._ctx.notify("notifications/resources/updated", params)
         elif change.kind in self._topics:
-            await self._tell_topic(change)
+            await self._send_topic(change)
         else:
             await self._ctx.notify(_LISTS[change.kind], {"_meta": self._meta()})
 
-    async def _tell_topic(self, change: Changed) -> None:
-        """What an extension says of it now; when it fails, this one hint is lost and nothing else."""
+    async def _send_topic(self, change: Changed) -> None:
+        """Send an extension's notification. If the extension fails, only this notification is lost."""
         topic, _ = self._topics[change.kind]
         try:
-            said = await topic.describe(self._ctx, change.uri)
+            params = await topic.describe(self._ctx, change.uri)
         except Exception:
-            logger.exception("%s: what changed can't be told", topic.method)
+            logger.exception("%s: the extension failed to describe the change", topic.method)
             return
-        if said is not None:
-            await self._ctx.notify(topic.method, {**said, "_meta": {**said.get("_meta", {}), **self._meta()}})
+        if params is not None:
+            await self._ctx.notify(topic.method, {**params, "_meta": {**params.get("_meta", {}), **self._meta()}})
