@@ -19,9 +19,8 @@ from hinge.protocol.calls import Origin as Origin
 from hinge.protocol.calls import Outgoing as Outgoing
 from hinge.protocol.calls import Pending as Pending
 from hinge.protocol.eras.base import EraName as EraName
-from hinge.protocol.http.headers import Headers as Headers
-from hinge.protocol.http.headers import Refusal as Refusal
-from hinge.protocol.http.headers import read_headers as read_headers
+from hinge.protocol.http.request import Headers as Headers
+from hinge.protocol.http.request import Refusal as Refusal
 from hinge.protocol.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from hinge.schema.base import CLIENT_CAPABILITIES as CLIENT_CAPABILITIES
 from hinge.schema.base import CLIENT_INFO as CLIENT_INFO
@@ -42,3 +41,4 @@ from hinge.schema.revisions import V2025_03 as V2025_03
 from hinge.schema.revisions import V2025_06 as V2025_06
 from hinge.schema.revisions import V2025_11 as V2025_11
 from hinge.schema.revisions import V2026_07 as V2026_07
+from tests.protocol.http.heads import head_of as head_of

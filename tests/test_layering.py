@@ -131,6 +131,13 @@ def test_imports_point_only_to_the_left(hinge: list[Module]) -> None:
     assert not list(layer_violations(hinge))
 
 
+def test_http1_imports_nothing_of_mcp(hinge: list[Module]) -> None:
+    """An HTTP/1.1 implementation that could stand alone; of Hinge it has the errors."""
+    for name, imports in inner_imports(hinge).items():
+        if layer_of(name) == "http1":
+            assert {layer_of(found.target) for found in imports} <= {"http1", "errors"}, name
+
+
 def test_no_import_closes_a_cycle(hinge: list[Module]) -> None:
     assert not import_cycles(hinge)
 

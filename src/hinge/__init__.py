@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from hinge.extensions.apps import Csp as Csp
     from hinge.protocol.changes import Changed as Changed
     from hinge.protocol.changes import ChangesLost as ChangesLost
-    from hinge.protocol.http.headers import Principal as Principal
-    from hinge.protocol.http.headers import Refusal as Refusal
+    from hinge.protocol.http.request import Principal as Principal
+    from hinge.protocol.http.request import Refusal as Refusal
     from hinge.protocol.limits import Limits as Limits
     from hinge.schema.base import Annotations as Annotations
     from hinge.schema.base import Icon as Icon
@@ -201,14 +201,14 @@ _HOME = {
     "Overloaded": "hinge.errors",
     "ParseError": "hinge.errors",
     "PeerError": "hinge.errors",
-    "Principal": "hinge.protocol.http.headers",
+    "Principal": "hinge.protocol.http.request",
     "ProgressParams": "hinge.schema.notifications",
     "Prompt": "hinge.schema.prompts",
     "PromptMessage": "hinge.schema.prompts",
     "ProtocolError": "hinge.errors",
     "RateLimit": "hinge.server.middleware.rate_limit",
     "ReadResourceResult": "hinge.schema.resources",
-    "Refusal": "hinge.protocol.http.headers",
+    "Refusal": "hinge.protocol.http.request",
     "Resource": "hinge.schema.resources",
     "ResourceContents": "hinge.schema.content",
     "ResourceLink": "hinge.schema.content",

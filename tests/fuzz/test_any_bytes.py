@@ -11,25 +11,26 @@ from hypothesis import strategies as st
 from hinge import InvalidRequest, ParseError, ProtocolError
 from hinge.protocol.connection import Connection
 from hinge.protocol.eras import detect
+from hinge.protocol.http.headers import Head
 from tests.fuzz import messages
 from tests.fuzz.ends import description_of, examples, shake_hands
 from tests.support import (
     Batch,
     Call,
     Failure,
-    Headers,
     Inbound,
     Notification,
     Origin,
     Outgoing,
     Request,
     Response,
+    head_of,
     jsonrpc,
 )
 
 _headers = st.fixed_dictionaries(
     {}, optional={"mcp-protocol-version": messages.revisions, "mcp-method": messages.methods}
-).map(lambda found: Headers.of({name: str(value) for name, value in found.items()}))
+).map(lambda found: head_of({name: str(value) for name, value in found.items()}))
 origins = st.none() | _headers
 
 
@@ -80,7 +81,7 @@ def test_any_bytes_become_an_inbound_message_or_a_protocol_error(data: bytes) ->
     st.booleans(),
 )
 def test_a_connection_takes_any_bytes_and_never_raises(
-    texts: list[bytes], headers: Headers | None, eras: Any, one_shot: bool, opened: bool
+    texts: list[bytes], headers: Head | None, eras: Any, one_shot: bool, opened: bool
 ) -> None:
     """BASE-09, BASE-10, ERR-17: out comes a call, a batch, an error reply or nothing, and the tables stay right."""
     connection = Connection(description_of(eras) if eras else None, one_shot=one_shot and bool(eras))

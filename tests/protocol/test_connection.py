@@ -14,7 +14,7 @@ from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.states import CallState, HandshakeState
 from hinge.schema.lifecycle import ClientCapabilities
 from tests.fuzz.ends import ME, description_of, hello, initialize_result, shake_hands
-from tests.support import V2025_03, V2025_11, V2026_07, Call, Headers, Origin, Outgoing, jsonrpc
+from tests.support import V2025_03, V2025_11, V2026_07, Call, Origin, Outgoing, head_of, jsonrpc
 
 META = STATELESS.request_meta(V2026_07, ME, ClientCapabilities())
 
@@ -55,7 +55,7 @@ def error_of(got: Any) -> dict[str, Any]:
 
 
 def headers(**values: str) -> Origin:
-    return Origin(Headers.of({name.replace("_", "-"): value for name, value in values.items()}))
+    return Origin(head_of({name.replace("_", "-"): value for name, value in values.items()}))
 
 
 # ---------------------------------------------------------------- what we owe

@@ -9,7 +9,7 @@ import pytest
 
 from hinge import Client, Context, HingeError, Server
 from tests.server.bare_end import BareEnd, Era
-from tests.support import Origin, read_headers
+from tests.support import Origin, head_of
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -46,7 +46,7 @@ async def test_a_handler_knows_who_asks_and_how(era: Era) -> None:
         )
 
     capabilities = {"sampling": {}, "extensions": {"com.example/x": {"a": 1}}}
-    origin = Origin(read_headers([(b"x-trace", b"7"), (b"mcp-method", b"tools/call"), (b"mcp-name", b"look")]), "ann")
+    origin = Origin(head_of([(b"x-trace", b"7"), (b"mcp-method", b"tools/call"), (b"mcp-name", b"look")]), "ann")
     async with BareEnd(
         telling(look), era, capabilities=capabilities, origin=origin if era == "2025" else Origin(None, "ann")
     ) as end:

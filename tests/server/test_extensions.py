@@ -26,7 +26,7 @@ from hinge import (
 from hinge.schema.tools import CallToolParams
 from hinge.server.extensions import CallTool
 from tests.server.bare_end import BareEnd, Era
-from tests.support import EraName, Origin, Result
+from tests.support import EraName, Origin, Result, head_of
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 JOBS = "com.example/jobs"
@@ -178,17 +178,11 @@ async def test_the_name_header_repeats_what_the_extension_says() -> None:
     """HDR-03, TEX-11."""
     headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "jobs/get", "mcp-name": "1"}
     for name, refused in (("1", False), ("2", True)):
-        origin = Origin(headers=_headers({**headers, "mcp-name": name}))
+        origin = Origin(head_of({**headers, "mcp-name": name}))
         async with BareEnd(served(), capabilities=DECLARED, origin=origin, kind="post") as end:
             reply = await end.reply("jobs/get", {"jobId": "1"})
             assert ("error" in reply) is refused
             assert not refused or reply["error"]["code"] == -32020
-
-
-def _headers(found: Mapping[str, str]) -> Any:
-    from tests.support import read_headers
-
-    return read_headers([(name.encode(), value.encode()) for name, value in found.items()])
 
 
 @both_eras

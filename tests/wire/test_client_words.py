@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hinge import Client, Limits, Server
-from hinge.transports.duplex import Pump
+from hinge.transports.duplex import DuplexChannel
 from tests.client.puppet import META, Puppet, legacy, modern
 from tests.jumping_clock import in_no_time
 from tests.support import Channel, ChannelKind, Outgoing, Serve
@@ -68,7 +68,7 @@ async def test_what_is_stale_is_asked_for_when_somebody_wants_it_and_not_before(
 # ---------------------------------------------------------------- a transport of one's own
 
 
-class Box(Pump):
+class Box(DuplexChannel):
     """One end of a way that nobody but this test knows: two boxes that hand bytes to each other."""
 
     kind: ChannelKind = "socket"

@@ -18,7 +18,7 @@ from hinge.errors import CallError, CallTimeout, ConnectFailed, HttpStatus, Peer
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
-from hinge.protocol.http import headers as http
+from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.revisions.adapt import shape
 from hinge.schema.base import SERVER_INFO, Implementation
 from hinge.schema.lifecycle import (
@@ -271,7 +271,7 @@ class Negotiation:
             self._probe.cancel()  # the new one will do
         meta = STATELESS.request_meta(revision, self._info, self._capabilities(STATELESS))
         on_http = self._session.channel.kind == "post"
-        headers = http.request_headers("server/discover", None, revision) if on_http else None
+        headers = request_headers("server/discover", None, revision) if on_http else None
         asking = asyncio.create_task(self._ask("server/discover", {"_meta": meta}, headers, "discover"))
         if on_http or only:
             return await _own(asking)

@@ -40,7 +40,7 @@ from hinge.errors import (
 )
 from hinge.protocol.calls import Pending
 from hinge.protocol.eras.stateless import STATELESS
-from hinge.protocol.http import headers as http
+from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.limits import Limits
 from hinge.protocol.revisions.adapt import known_in
 from hinge.schema.elicitation import ElicitUrlParams
@@ -351,7 +351,7 @@ class Requests:
         assert found is not None
         row = METHODS.get(method) or self._extensions.sent.get(method)
         name = params.get(row.name_field) if row is not None and row.name_field is not None else None
-        headers = http.request_headers(method, name, found.revision)
+        headers = request_headers(method, name, found.revision)
         if method == "tools/call" and (tool := _decoded(name)) in self._tools.known:
             headers |= self._tools.headers(tool, _decoded(params.get("arguments")) or {})
         return headers if request.headers is None else {**_own_headers(request.headers), **headers}

@@ -14,7 +14,7 @@ import msgspec
 from hinge.client.connection import ClientConnection
 from hinge.errors import CallError, CallTimeout, ConnectionLost, HingeError, InvalidResponse, PeerError, SessionEnded
 from hinge.protocol.changes import Changed, ChangesLost, covers
-from hinge.protocol.http import headers as http
+from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.limits import Limits
 from hinge.schema.base import SUBSCRIPTION_ID
 from hinge.schema.subscriptions import SubscriptionFilter
@@ -224,7 +224,7 @@ class Subscription:
         self.id = pending.id
         headers = None
         if session.channel.kind == "post":
-            headers = http.request_headers("subscriptions/listen", None, revision)
+            headers = request_headers("subscriptions/listen", None, revision)
         try:
             with self._connection.span("subscriptions/listen", {}, pending.id) as trace:
                 meta = {"progressToken": pending.id, **msgspec.json.decode(self._connection.meta), **trace}

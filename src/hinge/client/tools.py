@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidResponse, shorten
-from hinge.protocol.http.parameters import ParamHeader, collect_param_headers, param_headers
+from hinge.protocol.http.mirror import ParamHeader, collect_param_headers, param_headers
 from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.tools import CallToolResult, Tool
 

@@ -1,4 +1,4 @@
-"""The ASGI 3 interface as types, and the response heads that never change. Knows nothing of MCP."""
+"""The ASGI 3 interface as types, and a few constant headers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,8 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 HeaderPairs: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
-JSON_TYPE = b"application/json"
-EVENTS_TYPE = b"text/event-stream"
 TEXT_TYPE = b"text/plain; charset=utf-8"
-#: MHTTP-09: without the second and third a proxy may hold events back.
-STREAM_HEADERS: HeaderPairs = (
-    (b"content-type", EVENTS_TYPE),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-)
-RETRY_LATER: HeaderPairs = ((b"retry-after", b"1"),)
 CLOSE: HeaderPairs = ((b"connection", b"close"),)

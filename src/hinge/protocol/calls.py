@@ -11,7 +11,8 @@ from msgspec import Raw
 from hinge.errors import ErrorObject, InternalError, ProtocolError
 from hinge.jsonrpc import ABSENT, Message, RequestId, encode_failure
 from hinge.protocol.eras.base import Era
-from hinge.protocol.http.headers import Headers
+from hinge.protocol.http.headers import Head
+from hinge.protocol.http.request import Headers
 from hinge.protocol.states import RUNNING, WAITING, CallState, PendingState
 from hinge.schema.base import RequestMeta
 
@@ -28,15 +29,20 @@ class Record(msgspec.Struct, eq=False):
 class Origin(msgspec.Struct, frozen=True, eq=False):
     """What a transport knows about where a message came from.
 
-    `headers` maps lower-case names to values on HTTP and is None elsewhere. `principal` is who was authenticated, or
+    `head` is the judged head of the HTTP request and None on other transports. `principal` is who was authenticated, or
     None; `scopes` is what the request was authorized for. `transport` is the transport's own (an ASGI scope, a peer
     address), handed to users as it is.
     """
 
-    headers: Headers | None = None
+    head: Head | None = None
     principal: str | None = None
     transport: Any = None
     scopes: frozenset[str] = frozenset()
+
+    @property
+    def headers(self) -> Headers | None:
+        """The HTTP headers; None on other transports."""
+        return None if self.head is None else self.head.headers
 
     def __repr__(self) -> str:
         """Not what it holds, which may be secret."""

@@ -31,7 +31,6 @@ from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Era, Handshake
 from hinge.protocol.eras.handshake import HANDSHAKE
-from hinge.protocol.http import headers as http
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.states import CALL_MOVES, PENDING_MOVES, RUNNING, WAITING, HandshakeState
 from hinge.schema.notifications import CancelledParams
@@ -127,7 +126,7 @@ class Connection(Record):
                 raise Overloaded(f"Too many requests: {self.limits.calls} at once is the limit of a connection")
             if description is not None:
                 revision = era.admit(
-                    message, inbound.meta, origin.headers, self.handshake, description.revisions, self.one_shot
+                    message, inbound.meta, origin.head, self.handshake, description.revisions, self.one_shot
                 )
             else:
                 revision = era.admit_from_server(message, self.handshake)
@@ -391,4 +390,4 @@ def _excerpt(data: bytes) -> str:
 
 def _version(origin: Origin) -> str | None:
     """The revision that the HTTP headers name."""
-    return None if origin.headers is None else http.protocol_version(origin.headers)
+    return None if origin.head is None else origin.head.version

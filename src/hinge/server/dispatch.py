@@ -31,7 +31,7 @@ from hinge.jsonrpc import ABSENT, OBJECT, opening
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.detect import ERAS
-from hinge.protocol.http import headers as http
+from hinge.protocol.http.headers import judge_name
 from hinge.schema.base import EmptyResult, Result
 from hinge.schema.methods import METHODS, Method, method_in
 from hinge.server.context import Context
@@ -139,10 +139,10 @@ class Dispatch:
             raise InvalidParams(f"Received {ctx.method!r} before 'initialize'.", "")
         params = served.read(call.params if call.inline else ctx.params)  # the handshake reads the wire
         if served.name_field is not None:
-            headers = call.era.mirrored_headers(call.origin.headers)
-            if headers is not None:
+            head = call.era.mirrored_headers(call.origin.head)
+            if head is not None:
                 sent = params if ctx.params is call.params or ctx.method != call.method else served.read(call.params)
-                http.check_name_header(headers, getattr(sent, served.name_field))
+                judge_name(head, getattr(sent, served.name_field))
         if self._running >= self._limit:
             raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
         ctx.read = params

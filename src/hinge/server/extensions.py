@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from hinge.errors import DefinitionError, InvalidParams, MissingClientCapability, shorten
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.detect import ERAS, parse_eras
-from hinge.protocol.http import headers as http
+from hinge.protocol.http.headers import judge_name
 from hinge.protocol.meta import is_extension_id
 from hinge.schema.methods import METHODS
 from hinge.schema.tools import CallToolParams
@@ -223,9 +223,9 @@ class _Guarded:
             params = self._decode(raw)
         except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
             raise invalid_params(exc) from exc
-        headers = ctx.call.era.mirrored_headers(ctx.call.origin.headers)
-        if method.name_field is not None and headers is not None:
-            http.check_name_header(headers, getattr(params, method.name_field))
+        head = ctx.call.era.mirrored_headers(ctx.call.origin.head)
+        if method.name_field is not None and head is not None:
+            judge_name(head, getattr(params, method.name_field))
         ctx.read = params
         return await method.serve(ctx, params)
 

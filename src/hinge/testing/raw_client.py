@@ -17,8 +17,7 @@ from hinge.errors import CallError, HingeError, InternalError, PeerError, Protoc
 from hinge.jsonrpc import RequestId
 from hinge.protocol.calls import Call
 from hinge.protocol.connection import Connection
-from hinge.protocol.http import headers as http
-from hinge.protocol.http.parameters import ParamHeader, collect_param_headers, param_headers
+from hinge.protocol.http.mirror import ParamHeader, collect_param_headers, param_headers, request_headers
 from hinge.protocol.limits import Limits
 from hinge.schema.base import PROTOCOL_VERSION, SUBSCRIPTION_ID
 from hinge.schema.methods import METHODS
@@ -137,7 +136,7 @@ class RawClient:
             return None
         row = METHODS.get(method)
         name = given.get(row.name_field) if row is not None and row.name_field is not None else None
-        found = http.request_headers(method, name if isinstance(name, str) else None, revision)
+        found = request_headers(method, name if isinstance(name, str) else None, revision)
         spec = self._tools.get(str(name), ()) if method == "tools/call" else ()
         return {**found, **param_headers(spec, given.get("arguments") or {})} if spec else found
 

@@ -28,7 +28,7 @@ from hinge.errors import CallError, StartError
 from hinge.jsonrpc import RequestId
 from hinge.schema.base import SUBSCRIPTION_ID
 from hinge.testing.wire_log import SeenMessage, Side
-from hinge.transports.stream.framing import one_line
+from hinge.transports.stream.line_channel import one_line
 
 logger = logging.getLogger("hinge")
 

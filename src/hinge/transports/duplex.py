@@ -1,5 +1,7 @@
-"""What every channel that lives longer than one message does with a conversation: feed it, serve each call in a task,
-park what follows an inline call, let calls finish at the end. Knows neither bytes on a wire nor sockets.
+"""What channels that carry many messages have in common: memory, byte streams, HTTP+SSE.
+
+A `DuplexChannel` feeds its conversation, serves each call in a task, holds messages back while `initialize` is being
+answered, and lets calls finish at the end of the input.
 """
 
 from __future__ import annotations
@@ -16,55 +18,58 @@ from hinge.protocol.limits import Limits
 logger = logging.getLogger("hinge")
 
 
-def _deaf(_data: object, _origin: object, /) -> None:
-    """What receives when the conversation is over: nobody."""
+def _ignore(_data: object, _origin: object, /) -> None:
+    """Receives messages before the conversation begins and after it is over."""
 
 
-class Pump:
-    """One end of a long-lived channel at work. A channel inherits it, says how a reply leaves and input is held back.
+class DuplexChannel:
+    """One end of a channel that carries many messages both ways. A subclass says how replies leave and input is held back.
 
-    `server` tells what the end of the input means: a server still answers what it was asked (for at most
-    `limits.drain` seconds), a client has nothing more to hear.
+    Args:
+        limits: Limits of messages and calls.
+        server: Whether this is the server's end: at the end of its input a server still answers what it was asked, for at
+            most `limits.drain` seconds; a client closes.
+        origin: What is known about the sender of every message.
     """
 
     def __init__(self, limits: Limits, *, server: bool, origin: Origin = UNKNOWN_ORIGIN) -> None:
         self.limits = limits
-        #: Why the channel ended; None while it hasn't. It is what waiting calls are told.
+        #: Why the channel ended, as waiting calls are told; None while it is open.
         self.reason: str | None = None
         self._loop = asyncio.get_running_loop()
         self._server = server
         self._origin = origin
         self._conversation: Conversation | None = None
-        self._receive: Callable[[bytes, Origin], Call | Batch | Outgoing | None] = _deaf
+        self._receive: Callable[[bytes, Origin], Call | Batch | Outgoing | None] = _ignore
         self._running: dict[Call | Batch, asyncio.Task[None]] = {}
-        self._parked = False
+        self._held_back = False
         self._backlog: deque[bytes] = deque()
         self._input_over: str | None = None
         self._drain: asyncio.TimerHandle | None = None
 
-    # What a channel supplies.
+    # ---------------------------------------------------------------- what a subclass implements
 
     def _reply(self, message: Outgoing, *, last: bool) -> None:
-        """Send an answer without waiting; `last`: no other call is being served, so no other answer will come soon."""
+        """Send an answer without waiting. `last` says that no other call is being served."""
         raise NotImplementedError
 
     def _hold(self) -> None:
-        """Take in no more messages: the backlog is full."""
+        """Stop reading: too many messages are held back."""
         raise NotImplementedError
 
     def _release(self) -> None:
-        """Go on taking messages."""
+        """Read again."""
         raise NotImplementedError
 
     def _end_output(self) -> None:
-        """The conversation is over: let out what was written, then end the channel."""
+        """The conversation is over: flush what was written, then end the channel."""
         raise NotImplementedError
 
-    # What a channel uses.
+    # ---------------------------------------------------------------- what a subclass uses
 
     @property
     def ending(self) -> bool:
-        """Whether no more messages are taken: the input is over, or everything is."""
+        """Whether no more messages are accepted: the input has ended, or the channel."""
         return self._input_over is not None or self.reason is not None
 
     def begin(self, conversation: Conversation) -> None:
@@ -76,8 +81,8 @@ class Pump:
             self._receive = conversation.receive
 
     def feed(self, data: bytes) -> None:
-        """Hand over one message, or park it while an inline call is being answered (A-032)."""
-        if self._parked:
+        """Hand over one message, or hold it back while an inline call is being answered."""
+        if self._held_back:
             self._backlog.append(data)
             if len(self._backlog) == self.limits.backlog:
                 self._hold()
@@ -85,7 +90,7 @@ class Pump:
         try:
             got = self._receive(data, self._origin)
         except Exception:
-            logger.exception("A message could not be handed over; it gets no answer")
+            logger.exception("A message could not be processed; it gets no answer")
             return
         if got is None:
             return
@@ -94,10 +99,10 @@ class Pump:
             return
         name = got.method if type(got) is Call else "a batch"
         self._running[got] = self._loop.create_task(self._serve(got), name=name)
-        self._parked = got.inline
+        self._held_back = got.inline
 
     def end_input(self, why: str) -> None:
-        """No more messages will come. A server finishes what it is doing; `why` is the reason given at the end."""
+        """The peer sends no more. A server finishes its calls first; `why` becomes the reason of the end."""
         if self.ending:
             return
         self._input_over = why
@@ -109,18 +114,18 @@ class Pump:
         self._conversation.end_input(why)
 
     def _expire(self, why: str) -> None:
-        """The drain time is over: what still runs gets its one answer, an error."""
+        """The drain time is over: answer each call that still runs with an error."""
         if self._conversation is not None and self.reason is None:
             for reply in self._conversation.expire(why):
                 self._reply(reply, last=True)
         self._shut(why)
 
     def end_conversation(self, reason: str) -> bool:
-        """Close the conversation; True the first time. Nothing is fed and nothing answered after this."""
+        """Close the conversation. Nothing is fed or answered afterwards. Returns False if it was closed before."""
         if self.reason is not None:
             return False
         self.reason = reason
-        self._receive = _deaf
+        self._receive = _ignore
         self._backlog.clear()
         if self._drain is not None:
             self._drain.cancel()
@@ -139,12 +144,12 @@ class Pump:
         try:
             reply = await self._conversation.answer(call)
         except GeneratorExit:
-            raise  # nothing can be said any more: the task is being thrown away
+            raise  # the task is being destroyed: it can't answer
         except BaseException as exc:
             reply = Outgoing.interrupted(call)
             if not isinstance(exc, Exception):
                 raise
-            logger.exception("A call ended without an answer of its own")
+            logger.exception("A call failed outside of its handler")
         finally:
             del self._running[call]
             if reply is not None and self.reason is None:
@@ -153,14 +158,14 @@ class Pump:
                 if reply.follow is not None:
                     self._reply(reply.follow, last=last)
             if call.inline:
-                self._unpark()
+                self._feed_held_back()
             if self._input_over is not None and not self._running:
                 self._shut(self._input_over)
 
-    def _unpark(self) -> None:
-        self._parked = False
+    def _feed_held_back(self) -> None:
+        self._held_back = False
         held = len(self._backlog) >= self.limits.backlog
-        while self._backlog and not self._parked:
+        while self._backlog and not self._held_back:
             self.feed(self._backlog.popleft())
         if held and len(self._backlog) < self.limits.backlog:
             self._release()

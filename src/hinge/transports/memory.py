@@ -12,7 +12,7 @@ from hinge.channel import Channel, ChannelKind, Conversation, Serve
 from hinge.errors import ChannelClosed
 from hinge.protocol.calls import Outgoing
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.transports.duplex import Pump
+from hinge.transports.duplex import DuplexChannel
 
 
 @coroutine
@@ -21,7 +21,7 @@ def _next_turn() -> Generator[None, None, None]:
     yield
 
 
-class MemoryChannel(Pump):
+class MemoryChannel(DuplexChannel):
     """One end of the pair. What is sent is delivered at once: the other end decides, and serves in tasks of its own.
 
     What comes before that end has begun, while it is full, or in the middle of a delivery to it, waits in its inbox
@@ -142,7 +142,7 @@ class MemoryChannel(Pump):
             why = f"the peer has taken nothing for {wait:g} seconds, {size} bytes are waiting"
             self._end_both(why, "the other end gave up waiting")
 
-    # ---------------------------------------------------------------- what the pump asks for
+    # ---------------------------------------------------------------- DuplexChannel
 
     def _reply(self, message: Outgoing, *, last: bool) -> None:
         self._peer._take(message.data)

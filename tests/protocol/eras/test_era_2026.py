@@ -28,6 +28,7 @@ from hinge.jsonrpc import Notification, Request
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Handshake
 from hinge.protocol.eras.stateless import STATELESS, discover
+from hinge.protocol.http.headers import Head
 from hinge.schema.base import RequestMeta
 from hinge.schema.lifecycle import ClientCapabilities, RootsCapability
 from hinge.schema.notifications import SEVERITY
@@ -43,7 +44,7 @@ from tests.support import (
     V2025_11,
     V2026_07,
     EmptyResult,
-    Headers,
+    head_of,
     jsonrpc,
 )
 
@@ -54,7 +55,7 @@ NO_OBJECTS: list[Any] = [7, None, [], "{}", True]
 DESCRIPTION = description_of()
 
 
-def admit(text: bytes, headers: Headers | None = None) -> str:
+def admit(text: bytes, headers: Head | None = None) -> str:
     inbound = detect.read(text)
     assert isinstance(inbound.message, Request | Notification)
     return STATELESS.admit(inbound.message, inbound.meta, headers, Handshake(), DESCRIPTION.revisions, True)
@@ -62,7 +63,7 @@ def admit(text: bytes, headers: Headers | None = None) -> str:
 
 def sent(meta: Any, method: str = "tools/list", **headers: str) -> str:
     """The revision of a request with this `_meta`, on HTTP if there are headers."""
-    found = Headers.of({name.replace("_", "-"): value for name, value in headers.items()}) if headers else None
+    found = head_of({name.replace("_", "-"): value for name, value in headers.items()}) if headers else None
     return admit(jsonrpc.encode_request(1, method, {} if meta is None else {"_meta": meta}), found)
 
 
@@ -138,7 +139,7 @@ def test_a_notification_needs_no_envelope() -> None:
     """MHTTP-05, T-23: nobody could be told what is wrong with it, and no rule demands headers."""
     for params in ({}, {"_meta": {PROTOCOL_VERSION: UNKNOWN}}):
         text = jsonrpc.encode_notification("notifications/cancelled", params)
-        assert admit(text, Headers.of({})) == V2026_07
+        assert admit(text, head_of({})) == V2026_07
 
 
 def test_an_answer_is_nothing_that_a_stateless_server_takes() -> None:

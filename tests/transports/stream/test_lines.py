@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.transports.stream.framing import HEAD, LineSplitter, Overlong, join_lines, one_line
+from hinge.transports.stream.line_channel import HEAD, LineSplitter, Overlong, one_line
 
 
 def split(data: bytes, at: list[int], limit: int = 1000) -> tuple[list[bytes], list[Overlong]]:
@@ -46,7 +46,7 @@ def test_a_last_line_without_an_end_is_given_at_the_end_unless_it_is_blank() -> 
 )
 def test_where_the_stream_is_cut_makes_no_difference(lines: list[bytes], cuts: list[int]) -> None:
     """REL-03, at a limit that some of the lines exceed."""
-    data = join_lines(lines)
+    data = b"\n".join([*lines, b""])
     whole, whole_discarded = split(data, [], limit=40)
     pieces, pieces_discarded = split(data, cuts, limit=40)
     assert pieces == whole
@@ -123,8 +123,3 @@ def test_line_breaks_between_the_tokens_of_a_message_are_taken_out() -> None:
     assert b"\n" not in line
     assert b"\r" not in line
     assert msgspec.json.decode(line) == {"id": 1, "text": "a\nb"}
-
-
-def test_messages_leave_with_a_line_end_each() -> None:
-    """STDIO-01."""
-    assert join_lines([b"a", b"b"]) == b"a\nb\n"

@@ -251,7 +251,7 @@ async def test_a_socket_file_that_another_server_has_made_is_left_alone(tmp_path
 async def test_what_cannot_be_listened_on_is_refused_with_words(tmp_path: Path) -> None:
     """StartError says what to do."""
     (tmp_path / "file").write_text("precious")
-    with pytest.raises(StartError, match="exists and is no socket"):
+    with pytest.raises(StartError, match="exists and is not a socket"):
         await SocketServer(EchoConversation, path=tmp_path / "file").start()
     assert (tmp_path / "file").read_text() == "precious"
     with pytest.raises(StartError, match="Can't listen on the Unix socket"):
@@ -269,9 +269,9 @@ async def test_what_cannot_be_listened_on_is_refused_with_words(tmp_path: Path) 
 @pytest.mark.parametrize("port", [65536, 99999, -1, "80", True, 1.0])
 def test_a_port_that_there_is_not_is_never_taken_for_another(port: Any) -> None:
     """The system counts on from 0 after 65535."""
-    with pytest.raises(StartError, match="There is no port "):
+    with pytest.raises(StartError, match="is not a port"):
         SocketServer(EchoConversation, port=port)
-    with pytest.raises(DefinitionError, match="There is no port "):
+    with pytest.raises(DefinitionError, match="is not a port"):
         TcpSocket("127.0.0.1", port)
 
 

@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable, Generator
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
+import msgspec
+
 from hinge.http1.asgi import CLOSE, TEXT_TYPE, HeaderPairs, Message, Scope
-from hinge.protocol.calls import Record
 
 logger = logging.getLogger("hinge")
 
@@ -118,7 +119,7 @@ class Way(Protocol):
         """The task of a request is over."""
 
 
-class HttpRequest(Record):
+class HttpRequest(msgspec.Struct, eq=False):
     """What has come of a request's body, and what has left of its response. A `Carrier`."""
 
     scope: Scope

@@ -13,7 +13,7 @@ import msgspec
 
 from hinge.errors import InvalidRequest, ProtocolError
 from hinge.jsonrpc import Notification, Request
-from hinge.protocol.http.headers import Headers
+from hinge.protocol.http.headers import Head
 from hinge.protocol.states import HANDSHAKE_MOVES, HandshakeState
 from hinge.schema.base import Implementation, Model, RequestMeta
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, InitializeResult
@@ -100,7 +100,7 @@ class Era(ABC):
         self,
         message: Request | Notification,
         meta: RequestMeta | None,
-        headers: Headers | None,
+        head: Head | None,
         handshake: Handshake,
         supported: tuple[str, ...],
         one_shot: bool,
@@ -110,7 +110,7 @@ class Era(ABC):
         Args:
             message: The message.
             meta: Its `_meta`, if it has one.
-            headers: The HTTP headers that it came with; None on other transports.
+            head: The head of its HTTP request; None on other transports.
             handshake: The handshake of the connection.
             supported: The revisions that the server supports, for the error that lists them.
             one_shot: Whether the channel carries this one request and ends.
@@ -140,8 +140,8 @@ class Era(ABC):
         """The type that the params must fit even if the server does not implement the method; None if that is not checked."""
 
     @abstractmethod
-    def mirrored_headers(self, headers: Headers | None) -> Headers | None:
-        """The headers that must agree with the body of a request; None if there are none."""
+    def mirrored_headers(self, head: Head | None) -> Head | None:
+        """The head of the HTTP request if its headers must agree with the message; else None."""
 
     # ---------------------------------------------------------------- the client, as a server sees it
 

@@ -8,8 +8,7 @@ from hinge.errors import InvalidRequest, MissingClientCapability, ProtocolError,
 from hinge.jsonrpc import Notification, Request
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras.base import Era, Handshake
-from hinge.protocol.http import headers as http
-from hinge.protocol.http.headers import Headers
+from hinge.protocol.http.headers import Head
 from hinge.protocol.revisions.adapt import plan_for
 from hinge.protocol.states import HandshakeState
 from hinge.schema.base import Implementation, Model, RequestMeta
@@ -40,7 +39,7 @@ class HandshakeEra(Era):
         self,
         message: Request | Notification,
         meta: RequestMeta | None,
-        headers: Headers | None,
+        head: Head | None,
         handshake: Handshake,
         supported: tuple[str, ...],
         one_shot: bool,
@@ -53,7 +52,7 @@ class HandshakeEra(Era):
                 handshake.move("initialize")
                 handshake.offered = None
         elif one_shot and handshake.state is HandshakeState.NEW:
-            handshake.assume(None if headers is None else http.protocol_version(headers))
+            handshake.assume(None if head is None else head.version)
         elif method == "notifications/initialized" and type(message) is Notification and handshake.open:
             handshake.move("initialized")
         return handshake.revision
@@ -76,7 +75,7 @@ class HandshakeEra(Era):
         row = method_in(method, revision)
         return row.params if row is not None and row.result is not None else None
 
-    def mirrored_headers(self, headers: Headers | None) -> Headers | None:
+    def mirrored_headers(self, head: Head | None) -> Head | None:
         return None
 
     def client_info(self, meta: RequestMeta | None, handshake: Handshake) -> Implementation | None:

@@ -13,8 +13,7 @@ from hinge.errors import InvalidEnvelope, InvalidParams, InvalidRequest, Protoco
 from hinge.jsonrpc import OBJECT, Notification, Request, opening
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras.base import Era, Handshake
-from hinge.protocol.http import headers as http
-from hinge.protocol.http.headers import Headers
+from hinge.protocol.http.headers import Head, judge_message
 from hinge.protocol.revisions.adapt import plan_for, shape
 from hinge.schema.base import (
     CLIENT_CAPABILITIES,
@@ -56,7 +55,7 @@ class StatelessEra(Era):
         self,
         message: Request | Notification,
         meta: RequestMeta | None,
-        headers: Headers | None,
+        head: Head | None,
         handshake: Handshake,
         supported: tuple[str, ...],
         one_shot: bool,
@@ -78,8 +77,8 @@ class StatelessEra(Era):
             raise _invalid_meta(f"params._meta field {PROTOCOL_VERSION} must be a string", supported)
         if meta.client_capabilities is NOTHING or opening(meta.client_capabilities) != OBJECT:
             raise _invalid_meta(f"params._meta field {CLIENT_CAPABILITIES} must be present, and an object", supported)
-        if headers is not None:
-            http.check_envelope_headers(headers, revision, message.method)
+        if head is not None:
+            judge_message(head, revision, message.method)
         if revision not in STATELESS_REVISIONS:
             raise UnsupportedVersion(revision, supported)
         if meta.log_level is not NOTHING and _log_level(meta) is None:
@@ -101,8 +100,8 @@ class StatelessEra(Era):
     def params_checked_first(self, method: str, revision: str) -> type[Model] | None:
         return None
 
-    def mirrored_headers(self, headers: Headers | None) -> Headers | None:
-        return headers
+    def mirrored_headers(self, head: Head | None) -> Head | None:
+        return head
 
     def client_info(self, meta: RequestMeta | None, handshake: Handshake) -> Implementation | None:
         """None also where the client sent something malformed: it is for display only."""

@@ -1,224 +1,327 @@
-"""HTTP as MCP uses it: the headers of a request, those that name sessions and those that mirror the body, and the
-status of an answer. Must not know sockets, ASGI calls, tools or which revisions exist.
+"""The headers of a request to a server: every rule about them, in the order in which a request is checked.
+
+    judge_head(method, pairs, rules)      before the body is read; depends on nothing but its arguments
+        Head.barred                       header count and size, repeated headers, Origin, Host
+                                          (authorization)
+        Head.refusal                      HTTP method, Content-Type, Accept of GET, size of the body
+                                          (body, JSON, the era of the message)
+        Head.stateless_refusal            stateless era: Accept
+        Head.handshake_refusal            handshake era: Accept, MCP-Protocol-Version, Mcp-Session-Id
+                                          (required `_meta`)
+    judge_message(head, revision, method) stateless era: MCP-Protocol-Version and Mcp-Method equal the message
+                                          (revision supported, method known)
+    judge_name(head, name)                Mcp-Name equals the message
+    judge_parameters(head, spec, args)    Mcp-Param-* equal the message
+
+Specification: Transports, sections "Request Headers", "Session Management" and "Protocol Version Header".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cache
 from re import compile as regex
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, final
 
-from hinge.errors import HeaderMismatch, InvalidRequest, NotSent, shorten
-from hinge.protocol.http.values import OWS, REPEATED, decode_value, encode_value, read_value
+from msgspec import Struct, field
 
-PROTOCOL_VERSION: Final = "MCP-Protocol-Version"
-METHOD: Final = "Mcp-Method"
-NAME: Final = "Mcp-Name"
-#: Stands before the name that `x-mcp-header` gives.
-PARAM_PREFIX: Final = "Mcp-Param-"
+from hinge.errors import HeaderMismatch, InvalidRequest, UnsupportedVersion, shorten
+from hinge.protocol.http.media_types import BOTH, EITHER, TAKES_EVENTS, check_accept, check_content_type, parse_accept
+from hinge.protocol.http.mirror import (
+    METHOD,
+    NAME,
+    PROTOCOL_VERSION,
+    ParamHeader,
+    decode_value,
+    dotted,
+    quote,
+    read_value,
+    scalar,
+    value_at,
+)
+from hinge.protocol.http.origin import Guard
+from hinge.protocol.http.request import OWS, REPEATED, Headers, RawHeaders, Refusal
+from hinge.schema.revisions import HANDSHAKE_REVISIONS
+
 SESSION_ID: Final = "Mcp-Session-Id"
 LAST_EVENT_ID: Final = "Last-Event-ID"
 
-#: More than one of these is refused with 400 before anything else is looked at (RFC 9112 §3.2).
-_SINGLE: Final = frozenset({b"host", b"origin", b"content-type", b"content-length", b"authorization"})
+#: HTTP methods of an endpoint without HTTP sessions, and with them.
+POST_ONLY: Final = ("POST",)
+SESSION_METHODS: Final = ("GET", "POST", "DELETE")
 
-RawHeaders: TypeAlias = Sequence[tuple[bytes, bytes]]
+#: A request that has one of these twice is refused (RFC 9112 §3.2).
+_SINGLE: Final = frozenset({b"host", b"origin", b"content-type", b"content-length", b"authorization"})
+_CLOSE: Final = ((b"connection", b"close"),)
+_CONTROL = regex(r"[\x00-\x1f\x7f]")
+_WHOLE_NUMBER = regex(r"(-?[0-9]{1,400})(?:\.0*)?")
+
+#: Limits of each table of remembered values: entries, and bytes of one.
+_ENTRIES: Final = 512
+_ENTRY_BYTES: Final = 1024
+
+
+# --- Before the body --------------------------------------------------------------------------------------------------
 
 
 @final
-class Refusal(NamedTuple):
-    """A request turned away before its body is read: the HTTP status, a text for people, extra response headers."""
+class HeadRules(Struct, frozen=True, eq=False):
+    """What an endpoint demands of the head of a request.
 
-    status: int
-    text: str
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-
-
-class Principal(NamedTuple):
-    """Who is calling, and what this request was authorized for."""
-
-    name: str
-    scopes: frozenset[str] = frozenset()
-
-
-class Headers(Mapping[str, str]):
-    """The headers of one request. As a mapping: names in any case to values as text (latin-1, without outer blanks).
-
-    `raw` is what the checks read: lower-case names to the bytes that came. `repeated` names headers that came more than
-    once though they must not; `http_guard.Guard.check` refuses such a request.
+    Attributes:
+        guard: Checks Host and Origin.
+        methods: The HTTP methods that it serves.
+        revisions: The protocol revisions that it offers, newest first.
+        sessions: Whether it has HTTP sessions; without, Mcp-Session-Id is ignored.
+        any_accept: Whether a GET may come with any Accept header.
+        headers: Maximum number of headers.
+        header_bytes: Maximum total bytes of their values.
+        body: Maximum bytes of the body.
     """
 
-    __slots__ = ("raw", "repeated")
+    guard: Guard
+    methods: tuple[str, ...] = POST_ONLY
+    revisions: tuple[str, ...] = ()
+    sessions: bool = True
+    any_accept: bool = False
+    headers: int = 100
+    header_bytes: int = 64 * 1024
+    body: int = 4 * 1024 * 1024
+    #: Judgements by the headers that they depend on: clients send the same ones with each request.
+    known: dict[tuple[str | bytes | None, ...], _Judgement] = field(default_factory=dict)
 
-    def __init__(self, raw: dict[bytes, bytes], repeated: tuple[bytes, ...] = ()) -> None:
-        self.raw = raw
-        self.repeated = repeated
 
-    @classmethod
-    def of(cls, values: Mapping[str, str]) -> Headers:
-        """The same from text: names in any case, values in latin-1."""
-        return cls({name.lower().encode(): value.encode("latin-1") for name, value in values.items()})
+@final
+class _Judgement(Struct, frozen=True, eq=False):
+    """The part of a `Head` that few headers determine."""
 
-    def __getitem__(self, name: str) -> str:
-        try:
-            return self.raw[name.lower().encode()].strip(OWS).decode("latin-1")
-        except (KeyError, UnicodeEncodeError):
-            raise KeyError(name) from None
+    barred: Refusal | None
+    refusal: Refusal | None
+    stateless: Refusal | None
+    handshake: Refusal | None
+    accepts: int
+    version: str | None
 
-    def __iter__(self) -> Iterator[str]:
-        return (name.decode("latin-1") for name in self.raw)
 
-    def __len__(self) -> int:
-        return len(self.raw)
+@final
+class Head(Struct, eq=False):
+    """The head of a request, judged.
+
+    Attributes:
+        raw: Lower-case header names to values as sent; `headers` is the mapping for users.
+        barred: The response if the request may not reach this server at all.
+        refusal: The response if an authorized request can't be served whatever its body.
+        stateless_refusal: The response if its message belongs to the stateless era.
+        handshake_refusal: The response if its message belongs to the handshake era.
+        accepts: The kinds of answer that the client accepts, see `media_types`.
+        version: The MCP-Protocol-Version header; a repeated one equals no revision.
+        session_id: The Mcp-Session-Id header of a handshake-era request; None if absent or empty.
+    """
+
+    raw: dict[bytes, bytes]
+    barred: Refusal | None
+    refusal: Refusal | None
+    stateless_refusal: Refusal | None
+    handshake_refusal: Refusal | None
+    accepts: int
+    version: str | None
+    session_id: str | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """The headers as a mapping of text."""
+        return Headers(self.raw)
 
     def __repr__(self) -> str:
-        """Names only: values may be secrets."""
-        return f"<Headers {', '.join(self)}>"
+        """Header values may be secrets."""
+        return "<Head>"
 
 
-def read_headers(raw: RawHeaders) -> Headers:
-    """Look at a request's headers as ASGI gives them: (lower-case name, value) pairs. Never fails.
+def judge_head(method: str, pairs: RawHeaders, rules: HeadRules) -> Head:
+    """Judge the head of a request before its body is read.
 
-    What came twice is joined with commas as HTTP allows, but for the headers that must be single: `Mcp-*` and
-    `Last-Event-ID` become REPEATED, and those that guard the door are named in `repeated`.
+    Args:
+        method: The HTTP method.
+        pairs: The headers as ASGI has them.
+        rules: What the endpoint demands.
+
+    Returns:
+        The parsed head with the refusals that follow from it, each None if there is nothing to refuse.
     """
-    table = dict(raw)
-    return Headers(table) if len(table) == len(raw) else _join(raw)
+    raw = dict(pairs)
+    repeated = _join(raw, pairs) if len(raw) != len(pairs) else None
+    get = raw.get
+    version = get(b"mcp-protocol-version")
+    key = (
+        method,
+        get(b"host"),
+        get(b"origin"),
+        get(b"content-type"),
+        get(b"content-encoding"),
+        get(b"accept"),
+        version,
+    )
+    judged = rules.known.get(key) or _judge(key, rules)
+    barred, refusal, handshake = judged.barred, judged.refusal, judged.handshake
+    if repeated:
+        barred = Refusal(400, f"Headers that must be sent once came more than once: {shorten(repeated)}")
+    if len(raw) > rules.headers or len(b"".join(raw.values())) > rules.header_bytes:
+        barred = Refusal(431, "The headers of this request are too many or too large")
+    length = get(b"content-length", b"")
+    if len(length) > 6 and refusal is None and length.isdigit() and int(length[:20]) > rules.body:
+        refusal = body_too_large(rules.body)
+    head = Head(raw, barred, refusal, judged.stateless, handshake, judged.accepts, judged.version)
+    session_id = get(b"mcp-session-id")
+    if session_id is not None and rules.sessions and handshake is None:
+        _read_session_id(head, session_id)
+    return head
 
 
-def _join(raw: RawHeaders) -> Headers:
+def judge_site(pairs: RawHeaders, rules: HeadRules) -> Refusal | None:
+    """Judge only what bars a request from this server: the size of its head, repeated headers, Origin, Host.
+
+    Args:
+        pairs: The headers as ASGI has them.
+        rules: What the endpoint demands.
+    """
+    return judge_head("", pairs, rules).barred
+
+
+def _join(raw: dict[bytes, bytes], pairs: RawHeaders) -> str:
+    """Combine repeated headers in `raw` as HTTP allows. Returns the names of those that must be single."""
     values: dict[bytes, list[bytes]] = {}
-    for name, value in raw:
+    for name, value in pairs:
         values.setdefault(name, []).append(value)
-    table: dict[bytes, bytes] = {}
-    repeated: list[bytes] = []
+    single: list[str] = []
     for name, parts in values.items():
-        if len(parts) == 1:
-            table[name] = parts[0]
-        elif name.startswith(b"mcp-") or name == b"last-event-id":
-            table[name] = REPEATED
-        else:
-            table[name] = (b"; " if name == b"cookie" else b", ").join(parts)
+        if len(parts) > 1 and (name.startswith(b"mcp-") or name == b"last-event-id"):
+            raw[name] = REPEATED
+        elif len(parts) > 1:
+            raw[name] = (b"; " if name == b"cookie" else b", ").join(parts)
             if name in _SINGLE:
-                repeated.append(name)
-    return Headers(table, tuple(repeated))
+                single.append(name.decode("latin-1"))
+    return ", ".join(single)
 
 
-# --- Method -----------------------------------------------------------------------------------------------------------
+def _judge(key: tuple[Any, ...], rules: HeadRules) -> _Judgement:
+    """Make a judgement and remember it, unless it is large."""
+    method, host, origin, content_type, content_encoding, accept, raw_version = key
+    accepts = parse_accept(accept)
+    version = None if raw_version is None else raw_version.strip(OWS).decode("latin-1")
+    refusal = stateless = handshake = None
+    if method not in rules.methods:
+        refusal = _not_allowed(rules.methods)
+    elif method == "POST":
+        refusal = check_content_type(content_type, content_encoding)
+        stateless, handshake = check_accept(accepts, BOTH), check_accept(accepts, EITHER)
+    elif method == "GET" and not rules.any_accept:
+        refusal = check_accept(accepts, TAKES_EVENTS)
+    judged = _Judgement(
+        rules.guard.check(host, origin),
+        refusal,
+        stateless,
+        handshake or _check_version(version, rules.revisions),
+        accepts,
+        version,
+    )
+    if sum(map(len, filter(None, key))) <= _ENTRY_BYTES:
+        if len(rules.known) >= _ENTRIES:
+            rules.known.clear()
+        rules.known[key] = judged
+    return judged
 
-#: The methods of an endpoint that serves modern requests only (MHTTP-16), and of one with sessions (LHTTP-01).
-MODERN_METHODS: Final = ("POST",)
-SESSION_METHODS: Final = ("GET", "POST", "DELETE")
 
-
-def check_method(method: str, allowed: tuple[str, ...]) -> Refusal | None:
-    """405 with `Allow` unless the HTTP method is one of `allowed`."""
-    return None if method in allowed else _not_allowed(allowed)
-
-
-@lru_cache(maxsize=16)
-def _not_allowed(allowed: tuple[str, ...]) -> Refusal:
-    names = ", ".join(allowed)
+@cache
+def _not_allowed(methods: tuple[str, ...]) -> Refusal:
+    names = ", ".join(methods)
     return Refusal(405, f"This endpoint takes {names}", ((b"allow", names.encode()),))
 
 
-# --- Values -----------------------------------------------------------------------------------------------------------
+def body_too_large(limit: int) -> Refusal:
+    """The response to a body of more than `limit` bytes."""
+    return Refusal(413, f"A body may have {limit} bytes here", _CLOSE)
 
 
-def protocol_version(headers: Headers) -> str | None:
-    """The MCP-Protocol-Version header as it stands, or None. One that came twice reads as a revision nobody knows."""
-    value = headers.raw.get(b"mcp-protocol-version")
-    return None if value is None else value.strip(OWS).decode("latin-1")
+def _check_version(version: str | None, offered: Sequence[str]) -> Refusal | None:
+    """Refuse a revision that has no HTTP sessions. The oldest revision with them has no such header."""
+    if version is None or version in HANDSHAKE_REVISIONS:
+        return None
+    if version in offered:
+        error = InvalidRequest(f"{version} has no sessions and no responses of clients: it takes requests by POST")
+        return Refusal(400, str(error), error=error.error)
+    unsupported = UnsupportedVersion(version, offered)
+    return Refusal(400, str(unsupported), error=unsupported.error)
 
 
 def is_session_id(text: str) -> bool:
-    """Whether the text can be a session id: one or more characters from 0x21 to 0x7E (LHTTP-21)."""
+    """Whether the text can be a session id: one or more characters from 0x21 to 0x7E."""
     return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
-def session_id(headers: Headers) -> str | None:
-    """The session that a handshake-era request names, or None; an empty header counts as none.
+def _read_session_id(head: Head, value: bytes) -> None:
+    text = value.strip(OWS).decode("latin-1")
+    if is_session_id(text):
+        head.session_id = text
+    elif text:
+        head.handshake_refusal = Refusal(400, "Mcp-Session-Id must be sent once and hold only visible ASCII characters")
 
-    Raises InvalidRequest (HTTP 400) if it can't be an id or came twice. Modern requests must not ask (MHTTP-17, T-25).
+
+def read_last_event_id(head: Head) -> str | None:
+    """Read the event after which a stream of an HTTP session goes on.
+
+    Args:
+        head: The head of a GET.
+
+    Returns:
+        The id, None if the header is absent or empty.
+
+    Raises:
+        InvalidRequest: It was sent twice, or holds what no event id can: control characters, malformed UTF-8.
     """
-    value = headers.raw.get(b"mcp-session-id")
-    if value is None or not (text := value.strip(OWS).decode("latin-1")):
-        return None
-    if not is_session_id(text):
-        raise InvalidRequest("Mcp-Session-Id must be sent once and hold only visible ASCII characters")
-    return text
-
-
-_CONTROL = regex(r"[\x00-\x1f\x7f]")
-
-
-def last_event_id(headers: Headers) -> str | None:
-    """The event after which a handshake-era stream goes on, or None; an empty header counts as none (LHTTP-18).
-
-    Raises InvalidRequest (HTTP 400) if it came twice or holds what no event id can: control characters, bad UTF-8.
-    """
-    value = headers.raw.get(b"last-event-id")
-    if value is None or not (value := value.strip(OWS)):
-        return None
+    value = head.raw.get(b"last-event-id", b"")
     try:
-        text = value.decode()
+        text = value.strip(OWS).decode()
     except UnicodeDecodeError:
         text = "\0"
     if _CONTROL.search(text):
         raise InvalidRequest("Last-Event-ID must be sent once and be the id of an event of this server")
-    return text
+    return text or None
 
 
-# --- Mirrored headers -------------------------------------------------------------------------------------------------
+# --- The message ------------------------------------------------------------------------------------------------------
 
-
-@lru_cache(maxsize=256)
-def _fixed_headers(method: str, version: str) -> dict[str, str]:
-    if not method or encode_value(method) != method:
-        raise NotSent(f"{shorten(method)!a} can't be the name of a method: {METHOD} must carry it as it is")
-    return {PROTOCOL_VERSION: version, METHOD: method}
-
-
-def request_headers(method: str, name: str | None, version: str) -> dict[str, str]:
-    """The headers by which a client mirrors a modern request (HDR-01…HDR-04, HDR-18).
-
-    They go along with `media_types.POST_HEADERS` and, for a tool, with `param_headers`.
-    `name` is `params.name`, `params.uri` or `params.taskId`, whichever the method has; None for a method without one.
-    Raises NotSent for a method or name that no header can carry.
-    """
-    headers = _fixed_headers(method, version).copy()
-    if name is not None:
-        headers[NAME] = encode_value(name)
-    return headers
-
-
-#: What headers were found to say, since a few values make up nearly all calls: those that are read as they stand, and
-#: names, which may be encoded. Bounded in number and length.
+#: Header values and what they were found to say: a few make up nearly all calls. Values that stand for themselves, and
+#: names, which may be encoded.
 _texts: dict[bytes | None, str] = {}
 _names: dict[bytes | None, str] = {}
-_KEPT: Final = 256
-_KEPT_LENGTH: Final = 256
 
 
 def _remember(known: dict[bytes | None, str], raw: bytes, text: str) -> None:
-    if len(raw) <= _KEPT_LENGTH:
-        if len(known) >= _KEPT:
+    if len(raw) <= _ENTRY_BYTES // 4:
+        if len(known) >= _ENTRIES // 2:
             known.clear()
         known[raw] = text
 
 
-def check_envelope_headers(headers: Headers, version_claim: str, method: str) -> None:
-    """Step 7 of table 4.B: `MCP-Protocol-Version` and `Mcp-Method` are there and equal the body (HDR-01, HDR-02).
+def judge_message(head: Head, revision: str, method: str) -> None:
+    """Require that MCP-Protocol-Version and Mcp-Method are there and equal the message.
 
-    For requests only: no rule asks a notification for headers (T-23). Raises HeaderMismatch.
+    For requests of the stateless era; the specification has no such rule for notifications.
+
+    Args:
+        head: The head of the HTTP request.
+        revision: The revision that `_meta` of the message names.
+        method: The method of the message.
+
+    Raises:
+        HeaderMismatch: A header is missing or differs.
     """
-    raw = headers.raw
-    version, said = raw.get(b"mcp-protocol-version"), raw.get(b"mcp-method")
-    if _texts.get(version) != version_claim:
-        _compare(PROTOCOL_VERSION, version, version_claim)
-    if _texts.get(said) != method:
-        _compare(METHOD, said, method)
+    raw = head.raw
+    raw_version, raw_method = raw.get(b"mcp-protocol-version"), raw.get(b"mcp-method")
+    if _texts.get(raw_version) != revision:
+        _compare(PROTOCOL_VERSION, raw_version, revision)
+    if _texts.get(raw_method) != method:
+        _compare(METHOD, raw_method, method)
 
 
 def _compare(header: str, raw: bytes | None, body: str) -> None:
@@ -230,30 +333,73 @@ def _compare(header: str, raw: bytes | None, body: str) -> None:
     _remember(_texts, raw, text)
 
 
-def check_name_header(headers: Headers, expected_name: str) -> None:
-    """Step 10 of table 4.B: `Mcp-Name` is there and, decoded, equals the body's name (HDR-03, HDR-04, HDR-07).
+def judge_name(head: Head, name: str) -> None:
+    """Require that Mcp-Name is there and equals the message.
 
-    `expected_name` is the body's `params.name`, `params.uri` or `params.taskId`. Raises HeaderMismatch.
+    Args:
+        head: The head of the HTTP request.
+        name: `params.name`, `params.uri` or `params.taskId` of the message.
+
+    Raises:
+        HeaderMismatch: The header is missing or differs.
     """
-    raw = headers.raw.get(b"mcp-name")
-    if _names.get(raw) != expected_name:
-        _compare_name(raw, expected_name)
+    raw = head.raw.get(b"mcp-name")
+    if _names.get(raw) != name:
+        _compare_name(raw, name)
 
 
-def _compare_name(raw: bytes | None, expected_name: str) -> None:
+def _compare_name(raw: bytes | None, name: str) -> None:
     if raw is None:
-        if expected_name:
-            raise _missing(NAME, expected_name)
-        return  # some HTTP libraries drop a header whose value is empty (T-21)
+        if name:
+            raise _missing(NAME, name)
+        return  # some HTTP libraries drop a header with an empty value
     text = decode_value(raw.decode("latin-1"), NAME)
-    if text != expected_name:
-        raise _differs(NAME, text, expected_name)
+    if text != name:
+        raise _differs(NAME, text, name)
     _remember(_names, raw, text)
+
+
+def judge_parameters(head: Head, spec: Sequence[ParamHeader], arguments: Mapping[str, Any] | Any) -> None:
+    """Require that each annotated argument has its Mcp-Param-* header and that both are equal.
+
+    A header without its argument is refused too: an intermediary would act on a value that the message lacks.
+
+    Args:
+        head: The head of the HTTP request.
+        spec: The mirrored arguments of the tool, see `mirror.collect_param_headers`.
+        arguments: The arguments of the message.
+
+    Raises:
+        HeaderMismatch: A header is missing, superfluous or differs.
+    """
+    for param in spec:
+        value = value_at(arguments, param.path)
+        raw = head.raw.get(param.raw_name)
+        if raw is None:
+            # Some HTTP libraries drop a header with an empty value.
+            if value != "" and scalar(value) is not None:
+                raise HeaderMismatch(f"Header mismatch: {param.header} is missing; the body has {dotted(param.path)}")
+        elif value is not None:
+            text = decode_value(raw.decode("latin-1"), param.header)
+            if not _equal(text, scalar(value)):
+                raise HeaderMismatch(f"Header mismatch: {param.header} says {quote(text)}, the body something else")
+        elif raw.strip(OWS):
+            raise HeaderMismatch(f"Header mismatch: {param.header} was sent, but the body has no {dotted(param.path)}")
+
+
+def _equal(text: str, value: str | int | None) -> bool:
+    """Compare integers as numbers, so that `42.0` equals 42, everything else as text."""
+    if value is None or isinstance(value, str):
+        return text == value
+    if isinstance(value, bool):
+        return text == ("true" if value else "false")
+    number = _WHOLE_NUMBER.fullmatch(text)
+    return number is not None and int(number[1]) == value
 
 
 def _missing(header: str, body: str) -> HeaderMismatch:
     return HeaderMismatch(f"Header mismatch: {header} is missing; the body says {shorten(body)!r}")
 
 
-def _differs(header: str, said: str, body: str) -> HeaderMismatch:
-    return HeaderMismatch(f"Header mismatch: {header} says {shorten(said)!r}, the body {shorten(body)!r}")
+def _differs(header: str, text: str, body: str) -> HeaderMismatch:
+    return HeaderMismatch(f"Header mismatch: {header} says {shorten(text)!r}, the body {shorten(body)!r}")

@@ -1,26 +1,23 @@
-"""Content-Type and Accept: what a body is declared to be, and which of the two kinds of answer a client takes
-(MHTTP-03, MHTTP-06, LHTTP-02, LHTTP-05, LHTTP-12). Must not know what stands in a body or who asks.
+"""Content-Type and Accept: parse media types and decide whether they fit.
+
+Specification: Transports, section "Streamable HTTP", "Sending Messages to the Server".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from re import compile as regex
 from typing import Final
 
 from hinge.errors import shorten
-from hinge.protocol.http.headers import Headers, Refusal
+from hinge.protocol.http.request import Refusal
 
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
-#: What every POST of a client says besides the mirrored headers (MHTTP-03, LHTTP-02).
+#: What every POST of a client sends besides the mirrored headers.
 POST_HEADERS: Final[Mapping[str, str]] = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENT_STREAM}"}
-#: What a client says when it opens a stream with GET (LHTTP-12).
+#: What a client sends when it opens a stream with GET.
 STREAM_HEADERS: Final[Mapping[str, str]] = {"Accept": EVENT_STREAM}
-
-#: Values that are longer are judged afresh each time, so that a cache never holds much.
-_CACHED_LENGTH: Final = 256
 
 # --- Content-Type -----------------------------------------------------------------------------------------------------
 
@@ -31,7 +28,14 @@ _PARAMETER = regex(rf';[ \t]*(?:({_TOKEN})=({_TOKEN}|"(?:[^"\\]|\\.)*")[ \t]*)?'
 
 
 def parse_media_type(value: str) -> tuple[str, dict[str, str]] | None:
-    """A Content-Type: the media type and its parameters, names in lower case; None if it is none (RFC 9110 §8.3.1)."""
+    """Parse a Content-Type (RFC 9110 §8.3.1).
+
+    Args:
+        value: The header value.
+
+    Returns:
+        The media type and its parameters, names in lower case; None if the value is malformed.
+    """
     found = _MEDIA.match(value)
     if found is None:
         return None
@@ -52,7 +56,14 @@ def parse_media_type(value: str) -> tuple[str, dict[str, str]] | None:
 
 
 def media_type(value: str | None) -> str:
-    """The bare media type of a Content-Type, in lower case; "" if there is none or it can't be read."""
+    """Return the media type of a Content-Type without parameters.
+
+    Args:
+        value: The header value, None if absent.
+
+    Returns:
+        The media type in lower case; "" if it is absent or malformed.
+    """
     if value is None or value in (JSON, EVENT_STREAM):
         return value or ""
     parsed = parse_media_type(value)
@@ -68,41 +79,36 @@ _CODED = Refusal(415, "A body must come as it is, without a Content-Encoding", (
 _NO_TYPE = _wrong_type("but there was none")
 
 
-def _judge_type(value: bytes) -> Refusal | None:
-    text = value.decode("latin-1")
+def check_content_type(content_type: bytes | None, content_encoding: bytes | None = None) -> Refusal | None:
+    """Require a body of exactly application/json in UTF-8; other parameters are ignored.
+
+    The match is exact because a web page may send a few other types across origins without asking first
+    (CVE-2026-33252). A compressed body is refused too (RFC 9110 §15.5.16).
+
+    Args:
+        content_type: The Content-Type header, None if absent.
+        content_encoding: The Content-Encoding header, None if absent.
+
+    Returns:
+        415, or None if the body is acceptable.
+    """
+    if content_encoding is not None and content_encoding.strip().lower() != b"identity":
+        return _CODED
+    if content_type is None:
+        return _NO_TYPE
+    text = content_type.decode("latin-1")
     parsed = parse_media_type(text)
     if parsed is None or parsed[0] != JSON or parsed[1].get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
         return _wrong_type(f"not {shorten(text.strip(' '))!a}")
     return None
 
 
-_judge_type_cached = lru_cache(maxsize=64)(_judge_type)
-
-
-def check_content_type(headers: Headers) -> Refusal | None:
-    """415 unless the body is declared as exactly application/json, in UTF-8 (other parameters don't matter).
-
-    An exact match, since a page of another site may send a few other types without asking first (CVE-2026-33252). A body
-    in a coding such as gzip is refused, too: it is read as it comes (RFC 9110 §15.5.16).
-    """
-    coding = headers.raw.get(b"content-encoding")
-    if coding is not None and coding.strip().lower() != b"identity":
-        return _CODED
-    value = headers.raw.get(b"content-type")
-    if value == b"application/json":
-        return None
-    if value is None:
-        return _NO_TYPE
-    return _judge_type_cached(value) if len(value) <= _CACHED_LENGTH else _judge_type(value)
-
-
 # --- Accept -----------------------------------------------------------------------------------------------------------
 
-_USUAL: Final = POST_HEADERS["Accept"].encode()
-#: Flags: what a client takes.
+#: Flags: the kinds of answer that a client accepts.
 TAKES_JSON: Final = 1
 TAKES_EVENTS: Final = 2
-#: What a check demands, besides one flag alone: both of them, or any of them.
+#: What `check_accept` can demand besides one flag: both of them, or any of them.
 BOTH: Final = TAKES_JSON | TAKES_EVENTS
 EITHER: Final = 0
 
@@ -110,7 +116,7 @@ _ZERO = regex(r"0(?:\.0{0,3})?")
 
 
 def _quality(parameters: Iterable[str]) -> bool:
-    """Whether a range is wanted: anything but `q=0`; a q that can't be read counts as wanted."""
+    """Whether a media range is accepted: anything but `q=0`. A malformed q counts as accepted."""
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip(" \t").lower() == "q":
@@ -118,47 +124,43 @@ def _quality(parameters: Iterable[str]) -> bool:
     return True
 
 
-def _judge_accept(value: bytes) -> int:
-    wanted: dict[str, bool] = {}
+def parse_accept(value: bytes | None) -> int:
+    """Read which kinds of answer a client accepts.
+
+    Args:
+        value: The Accept header. Without one a client accepts anything.
+
+    Returns:
+        TAKES_JSON, TAKES_EVENTS, both or 0.
+    """
+    if value is None:
+        return BOTH
+    accepted: dict[str, bool] = {}
     for part in value.decode("latin-1").lower().split(","):
         name, *parameters = part.split(";")
         name = name.strip(" \t")
-        wanted[name] = wanted.get(name, False) or _quality(parameters)
+        accepted[name] = accepted.get(name, False) or _quality(parameters)
     flags = 0
     for flag, ranges in ((TAKES_JSON, (JSON, "application/*", "*/*")), (TAKES_EVENTS, (EVENT_STREAM, "text/*", "*/*"))):
-        # The most exact range decides (RFC 9110 §12.5.1).
-        if next((wanted[name] for name in ranges if name in wanted), False):
+        # The most specific range decides (RFC 9110 §12.5.1).
+        if next((accepted[name] for name in ranges if name in accepted), False):
             flags |= flag
     return flags
 
 
-_judge_accept_cached = lru_cache(maxsize=64)(_judge_accept)
+def check_accept(accepts: int, need: int) -> Refusal | None:
+    """Require that a client accepts the kinds of answer that are needed.
 
+    Args:
+        accepts: What `parse_accept` returned.
+        need: BOTH for a POST of the stateless era, TAKES_EVENTS for the GET of an HTTP session, EITHER for a POST of
+            the handshake era: clients of that age that name one type are answered in that type.
 
-def accepted(headers: Headers) -> int:
-    """What the client takes: TAKES_JSON, TAKES_EVENTS, both or 0. Without an Accept header it takes anything."""
-    value = headers.raw.get(b"accept")
-    if value is None:
-        return BOTH
-    return _judge_accept_cached(value) if len(value) <= _CACHED_LENGTH else _judge_accept(value)
-
-
-def check_accept(headers: Headers, need: int) -> Refusal | None:
-    """406 unless the client takes what is needed.
-
-    BOTH for a modern POST (MHTTP-03). TAKES_EVENTS for the GET of a handshake session (LHTTP-12). EITHER for a POST of
-    the handshake revisions: clients of that age that name one type only are served, in that type (`accepted` tells).
+    Returns:
+        406 with the header to send, or None.
     """
-    if headers.raw.get(b"accept") == _USUAL:
+    if accepts & need == need if need else accepts:
         return None
-    flags = accepted(headers)
-    if flags & need == need if need else flags:
-        return None
-    return _not_acceptable(need)
-
-
-@lru_cache(maxsize=4)
-def _not_acceptable(need: int) -> Refusal:
     names = [name for flag, name in ((TAKES_JSON, JSON), (TAKES_EVENTS, EVENT_STREAM)) if not need or need & flag]
     text = f"Accept must list {' and '.join(names) if need else ' or '.join(names)}. Send 'Accept: {', '.join(names)}'"
     return Refusal(406, text)

@@ -1,5 +1,6 @@
-"""The door of an HTTP server: which Host and which Origin may come in (LHTTP-29, MHTTP-18, SEC-04), decided on parsed
-values, on by default for every bind. Must not know sockets, ASGI calls or what a request asks for.
+"""Host and Origin checks, the protection against DNS rebinding. On by default for every bind.
+
+Specification: Transports, section "Security Warning" of Streamable HTTP.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from re import compile as regex
 from typing import Final, NamedTuple
 
 from hinge.errors import DefinitionError, shorten
-from hinge.protocol.http.headers import Headers, Refusal
-from hinge.protocol.http.values import OWS
+from hinge.protocol.http.request import OWS, Refusal
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -20,8 +20,6 @@ _SCHEME = regex(r"[a-z][a-z0-9+.-]*")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 #: A name is at most 253 characters (RFC 1035); an Origin of an extension may be longer.
 _LONGEST: Final = 512
-#: Verdicts kept for values that were seen before; more than this many mean that somebody is trying names.
-_VERDICTS: Final = 512
 
 
 class Authority(NamedTuple):
@@ -33,9 +31,15 @@ class Authority(NamedTuple):
 
 
 def parse_authority(text: str) -> Authority | None:
-    """`host[:port]`, read strictly: no user info, no zone, digits only in ports; None if it isn't one (RFC 9110 §7.2).
+    """Parse `host[:port]` strictly: no user info, no zone, digits only in ports (RFC 9110 §7.2).
 
-    A trailing dot is kept: `localhost.` is another name than `localhost`, and is served only if it is listed.
+    A trailing dot is kept: `localhost.` differs from `localhost` and is served only if it is listed.
+
+    Args:
+        text: The value of a Host header, or the part of an origin after `://`.
+
+    Returns:
+        The parsed authority, or None if the text is malformed.
     """
     if text.startswith("["):
         inside, bracket, rest = text[1:].partition("]")
@@ -83,24 +87,26 @@ def _parse_origin(text: str) -> _Origin | None:
 
 
 class Guard:
-    """Judges Host and Origin, the same for every request with the same two values. Built once.
+    """Decides which Host and Origin a server accepts.
 
-    When a DNS name is rebound to this server, a page of `evil.example` reaches it under the page's own name: Host and
-    Origin agree, and both are foreign. Only names can be rebound, so a page of another site never comes with a loopback
-    name or an IP address as Host. Those are served, and what the operator lists. An Origin is served if it is listed,
-    equals such a Host, or if both are loopback names.
+    With DNS rebinding, a page of `evil.example` reaches this server under the page's own name: Host and Origin agree
+    and both are foreign. Only names can be rebound, so such a page never sends a loopback name or an IP address as
+    Host. Those hosts are accepted, and the listed ones. An Origin is accepted if it is listed, if it equals an accepted
+    Host, or if both are loopback names. A request without Origin does not come from a web page.
 
-    `allowed_hosts`: names under which clients reach this server, besides the loopback names: `"mcp.example.com"` (any
-    port), `"mcp.example.com:8443"` (that port only), `"*.example.com"` (every name below), or `"*"`. `"*"` gives up the
-    protection of Host; then an Origin is no longer believed because it equals Host.
-    `allowed_origins`: pages of other origins that may call: `"https://app.example.com"`, `"vscode-webview://id"`,
-    `"null"` (sandboxed pages and files), or `"*"`.
-    `ip_hosts`: serve requests whose Host is an IP address, whichever it is.
+    Args:
+        allowed_hosts: Names under which clients reach this server besides the loopback names: `"mcp.example.com"` (any
+            port), `"mcp.example.com:8443"` (that port), `"*.example.com"` (all names below) or `"*"`. `"*"` disables
+            the protection by Host; an Origin is then no longer accepted because it equals Host.
+        allowed_origins: Pages of other origins that may call: `"https://app.example.com"`, `"vscode-webview://id"`,
+            `"null"` (sandboxed pages and files) or `"*"`.
+        ip_hosts: Accept any IP address as Host.
 
-    Raises DefinitionError for an entry that can't match anything.
+    Raises:
+        DefinitionError: An entry can't match anything.
     """
 
-    __slots__ = ("_any_host", "_any_origin", "_hosts", "_ip_hosts", "_origins", "_ports", "_suffixes", "_verdicts")
+    __slots__ = ("_any_host", "_any_origin", "_hosts", "_ip_hosts", "_origins", "_ports", "_suffixes")
 
     def __init__(
         self, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = (), *, ip_hosts: bool = True
@@ -112,7 +118,6 @@ class Guard:
         self._any_host = False
         self._any_origin = False
         self._ip_hosts = ip_hosts
-        self._verdicts: dict[tuple[bytes | None, bytes | None], Refusal | None] = {}
         for entry in _entries("allowed_hosts", allowed_hosts):
             self._allow_host(entry)
         for entry in _entries("allowed_origins", allowed_origins):
@@ -122,10 +127,18 @@ class Guard:
     def for_bind(
         cls, host: str | None, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
     ) -> Guard:
-        """The guard of a server that listens on `host`: a name, an address, or None (a Unix socket, a mounted app).
+        """Make the guard for a server that listens on `host`.
 
-        A loopback bind serves the loopback names on any port. Any other bind serves IP addresses as well, and a bind to
-        a name or to one address serves that.
+        A loopback bind accepts the loopback names on any port. Any other bind accepts IP addresses as well, and the
+        name or address it is bound to.
+
+        Args:
+            host: A name, an address, or None for a Unix socket or a mounted app.
+            allowed_hosts: See `Guard`.
+            allowed_origins: See `Guard`.
+
+        Raises:
+            DefinitionError: An entry can't match anything.
         """
         bare = (host or "").strip("[]").lower()
         address = _ip_address(bare)
@@ -145,7 +158,7 @@ class Guard:
         authority = parse_authority(text[2:] if below else text)
         if authority is None or (below and (authority.port is not None or authority.is_ip)):
             raise DefinitionError(
-                f"allowed_hosts: {entry!r} is no host. "
+                f"allowed_hosts: {entry!r} is not a host. "
                 "Write 'name', 'name:port', '[IPv6]:port', '*.name' or '*', without a scheme"
             )
         if below:
@@ -169,42 +182,30 @@ class Guard:
             self._origins.add(entry)
         else:
             raise DefinitionError(
-                f"allowed_origins: {entry!r} is no origin. "
+                f"allowed_origins: {entry!r} is not an origin. "
                 "Write 'https://name', 'http://name:port', 'null' or '*', without a path"
             )
 
-    def check(self, headers: Headers) -> Refusal | None:
-        """None if the request may come in; without an Origin it comes from no page of another site.
+    def check(self, host: bytes | None, origin: bytes | None) -> Refusal | None:
+        """Judge the values of Host and Origin.
 
-        403 for a foreign Origin or Host (SEC-04), 400 for a Host that is missing or malformed, and for headers
-        that came more than once.
+        Args:
+            host: The Host header as sent, None if absent.
+            origin: The Origin header as sent, None if absent.
+
+        Returns:
+            None if the request is accepted, 403 for a foreign Origin or Host, 400 for a missing or malformed Host.
         """
-        if headers.repeated:
-            names = ", ".join(name.decode("latin-1") for name in headers.repeated)
-            return Refusal(400, f"Headers that must be sent once came more than once: {shorten(names)}")
-        raw = headers.raw
-        key = raw.get(b"host"), raw.get(b"origin")
-        try:
-            return self._verdicts[key]
-        except KeyError:
-            return self._remember(key)
-
-    def _remember(self, key: tuple[bytes | None, bytes | None]) -> Refusal | None:
-        host, origin = (None if value is None else value.strip(OWS) for value in key)
+        host, origin = (None if value is None else value.strip(OWS) for value in (host, origin))
         if len(host or b"") > _LONGEST or len(origin or b"") > _LONGEST:
             return Refusal(400, f"Host and Origin may have {_LONGEST} characters each")
-        verdict = self._judge(
+        return self._judge(
             None if host is None else host.decode("latin-1"), None if origin is None else origin.decode("latin-1")
         )
-        if sum(len(value) for value in key if value) <= 2 * _LONGEST:
-            if len(self._verdicts) >= _VERDICTS:
-                self._verdicts.clear()
-            self._verdicts[key] = verdict
-        return verdict
 
     def _judge(self, host: str | None, origin: str | None) -> Refusal | None:
         authority = None if host is None else parse_authority(host)
-        # Origin first: a foreign one is 403 whatever the Host (MHTTP-18), and a rebinding page has both foreign.
+        # Origin first: a foreign one is 403 whatever the Host ; a rebinding page has both foreign.
         if origin is not None and not self._serves_origin(origin, authority):
             return Refusal(403, f"Origin {_quote(origin)} may not call this server. {self._advice(origin, authority)}")
         if authority is None:
@@ -219,18 +220,18 @@ class Guard:
         return None
 
     def _advice(self, text: str, authority: Authority | None) -> str:
-        """Which option lets this Origin in; a page of this server itself needs only its name to be known."""
+        """Name the option that accepts this Origin. A page of this server needs its name in allowed_hosts."""
         origin = _parse_origin(text)
         if origin and authority and not self._any_host and origin.host == authority.host:
             return f"If clients reach this server under that name, list it: allowed_hosts=[{_quote(authority.host)}]"
         return f"If it should, list it: allowed_origins=[{_quote(text)}]"
 
     def _knows_host(self, authority: Authority) -> bool:
-        """Whether the Host is one that no page of another site can have us believe."""
+        """Whether no page of another site can send this Host."""
         host, port, is_ip = authority
         if host in self._hosts or (is_ip and self._ip_hosts) or (self._suffixes and host.endswith(self._suffixes)):
             return True
-        # Behind a proxy that ends TLS nobody can tell which default port an absent one stands for.
+        # Behind a proxy that terminates TLS an absent port may be 80 or 443.
         return any((host, number) in self._ports for number in ((80, 443) if port is None else (port,)))
 
     def _serves_origin(self, text: str, authority: Authority | None) -> bool:
@@ -259,5 +260,5 @@ def _is_loopback(address: str | None) -> bool:
 
 
 def _quote(text: str) -> str:
-    """A caller's text in a refusal: printable ASCII and short, so that it can stand in a log line too."""
+    """Quote text of a caller as short printable ASCII, fit for a log line."""
     return ascii(shorten(text))

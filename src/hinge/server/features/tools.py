@@ -15,7 +15,8 @@ import msgspec
 from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidArguments, ProtocolError, ToolCallError, ToolError, shorten
-from hinge.protocol.http.parameters import check_param_headers, collect_param_headers
+from hinge.protocol.http.headers import judge_parameters
+from hinge.protocol.http.mirror import collect_param_headers
 from hinge.schema.base import Result
 from hinge.schema.content import ContentBlock, TextContent
 from hinge.schema.revisions import knows
@@ -227,9 +228,9 @@ class Tools:
         if entry is None:
             raise unknown(ctx, "tools", params.name, self.known(ctx))
         if entry.header_params and not ctx.depth:
-            headers = ctx.call.era.mirrored_headers(ctx.call.origin.headers)
-            if headers is not None:
-                check_param_headers(entry.header_params, headers, msgspec.json.decode(params.arguments))
+            head = ctx.call.era.mirrored_headers(ctx.call.origin.head)
+            if head is not None:
+                judge_parameters(head, entry.header_params, msgspec.json.decode(params.arguments))
         try:
             arguments = entry.arguments.from_json(params.arguments)
         except InvalidArguments as exc:

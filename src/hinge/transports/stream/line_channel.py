@@ -1,39 +1,170 @@
-"""The channel of every byte stream (stdio, sockets): lines in, lines out, back-pressure both ways, a clear end.
+"""The channel over a byte stream (stdio, sockets): one message per line, with back-pressure in both directions.
 
-It is an asyncio protocol, so it runs on whatever transport the loop or `descriptors.py` gives it; it opens nothing.
+`LineSplitter` turns bytes into lines; `LineChannel` is an asyncio protocol and runs on any transport. A line ends at
+`\\n` and nowhere else; one `\\r` before it is dropped, empty lines are ignored.
+
+Specification: Transports, section "stdio".
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from typing import cast
+
+import msgspec
 
 from hinge import jsonrpc
 from hinge.channel import ChannelKind, Conversation
 from hinge.errors import ChannelClosed, ParseError, ProtocolError
+from hinge.jsonrpc import RequestId
 from hinge.protocol.calls import UNKNOWN_ORIGIN, Origin, Outgoing
 from hinge.protocol.limits import Limits
-from hinge.transports.duplex import Pump
-from hinge.transports.stream.framing import LineSplitter, Overlong, join_lines, one_line
+from hinge.transports.duplex import DuplexChannel
 
 logger = logging.getLogger("hinge")
 
-#: A reader that is behind must take this part of `limits.stream_bytes` in each `limits.stream_wait`, or it is given up.
+#: A slow peer must read this fraction (1/n) of `limits.stream_bytes` in each `limits.stream_wait`, or the channel ends.
 LEAST_SHARE = 16
-#: Seconds that the last answers have to leave when the time to stop is over.
-LAST_WORDS = 0.1
-#: Bytes that are written without waiting for the end of the loop's turn: a turn may be long.
+#: Seconds for the last answers to be written after the time to stop is over.
+FLUSH_SECONDS = 0.1
+#: Bytes that are written at once instead of at the end of the event loop's iteration.
 ONE_WRITE = 65536
 
 
-class LineChannel(Pump, asyncio.Protocol):
+#: How many bytes of a line over the limit are kept to read its id: at its beginning and at its end.
+HEAD = 4096
+TAIL = 256
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|"|[\[\]{}:,]|[^\s"\[\]{}:,]+', re.DOTALL)
+_LAST_ID = re.compile(rb'[,{]\s*"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")\s*\}\s*$', re.DOTALL)
+
+
+class Overlong:
+    """A discarded line: its id, if it could be found, and whether it was an answer."""
+
+    __slots__ = ("answers", "id")
+
+    def __init__(self, head: bytes, tail: bytes) -> None:
+        members = _members(head)
+        self.answers = "method" not in members and ("result" in members or "error" in members)
+        self.id = _request_id(members.get("id", b""))
+        if self.id is None and (found := _LAST_ID.search(tail)):
+            self.id = _request_id(found[1])
+
+
+def _members(head: bytes) -> dict[str, bytes]:
+    """Read the members of a truncated JSON object: names at the top level with the first token of their values."""
+    found: dict[str, bytes] = {}
+    depth, name, named = 0, "", False
+    for match in _TOKEN.finditer(head):
+        token = match[0]
+        if token == b'"':
+            break
+        if depth == 1 and named and match.end() < len(head):
+            found.setdefault(name, token)
+        if depth == 1 and not named and token.startswith(b'"'):
+            name = token[1:-1].decode(errors="replace")
+        named = depth == 1 and token == b":"
+        depth += (token in (b"{", b"[")) - (token in (b"}", b"]"))
+    return found
+
+
+def _request_id(text: bytes) -> RequestId | None:
+    try:
+        value = msgspec.json.decode(text, type=int | str)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return value
+
+
+class LineSplitter:
+    """Splits a byte stream into lines.
+
+    Args:
+        limit: Maximum bytes of a line. A longer one is discarded while it arrives.
+    """
+
+    __slots__ = ("_held", "_limit", "_tail", "discarded")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = bytearray()
+        #: The last bytes of a line that is being discarded; None if none is.
+        self._tail: bytes | None = None
+        #: Lines that were too long. The user of the splitter clears it.
+        self.discarded: list[Overlong] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that `chunk` completes, without line ends and empty lines."""
+        if self._tail is not None:
+            chunk = self._skip(chunk, self._tail)
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if self._held and lines:
+            self._held += lines[0]
+            lines[0] = bytes(self._held)
+            self._held.clear()
+        if len(chunk) > self._limit or (lines and len(lines[0]) > self._limit):
+            lines = [line for line in lines if self._fits(line)]
+        if rest:
+            self._held += rest
+            if len(self._held) > self._limit + 1:
+                self._tail = bytes(self._held[-TAIL:])
+                del self._held[HEAD:]
+        return [line[:-1] if line.endswith(b"\r") else line for line in lines if line not in (b"", b"\r")]
+
+    def end(self) -> bytes | None:
+        """Return the last line of the stream if it has no line end."""
+        if self._tail is not None:
+            self._discard(self._tail)
+        line, self._held = bytes(self._held), bytearray()
+        return line if line.strip() and self._fits(line) else None
+
+    def _fits(self, line: bytes) -> bool:
+        if len(line) <= self._limit or (len(line) == self._limit + 1 and line.endswith(b"\r")):
+            return True
+        self.discarded.append(Overlong(line[:HEAD], line[-TAIL:]))
+        return False
+
+    def _skip(self, chunk: bytes, tail: bytes) -> bytes:
+        """Discard up to the end of the line. Returns what follows."""
+        end = chunk.find(b"\n")
+        if end < 0:
+            self._tail = (tail + chunk[-TAIL:])[-TAIL:]
+            return b""
+        self._discard((tail + chunk[max(0, end - TAIL) : end])[-TAIL:])
+        return chunk[end + 1 :]
+
+    def _discard(self, tail: bytes) -> None:
+        self.discarded.append(Overlong(bytes(self._held), tail))
+        self._held.clear()
+        self._tail = None
+
+
+def one_line(data: bytes) -> bytes:
+    """Remove line breaks from JSON text. They can only be between tokens: inside a string they are escaped."""
+    if b"\n" in data or b"\r" in data:
+        return data.replace(b"\n", b" ").replace(b"\r", b" ")
+    return data
+
+
+class LineChannel(DuplexChannel, asyncio.Protocol):
     """A Channel over a byte stream.
 
-    What is written within one turn of the loop leaves in one write. While more than `limits.stream_bytes` wait for the
-    peer, `send` waits; when as many bytes of answers have come on top, nothing more is read. A peer that doesn't take
-    them ends the channel after `limits.stream_wait` seconds. `on_closed` is called once, when all is over.
+    Messages of one iteration of the event loop leave in one write. While more than `limits.stream_bytes` wait for the
+    peer, `send` waits; when as many bytes of answers are waiting besides, nothing more is read. A peer that doesn't read
+    ends the channel after `limits.stream_wait` seconds.
+
+    Args:
+        kind: The kind of channel.
+        limits: Limits of messages and waiting bytes.
+        server: Whether this is the server's end, see `DuplexChannel`.
+        origin: What is known about the peer.
+        on_closed: Called once after the end.
+        screen: Called with the first bytes that arrive. If it returns a reason, the channel ends with it.
     """
 
     def __init__(
@@ -44,44 +175,46 @@ class LineChannel(Pump, asyncio.Protocol):
         server: bool,
         origin: Origin = UNKNOWN_ORIGIN,
         on_closed: Callable[[LineChannel], None] | None = None,
+        screen: Callable[[bytes], str | None] | None = None,
     ) -> None:
         super().__init__(limits, server=server, origin=origin)
         self._kind: ChannelKind = kind
         self._on_closed = on_closed
+        self._screen = screen
         self._lines = LineSplitter(limits.line)
-        #: Whether bytes came since somebody set it to False.
+        #: Set when bytes arrive; liveness checks reset it.
         self.heard = False
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._queued = 0
-        self._turn_pending = False
-        self._held_back: set[str] = set()
+        self._flush_pending = False
+        self._pause_reasons: set[str] = set()
         self._writable = asyncio.Event()
         self._writable.set()
-        #: Bytes of answers written since the peer fell behind, and the last look at how far it is.
-        self._owed = 0
+        #: Bytes of answers written since the peer fell behind, all bytes written, and those that it had read at the last check.
+        self._unread_answers = 0
         self._written = 0
-        self._taken = 0
+        self._read_by_peer = 0
         self._stall: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._closed = asyncio.Event()
 
     @property
     def kind(self) -> ChannelKind:
-        """Which sort of channel."""
+        """The kind of channel."""
         return self._kind
 
-    # ---------------------------------------------------------------- the channel's life
+    # ---------------------------------------------------------------- beginning and end
 
     def begin(self, conversation: Conversation) -> None:
-        """Feed this conversation; nothing is read before."""
+        """Start the conversation. Nothing is read before."""
         super().begin(conversation)
         self._allow("start")
 
     async def send(self, message: Outgoing, /) -> None:
-        """Write the message; wait while the peer is behind. Raises ChannelClosed if it never left.
+        """Write the message; wait while the peer is behind. Raises ChannelClosed if it was not written.
 
-        The first message of a turn leaves at once, the others of that turn together at its end.
+        The first message of an iteration of the event loop is written at once, further ones together at its end.
         """
         while self.reason is None and not self._writable.is_set():
             await self._writable.wait()
@@ -90,15 +223,15 @@ class LineChannel(Pump, asyncio.Protocol):
         data = one_line(message.data)
         self._out.append(data)
         self._queued += len(data)
-        if not self._turn_pending:
-            self._turn_pending = True
-            self._loop.call_soon(self._end_turn)
+        if not self._flush_pending:
+            self._flush_pending = True
+            self._loop.call_soon(self._end_iteration)
             self._flush()
         elif self._queued > ONE_WRITE:
             self._flush()
 
     async def close(self) -> None:
-        """End the channel: what was written leaves first, for at most `limits.teardown` seconds."""
+        """End the channel. What was sent is written first, for at most `limits.teardown` seconds."""
         self._shut("the channel was closed on this side")
         try:
             async with asyncio.timeout(self.limits.teardown):
@@ -108,7 +241,7 @@ class LineChannel(Pump, asyncio.Protocol):
             await self._closed.wait()
 
     def stop(self, why: str, within: float) -> None:
-        """Read nothing more, finish the calls that run, close; what runs after `within` seconds fails, and gets no more time."""
+        """Read nothing more, let running calls finish for at most `within` seconds, fail the others, close."""
         self._prevent("stop")
         self.end_input(why)
         if not self._closed.is_set():
@@ -117,11 +250,11 @@ class LineChannel(Pump, asyncio.Protocol):
             self._deadline = self._loop.call_later(within, self._run_out, why)
 
     def _run_out(self, why: str) -> None:
-        self._deadline = self._loop.call_later(LAST_WORDS, self._cut_off, why)
+        self._deadline = self._loop.call_later(FLUSH_SECONDS, self._cut_off, why)
         self._expire(why)
 
     def abort(self, reason: str) -> None:
-        """End the channel now; what is not written yet is lost."""
+        """End the channel at once. What was not written yet is lost."""
         self.end_conversation(reason)
         if self._transport is not None:
             self._transport.abort()
@@ -129,35 +262,40 @@ class LineChannel(Pump, asyncio.Protocol):
             self.connection_lost(None)
 
     async def wait_closed(self) -> None:
-        """Wait for the end, whoever brings it about."""
+        """Wait until the channel has ended."""
         await self._closed.wait()
 
-    # ---------------------------------------------------------------- what the byte stream says
+    # ---------------------------------------------------------------- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The stream is open."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        """The byte stream is open."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
         self._transport.set_write_buffer_limits(high=self.limits.stream_bytes)
         if self._conversation is None:
             self._prevent("start")
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes came."""
+        """Bytes arrived."""
         self.heard = True
+        if self._screen is not None:
+            screen, self._screen = self._screen, None
+            if (reason := screen(data)) is not None:
+                self.abort(reason)
+                return
         for line in self._lines.feed(data):
             self.feed(line)
         if self._lines.discarded:
             self._refuse_discarded()
 
     def eof_received(self) -> bool:
-        """The peer will send no more. The other direction stays open until all is answered."""
+        """The peer sends no more. The other direction stays open until all calls are answered."""
         self._last_line()
         self.end_input("the peer closed its end")
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The stream is gone, both ways."""
+        """The byte stream is closed in both directions."""
         why = f" ({exc})" if exc else ""
         self.end_conversation(f"the peer closed the connection{why}")
         self._transport = None
@@ -173,13 +311,13 @@ class LineChannel(Pump, asyncio.Protocol):
                 self._on_closed(self)
 
     def pause_writing(self) -> None:
-        """The peer is behind: senders wait, and its patience is measured."""
+        """The peer is behind: `send` waits, and the peer must make progress."""
         self._writable.clear()
-        self._owed = 0
+        self._unread_answers = 0
         self._watch()
 
     def resume_writing(self) -> None:
-        """The peer caught up."""
+        """The peer has caught up."""
         if self._stall is not None and self.reason is None:
             self._stall.cancel()
             self._stall = None
@@ -195,23 +333,23 @@ class LineChannel(Pump, asyncio.Protocol):
         self._out.append(data)
         self._queued += len(data)
         if not self._writable.is_set():
-            self._owed += len(data)
-            if self._owed > self.limits.stream_bytes:
+            self._unread_answers += len(data)
+            if self._unread_answers > self.limits.stream_bytes:
                 self._prevent("output")
         if last or self._queued > ONE_WRITE:
             self._flush()
-        elif not self._turn_pending:
-            self._turn_pending = True
-            self._loop.call_soon(self._end_turn)
+        elif not self._flush_pending:
+            self._flush_pending = True
+            self._loop.call_soon(self._end_iteration)
 
-    def _end_turn(self) -> None:
-        self._turn_pending = False
+    def _end_iteration(self) -> None:
+        self._flush_pending = False
         if self._out:
             self._flush()
 
     def _flush(self) -> None:
         if self._transport is not None and self._out:
-            data = join_lines(self._out)
+            data = b"\n".join([*self._out, b""])
             self._out.clear()
             self._queued = 0
             self._written += len(data)
@@ -227,9 +365,9 @@ class LineChannel(Pump, asyncio.Protocol):
         self._transport.close()
 
     def _watch(self) -> None:
-        """Look again after `stream_wait` whether the peer has taken what it should."""
+        """Check after `limits.stream_wait` whether the peer has read enough."""
         if self._stall is None and self._transport is not None:
-            self._taken = self._written - self._transport.get_write_buffer_size()
+            self._read_by_peer = self._written - self._transport.get_write_buffer_size()
             self._stall = self._loop.call_later(self.limits.stream_wait, self._check_stall)
 
     def _check_stall(self) -> None:
@@ -237,7 +375,7 @@ class LineChannel(Pump, asyncio.Protocol):
         if self._transport is None:
             return
         waiting = self._transport.get_write_buffer_size()
-        taken = self._written - waiting - self._taken
+        taken = self._written - waiting - self._read_by_peer
         if waiting and taken < min(waiting, self.limits.stream_bytes // LEAST_SHARE):
             self._cut_off(f"the peer has not read for {self.limits.stream_wait:g} seconds, {waiting} bytes are waiting")
         else:
@@ -256,19 +394,19 @@ class LineChannel(Pump, asyncio.Protocol):
         self._allow("backlog")
 
     def _prevent(self, why: str) -> None:
-        """Read nothing until every reason for it is gone."""
-        if not self._held_back and self._transport is not None and not self._transport.is_closing():
+        """Stop reading until `_allow` was called for every reason."""
+        if not self._pause_reasons and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
-        self._held_back.add(why)
+        self._pause_reasons.add(why)
 
     def _allow(self, why: str) -> None:
-        if why in self._held_back:
-            self._held_back.discard(why)
-            if not self._held_back and self._transport is not None and not self._transport.is_closing():
+        if why in self._pause_reasons:
+            self._pause_reasons.discard(why)
+            if not self._pause_reasons and self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
 
     def _last_line(self) -> None:
-        """What came without a line end before the input ended. A client hears the reason of the end, not of a cut."""
+        """Take a last line without line end. A client drops a truncated one: the end itself is its error."""
         last = self._lines.end()
         if self._lines.discarded:
             self._refuse_discarded()
@@ -276,12 +414,12 @@ class LineChannel(Pump, asyncio.Protocol):
             self.feed(last)
 
     def _refuse_discarded(self) -> None:
-        """Answer lines that were too long. An answer to us is passed on as a broken one, so that its call fails now."""
+        """Answer lines that were too long. An overlong answer is passed on as a malformed one, so that its call fails now."""
         for line in self._lines.discarded:
             text = f"a line of more than {self.limits.line} bytes was discarded"
             logger.warning("%s; the limit is the setting `limits.line`", text)
             if line.answers:
-                self.feed(_broken_answer(line, text))
+                self.feed(_malformed_answer(line, text))
             else:
                 error = ParseError(f"Parse error: {text}")
                 data = jsonrpc.encode_failure(line.id, error.error)
@@ -289,8 +427,8 @@ class LineChannel(Pump, asyncio.Protocol):
         self._lines.discarded.clear()
 
 
-def _broken_answer(line: Overlong, text: str) -> bytes:
-    """A response with neither result nor error: the conversation fails the call it belongs to, and shows the text."""
+def _malformed_answer(line: Overlong, text: str) -> bytes:
+    """Make a response that is malformed, so that the call it belongs to fails with the text."""
     if line.id is None:
         return jsonrpc.encode_value({"jsonrpc": "2.0", "result": {"discarded": text}})
     return jsonrpc.encode_value({"jsonrpc": "2.0", "id": line.id, "discarded": text})

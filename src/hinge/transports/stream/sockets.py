@@ -1,7 +1,7 @@
-"""Unix and TCP sockets as channels: a server with one conversation per connection, and the clients' ways to one.
+"""Unix and TCP sockets: a server with one conversation per connection, and the client transports.
 
-There is no authentication here: whoever reaches the socket may call. So TCP stands on loopback unless told otherwise, a
-Unix socket is its owner's alone, and a browser that is sent to the port is shut out by its first byte.
+There is no authentication: whoever can connect may call. So TCP binds to loopback by default, a Unix socket is
+accessible to its owner only, and a connection that begins like an HTTP request (from a browser) is closed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from hinge.transports.stream.line_channel import LineChannel
 
 logger = logging.getLogger("hinge")
 
-#: Where a socket is: the path of a Unix socket, or host and port.
+#: The path of a Unix socket, or host and port.
 Address: TypeAlias = str | tuple[str, int]
 
 
 def is_port(port: object) -> bool:
-    """Whether it is a number that a port can have; 0 stands for any."""
+    """Whether the value is a port number; 0 means any free port."""
     return isinstance(port, int) and not isinstance(port, bool) and 0 <= port <= 65535
 
 
@@ -39,36 +39,27 @@ class _Accepted(LineChannel):
     """The server's end of one connection."""
 
     def __init__(self, server: SocketServer) -> None:
-        super().__init__("socket", server.limits, server=True, on_closed=server.forget)
+        is_unix = isinstance(server.address, str)
+        screen = None if is_unix else server.screen_http
+        super().__init__("socket", server.limits, server=True, on_closed=server.forget, screen=screen)
         self._listener = server
-        self._untried = not isinstance(server.address, str)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin a conversation of its own, unless there are too many."""
+        """Begin a conversation, unless there are too many connections."""
         super().connection_made(transport)
         self._origin = Origin(transport=transport.get_extra_info("peername"))
         self._listener.admit(self)
 
-    def data_received(self, data: bytes) -> None:
-        """Some bytes came. A message never begins with a capital letter, an HTTP request always does."""
-        if self._untried:
-            self._untried = False
-            if b"A" <= data[:1] <= b"Z":
-                logger.warning("A connection to %s was closed: it began like HTTP, not like a message", self._listener)
-                self.abort("the peer doesn't speak JSON-RPC")
-                return
-        super().data_received(data)
-
     def eof_received(self) -> bool:
-        """The peer sends no more; when it is gone altogether, nobody waits for an answer."""
-        going_on = super().eof_received()
+        """The peer sends no more. If it has also stopped reading, running calls are cancelled."""
+        stays_open = super().eof_received()
         if self._transport is not None and _is_gone(self._transport):
             self.abort("the peer closed the connection")
-        return going_on
+        return stays_open
 
 
 def _is_gone(transport: asyncio.Transport) -> bool:
-    """Whether both directions are closed: known of Unix sockets; of TCP only after a reset."""
+    """Whether both directions are closed. Known for Unix sockets; for TCP only after a reset."""
     sock = transport.get_extra_info("socket")
     if sock is None or sock.fileno() < 0 or not hasattr(select, "poll"):
         return False
@@ -78,10 +69,20 @@ def _is_gone(transport: asyncio.Transport) -> bool:
 
 
 class SocketServer:
-    """Listens on one socket; every connection is a conversation. `await start()`, then `address` says where it is.
+    """Listens on one socket; every connection is a conversation.
 
-    Give either `path` (a Unix socket; a dead one's file is replaced) or `port` (TCP on `host`; 0 picks a free port).
-    At most `limits.sessions` connections are open at once.
+    Args:
+        serve: Starts a conversation over a channel.
+        path: The path of a Unix socket. The file of a dead server is replaced.
+        host: The host to listen on with TCP.
+        port: The TCP port; 0 takes a free one. Give either `path` or `port`.
+        limits: Limits of messages and calls; at most `limits.sessions` connections are open at once.
+
+    Attributes:
+        address: Where it listens, final after `start`.
+
+    Raises:
+        StartError: The arguments contradict each other or can't work.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class SocketServer:
         if path is not None and not os.fspath(path):
             raise StartError("The path of the Unix socket is empty: write where its file is to be, like server.sock.")
         if port is not None and not is_port(port):
-            raise StartError(f"There is no port {port!r}: choose one from 1 to 65535, or 0 for any that is free.")
+            raise StartError(f"{port!r} is not a port: choose one from 1 to 65535, or 0 for any free one.")
         self.limits = limits
         self.address: Address = (host, port) if port is not None else os.fspath(path or "")
         self._serve = serve
@@ -111,7 +112,7 @@ class SocketServer:
         return self.address if isinstance(self.address, str) else "{}:{}".format(*self.address)
 
     async def start(self) -> None:
-        """Listen. Raises StartError if the path or port is in use or can't be had."""
+        """Listen. Raises StartError if the path or port is in use or not permitted."""
         loop = asyncio.get_running_loop()
         if isinstance(self.address, str):
             sock = _listen_unix(self.address)
@@ -124,7 +125,7 @@ class SocketServer:
         self._server = await loop.create_server(lambda: _Accepted(self), sock=sock)
 
     async def stop(self, why: str = "the server stops") -> None:
-        """Take no more connections, let running calls finish within `limits.drain`, end everything. Twice is fine."""
+        """Accept no more connections, let running calls finish within `limits.drain`, end. May be called twice."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -136,8 +137,15 @@ class SocketServer:
         if self._finishing:
             await asyncio.wait(self._finishing)
 
+    def screen_http(self, data: bytes) -> str | None:
+        """Reject HTTP clients: a JSON-RPC message never begins with a capital letter, an HTTP request always does."""
+        if not b"A" <= data[:1] <= b"Z":
+            return None
+        logger.warning("A connection to %s was closed: it began like HTTP, not like a message", self)
+        return "the peer doesn't speak JSON-RPC"
+
     def admit(self, channel: LineChannel) -> None:
-        """A connection was accepted: start its conversation."""
+        """Start the conversation of an accepted connection."""
         if self._server is None or len(self._open) >= self.limits.sessions:
             logger.warning("A connection to %s was refused: %d are open", self, len(self._open))
             channel.abort("too many connections")
@@ -152,7 +160,7 @@ class SocketServer:
         channel.begin(conversation)
 
     def forget(self, channel: LineChannel) -> None:
-        """A connection is closed: clean up after its conversation."""
+        """Clean up after the conversation of a closed connection."""
         conversation = self._open.pop(channel, None)
         if conversation is not None:
             task = asyncio.get_running_loop().create_task(conversation.finish())
@@ -177,9 +185,18 @@ async def serve_socket(
     limits: Limits = DEFAULT_LIMITS,
     ready: Callable[[Address], object] | None = None,
 ) -> None:
-    """Serve on a Unix socket (`path`) or on TCP (`port`, `host`) until SIGINT, SIGTERM or cancellation (SocketServer).
+    """Serve on a Unix socket or on TCP until SIGINT, SIGTERM or cancellation.
 
-    `ready` is called with the address once it listens. Raises StartError if it can't.
+    Args:
+        serve: Starts a conversation over a channel.
+        path: See `SocketServer`.
+        host: See `SocketServer`.
+        port: See `SocketServer`.
+        limits: See `SocketServer`.
+        ready: Called with the address when the server listens.
+
+    Raises:
+        StartError: The server can't listen.
     """
     server = SocketServer(serve, path=path, host=host, port=port, limits=limits)
     stopped = asyncio.Event()
@@ -212,13 +229,13 @@ def _listen_unix(path: str) -> socket.socket:
 
 
 def _clear(path: str) -> None:
-    """Remove what a dead server left at the path. Raises StartError if something alive or something else is there."""
+    """Remove the file of a dead server. Raises StartError if a live server or another file is there."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:
         return
     if not stat.S_ISSOCK(mode):
-        raise StartError(f"Can't listen on {path}: it exists and is no socket; choose another path.")
+        raise StartError(f"Can't listen on {path}: it exists and is not a socket; choose another path.")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -266,14 +283,19 @@ async def _open(
 
 
 class UnixSocket:
-    """A Transport to a server that listens on a Unix socket. Raises ConnectFailed from `open`."""
+    """A Transport to a server that listens on a Unix socket.
+
+    Args:
+        path: The path of the socket.
+        limits: Limits of messages and calls.
+    """
 
     def __init__(self, path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.path = os.fspath(path)
         self._limits = limits
 
     async def open(self, serve: Serve, /) -> Channel:
-        """Connect and begin the conversation."""
+        """Connect and start a conversation. Raises ConnectFailed if nothing answers."""
         loop = asyncio.get_running_loop()
         advice = "is a server listening on this path?"
         return await _open(
@@ -282,16 +304,25 @@ class UnixSocket:
 
 
 class TcpSocket:
-    """A Transport to a server that listens on a TCP port. Raises ConnectFailed from `open`."""
+    """A Transport to a server that listens on a TCP port.
+
+    Args:
+        host: A name or an address.
+        port: 1 to 65535.
+        limits: Limits of messages and calls.
+
+    Raises:
+        DefinitionError: The port is not a port number.
+    """
 
     def __init__(self, host: str, port: int, *, limits: Limits = DEFAULT_LIMITS) -> None:
         if not is_port(port):
-            raise DefinitionError(f"There is no port {port!r}: a server listens on one from 1 to 65535")
+            raise DefinitionError(f"{port!r} is not a port: use one from 1 to 65535")
         self.host, self.port = host, port
         self._limits = limits
 
     async def open(self, serve: Serve, /) -> Channel:
-        """Connect and begin the conversation."""
+        """Connect and start a conversation. Raises ConnectFailed if nothing answers."""
         loop = asyncio.get_running_loop()
         where, advice = f"{self.host}:{self.port}", "is a server listening on this port?"
         return await _open(

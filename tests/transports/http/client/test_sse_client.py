@@ -74,7 +74,8 @@ async def test_a_stream_that_ends_fails_what_waits_and_the_next_call_opens_anoth
             call = asyncio.create_task(client.call_tool("wait"))
             await log.until("wait begins")
             assert site.app is not None
-            for request in site.app._clock.everyone():
+            assert site.app._life is not None
+            for request in site.app._life.requests.everyone():
                 request.cut()
             with pytest.raises(ConnectionLost):
                 await call

@@ -60,7 +60,7 @@ def test_an_id_that_was_never_given_is_refused(text: str) -> None:
     given_id = id_of(log.append(1, b"x"))
     tag = given_id.split(".")[0]
     for candidate in (text, text.replace("t.", f"{tag}.")):
-        with pytest.raises(InvalidRequest, match="no event of this session"):
+        with pytest.raises(InvalidRequest, match="not an event of this session"):
             log.find(candidate)
 
 

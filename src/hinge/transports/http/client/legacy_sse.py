@@ -21,7 +21,7 @@ from hinge.protocol.calls import Outgoing
 from hinge.protocol.http import media_types
 from hinge.protocol.http.sse import Event
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.transports.duplex import Pump
+from hinge.transports.duplex import DuplexChannel
 from hinge.transports.http.client.endpoint import (
     OPTIONS,
     AuthValue,
@@ -136,7 +136,7 @@ def _address(url: str, said: str) -> str:
     return target
 
 
-class SseChannel(Pump):
+class SseChannel(DuplexChannel):
     """One conversation: a pipe made of the server's stream and our POSTs."""
 
     def __init__(self, endpoint: Endpoint, stream: _Stream, limits: Limits) -> None:
@@ -235,7 +235,7 @@ class SseChannel(Pump):
             if tasks:
                 await asyncio.wait(tasks, timeout=self.limits.teardown)
 
-    # ---------------------------------------------------------------- what the pump asks for
+    # ---------------------------------------------------------------- DuplexChannel
 
     def _reply(self, message: Outgoing, *, last: bool) -> None:
         self._start(self._post(message))

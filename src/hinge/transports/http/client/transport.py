@@ -17,7 +17,7 @@ from hinge.http1.client.wire import Wire, WireResponse
 from hinge.options import check_values
 from hinge.protocol.calls import Outgoing
 from hinge.protocol.http import headers as http
-from hinge.protocol.http import media_types
+from hinge.protocol.http import media_types, mirror
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.states import PendingState
 from hinge.transports.http.client.endpoint import OPTIONS, AuthValue, Credentials, Endpoint, UserHeaders, user_headers
@@ -234,7 +234,7 @@ class HttpChannel:
 
     def _dress(self) -> None:
         """Prepare the headers that every message of the session carries (LHTTP-22, LHTTP-27)."""
-        pairs = ((http.SESSION_ID, self.session_id), (http.PROTOCOL_VERSION, self._revision))
+        pairs = ((http.SESSION_ID, self.session_id), (mirror.PROTOCOL_VERSION, self._revision))
         self._session = tuple((name, value) for name, value in pairs if value is not None)
 
     async def _delete(self) -> None:

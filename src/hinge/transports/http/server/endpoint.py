@@ -1,78 +1,137 @@
-"""What a POST, GET or DELETE on the endpoint means: a channel of its own or one of a session, by the message's era.
+"""The MCP endpoint: who may call, which era a message belongs to, and which HTTP session it is for.
 
-The rules of table 4.A, HTTP's half of table 4.B, and the session rules of the handshake revisions. Must not know how
-responses are written or sessions are kept.
+The checks of the head are in `protocol/http/headers.py`; `stateless.py` and `session.py` serve what passes here.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from hinge import jsonrpc
 from hinge.channel import Serve
-from hinge.errors import InternalError, InvalidRequest, ProtocolError, UnsupportedVersion
-from hinge.http1.asgi import EVENTS_TYPE, RETRY_LATER, HeaderPairs
-from hinge.jsonrpc import Request, RequestId, Unreadable
-from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing
+from hinge.errors import ErrorObject, InternalError, ProtocolError
+from hinge.jsonrpc import Message, Request, RequestId, Unreadable
+from hinge.protocol.calls import Inbound, Origin
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
-from hinge.protocol.http import headers as http
 from hinge.protocol.http import sse
-from hinge.protocol.http.headers import Headers, Refusal
-from hinge.protocol.http.media_types import (
-    BOTH,
-    EITHER,
-    TAKES_EVENTS,
-    TAKES_JSON,
-    accepted,
-    check_accept,
-    check_content_type,
+from hinge.protocol.http.headers import Head, HeadRules, judge_head, read_last_event_id
+from hinge.protocol.http.media_types import BOTH, TAKES_JSON
+from hinge.protocol.http.origin import Guard
+from hinge.protocol.http.request import Principal, Refusal
+from hinge.transports.http.server.exchange import (
+    EVENTS_TYPE,
+    RETRY_LATER,
+    STOPPING,
+    Exchange,
+    OpenExchanges,
+    overloaded,
 )
-from hinge.transports.http.server.exchange import STOPPING, Exchange
-from hinge.transports.http.server.lifecycle import Clock
-from hinge.transports.http.server.options import HttpSettings
+from hinge.transports.http.server.options import Authenticate, HttpSettings
 from hinge.transports.http.server.session import HttpSession
-from hinge.transports.http.server.session_store import SessionTable
-from hinge.transports.http.server.stateless import Post
+from hinge.transports.http.server.session_store import SessionStore
+from hinge.transports.http.server.stateless import PostChannel
 
-_NO_SESSION = "Session not found: it has ended or never was. Start over with initialize, without Mcp-Session-Id"
-_NO_SESSION_ID = "Mcp-Session-Id is missing: send the one that came with the answer to initialize"
+logger = logging.getLogger("hinge")
 
-_ServePost: TypeAlias = Callable[[Exchange, Headers, Origin, Inbound | bytes], Awaitable[None]]
+_ServePost: TypeAlias = Callable[[Exchange, Head, Origin, Inbound | bytes], Awaitable[None]]
+
+_NO_SESSION = Refusal(
+    404, "Session not found: it has ended or never was. Start over with initialize, without Mcp-Session-Id"
+)
+_NO_SESSION_ID = Refusal(400, "Mcp-Session-Id is missing: send the one that came with the answer to initialize")
+_CANCELLED = Refusal(400, "initialize was cancelled")
+_STREAM_OPEN = Refusal(409, "This session's stream is open already: one GET at a time")
+_STOPPING = Refusal(503, STOPPING.text, RETRY_LATER, ErrorObject(InternalError.code, STOPPING.text))
+_TOO_MANY_REQUESTS = overloaded("Too many requests at once: try again later")
+TOO_MANY_SESSIONS = overloaded("Too many sessions are open here: try again later")
+
+#: Maximum number of different refusals of foreign hosts and origins that are logged; callers choose their text.
+_LOGGED = 64
 
 
-class Routes:
-    """The endpoint of one app. `stopping` turns new requests away."""
+class Admission:
+    """Who may call: Host and Origin checks that are logged, and authentication. One for each app."""
 
-    __slots__ = ("_by_era", "_clock", "_eras", "_options", "_revisions", "_serve", "_sessions", "stopping")
+    __slots__ = ("_authenticate", "_logged")
 
-    def __init__(self, serve: Serve, options: HttpSettings, sessions: SessionTable, clock: Clock) -> None:
+    def __init__(self, authenticate: Authenticate | None) -> None:
+        self._authenticate = authenticate
+        self._logged: set[str] = set()
+
+    async def admit(self, exchange: Exchange, head: Head) -> Origin | None:
+        """Refuse a request that is barred, and authenticate its caller. Returns None if it was refused."""
+        scope = exchange.raw.scope
+        if head.barred is not None:
+            self.log(head.barred)
+            await exchange.refuse(head.barred)
+            return None
+        if self._authenticate is None:
+            return Origin(head, None, scope)
+        caller = await self._authenticate(scope, head.headers)
+        if isinstance(caller, Refusal):
+            await exchange.refuse(caller)
+            return None
+        name, scopes = caller if isinstance(caller, Principal) else (caller, frozenset[str]())
+        return Origin(head, name, scope, frozenset(scopes))
+
+    def log(self, refusal: Refusal) -> None:
+        """Tell the operator, once for each text, which option would let the caller in."""
+        if refusal.status != 431 and refusal.text not in self._logged and len(self._logged) < _LOGGED:
+            self._logged.add(refusal.text)
+            logger.warning("a request was refused: %s", refusal.text)
+
+
+class Endpoint:
+    """The MCP endpoint of one app on one event loop. `stopping` turns new requests away."""
+
+    __slots__ = ("_admission", "_by_era", "_eras", "_options", "_requests", "_rules", "_serve", "_sessions", "stopping")
+
+    def __init__(
+        self,
+        serve: Serve,
+        options: HttpSettings,
+        admission: Admission,
+        sessions: SessionStore,
+        requests: OpenExchanges,
+    ) -> None:
         self._serve = serve
         self._options = options
+        self._admission = admission
+        self._rules = head_rules(options, HANDSHAKE.http_methods if holds_sessions(options) else STATELESS.http_methods)
         self._eras = detect.parse_eras(options.eras)
-        self._by_era: dict[Era, _ServePost] = {HANDSHAKE: self._handshake, STATELESS: self._modern}
+        self._by_era: dict[Era, _ServePost] = {HANDSHAKE: self._handshake, STATELESS: self._stateless}
         self._sessions = sessions
-        self._clock = clock
-        #: All revisions on offer, newest first (T-07).
-        self._revisions = [revision for era in self._eras[::-1] for revision in era.revisions[::-1]]
+        self._requests = requests
         self.stopping = False
+
+    def handle(self, exchange: Exchange) -> Awaitable[None]:
+        """Serve one request."""
+        method: str = exchange.raw.scope["method"]
+        return self._post(exchange) if method == "POST" else self._get_or_delete(exchange, method)
 
     # ---------------------------------------------------------------- POST
 
-    async def post(self, exchange: Exchange, headers: Headers, origin: Origin) -> None:
-        """One message, or a batch of the revision that knows batches."""
-        refusal = check_content_type(headers)
-        if refusal is not None:
-            await exchange.refuse(refusal)
+    async def _post(self, exchange: Exchange) -> None:
+        """Serve one message, or a batch of the revision that has batches."""
+        scope = exchange.raw.scope
+        head = judge_head("POST", scope["headers"], self._rules)
+        if head.barred is None and self._options.authenticate is None:
+            origin = Origin(head, None, scope)
+        elif (admitted := await self._admission.admit(exchange, head)) is not None:
+            origin = admitted
+        else:
             return
-        body = exchange.arrived()
+        if self._requests.running > self._options.requests:
+            await exchange.refuse(_TOO_MANY_REQUESTS)
+            return
+        body = head.refusal or exchange.arrived() or await exchange.read()
         if body is None:
-            body = await exchange.read(headers)
-            if body is None:
-                return
+            return
         if type(body) is Refusal:
             await exchange.refuse(body)
             return
@@ -80,165 +139,131 @@ class Routes:
         try:
             inbound = body if jsonrpc.is_batch(body) else detect.read(body)
         except ProtocolError as exc:
-            await _fail(exchange, exc, exc.request_id if isinstance(exc, Unreadable) else None)
+            await exchange.refuse(_bad_request(exc), exc.request_id if isinstance(exc, Unreadable) else None)
             return
-        if type(inbound) is not Inbound:
-            era = detect.detect_batch(http.protocol_version(headers), self._eras)
+        if type(inbound) is Inbound:
+            era = detect.detect(inbound, None if inbound.claims else head.version, self._eras)
         else:
-            era = detect.detect(inbound, None if inbound.claims else http.protocol_version(headers), self._eras)
-        await self._by_era[era](exchange, headers, origin, inbound)
+            era = detect.detect_batch(head.version, self._eras)
+        await self._by_era[era](exchange, head, origin, inbound)
 
-    def _modern(
-        self, exchange: Exchange, headers: Headers, origin: Origin, inbound: Inbound | bytes
-    ) -> Awaitable[None]:
-        refusal = check_accept(headers, BOTH)
-        if refusal is not None:
-            return _fail(exchange, InvalidRequest(refusal.text), _id_of(inbound), refusal.status)
+    def _stateless(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> Awaitable[None]:
+        if head.stateless_refusal is not None:
+            return exchange.refuse(head.stateless_refusal, _id_of(inbound))
         if self.stopping:
-            return self._turn_away(exchange, inbound)
-        return Post(exchange, BOTH, True).run(self._serve, inbound, origin)
+            return exchange.refuse(_STOPPING, _id_of(inbound))
+        return PostChannel(exchange, BOTH, True).run(self._serve, inbound, origin)
 
-    async def _turn_away(self, exchange: Exchange, inbound: Inbound | bytes) -> None:
-        await _fail(exchange, InternalError(STOPPING.text), _id_of(inbound), 503, RETRY_LATER)
-
-    # ---------------------------------------------------------------- POST of the handshake revisions
-
-    async def _handshake(self, exchange: Exchange, headers: Headers, origin: Origin, inbound: Inbound | bytes) -> None:
-        message = None if isinstance(inbound, bytes) else inbound.message
-        refusal = check_accept(headers, EITHER)
-        if refusal is not None:
-            await _fail(exchange, InvalidRequest(refusal.text), _id_of(inbound), refusal.status)
-            return
-        takes = accepted(headers)
-        try:
-            self._check_version(headers)
-            if self.stopping and isinstance(message, Request | None):
-                await self._turn_away(exchange, inbound)
-            elif not self._options.sessions:
-                await Post(exchange, takes, False).run(self._serve, inbound, origin)
-            elif (session_id := http.session_id(headers)) is not None:
-                session = self._sessions.find(session_id, origin.principal)
-                if session is None:
-                    await _fail(exchange, InvalidRequest(_NO_SESSION), _id_of(inbound), 404)
-                else:
-                    await self._in_session(session, exchange, inbound, origin, takes)
-            elif isinstance(message, Request) and message.method == "initialize":
-                await self._initialize(exchange, inbound, origin, takes)
+    async def _handshake(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
+        if head.handshake_refusal is not None:
+            await exchange.refuse(head.handshake_refusal, _id_of(inbound))
+        elif self.stopping and _is_new_work(inbound):
+            await exchange.refuse(_STOPPING, _id_of(inbound))
+        elif not self._options.sessions:
+            await PostChannel(exchange, head.accepts, False).run(self._serve, inbound, origin)
+        elif head.session_id is not None:
+            session = self._sessions.by_key.get((head.session_id, origin.principal))
+            if session is None:
+                await exchange.refuse(_NO_SESSION, _id_of(inbound))
             else:
-                await _fail(exchange, InvalidRequest(_NO_SESSION_ID), _id_of(inbound))
-        except ProtocolError as exc:
-            await _fail(exchange, exc, _id_of(inbound))
+                await session.post(inbound, origin, exchange, head.accepts)
+        elif isinstance(inbound, Inbound) and _is_initialize(inbound.message):
+            await self._initialize(exchange, head, origin, inbound)
+        else:
+            await exchange.refuse(_NO_SESSION_ID, _id_of(inbound))
 
-    def _check_version(self, headers: Headers) -> None:
-        """400 for a revision that isn't offered (LHTTP-28, A-6). None is fine: one revision has no such header."""
-        version = http.protocol_version(headers)
-        if version is not None and not HANDSHAKE.knows(version):
-            if version in self._revisions:
-                raise InvalidRequest(
-                    f"{version} has no sessions and no responses of clients: it takes requests by POST"
-                )
-            raise UnsupportedVersion(version, self._revisions)
-
-    async def _initialize(self, exchange: Exchange, inbound: Inbound | bytes, origin: Origin, takes: int) -> None:
-        """A session comes into being only if its handshake succeeds (B-030)."""
+    async def _initialize(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
+        """Open an HTTP session if the handshake succeeds."""
         session = self._sessions.make(origin.principal, self._serve)
         if session is None:
-            error = InternalError("Too many sessions are open here: try again later")
-            await _fail(exchange, error, _id_of(inbound), 503, RETRY_LATER)
+            await exchange.refuse(TOO_MANY_SESSIONS, _id_of(inbound))
             return
-        call = session.conversation.receive(inbound, origin)
-        reply = await session.initialize(call) if isinstance(call, Call) else call
-        if not isinstance(reply, Outgoing) or reply.error is not None:
+        reply = await session.initialize(inbound, origin)
+        if reply is None or reply.error is not None:
             self._sessions.end(session, "the handshake failed")
-            if isinstance(reply, Outgoing):
+            if reply is not None:
                 await exchange.reply(reply.status, reply.data)
             else:
-                await _fail(exchange, InvalidRequest("initialize was cancelled"), _id_of(inbound))
+                await exchange.refuse(_CANCELLED, _id_of(inbound))
             return
         self._sessions.add(session)
-        self._clock.wake()
+        self._requests.wake()
         headers = ((b"mcp-session-id", session.id.encode()),)
-        if takes & TAKES_JSON:
+        if head.accepts & TAKES_JSON:
             await exchange.reply(reply.status, reply.data, headers)
         else:
             await exchange.reply(reply.status, sse.encode(reply.data), headers, EVENTS_TYPE)
 
-    async def _in_session(
-        self, session: HttpSession, exchange: Exchange, inbound: Inbound | bytes, origin: Origin, takes: int
-    ) -> None:
-        got = session.conversation.receive(inbound, origin)
-        self._sessions.touch(session)
-        if isinstance(got, Outgoing):
-            await exchange.reply(got.status, got.data)
-        elif got is None:
-            await exchange.empty(202)
-        elif isinstance(got, Call) and got.id is None:
-            session.notice(got)
-            await exchange.empty(202)
-        elif isinstance(got, Batch) and not got.replies and all(call.id is None for call in got.calls):
-            for call in got.calls:
-                session.notice(call)
-            await exchange.empty(202)
-        else:
-            await session.serve(got, exchange, takes)
-
     # ---------------------------------------------------------------- GET and DELETE
 
-    async def get(self, exchange: Exchange, headers: Headers, origin: Origin) -> None:
-        """The standing stream of a session, or the rest of a stream that broke off (LHTTP-12, LHTTP-18)."""
-        refusal = check_accept(headers, TAKES_EVENTS)
+    async def _get_or_delete(self, exchange: Exchange, method: str) -> None:
+        """Serve a request without a message: for an HTTP session, or refused."""
+        head = judge_head(method, exchange.raw.scope["headers"], self._rules)
+        origin = await self._admission.admit(exchange, head)
+        if origin is None:
+            return
+        refusal = head.refusal or head.handshake_refusal
         if refusal is not None:
             await exchange.refuse(refusal)
             return
-        session = await self._named(exchange, headers, origin)
+        if head.session_id is None:
+            await exchange.refuse(_NO_SESSION_ID)
+            return
+        session = self._sessions.by_key.get((head.session_id, origin.principal))
         if session is None:
-            return
-        if self.stopping:
-            await exchange.refuse(STOPPING)
-            return
-        try:
-            after = http.last_event_id(headers)
-            if after is None and session.standing.reader is not None:
-                await exchange.refuse(Refusal(409, "This session's stream is open already: one GET at a time"))
-                return
-            await session.listen(exchange, after)
-        except ProtocolError as exc:
-            await _fail(exchange, exc, None)
-
-    async def delete(self, exchange: Exchange, headers: Headers, origin: Origin) -> None:
-        """The client ends its session (LHTTP-26)."""
-        session = await self._named(exchange, headers, origin)
-        if session is not None:
+            await exchange.refuse(_NO_SESSION)
+        elif method == "DELETE":
             self._sessions.end(session, "the client ended the session")
             await exchange.empty(204)
+        elif self.stopping:
+            await exchange.refuse(STOPPING)
+        else:
+            await self._listen(session, exchange, head)
 
-    async def _named(self, exchange: Exchange, headers: Headers, origin: Origin) -> HttpSession | None:
-        """The session that the request names; None when it was refused."""
+    async def _listen(self, session: HttpSession, exchange: Exchange, head: Head) -> None:
+        """Carry the standing stream of a session, or the rest of a stream that broke off."""
         try:
-            self._check_version(headers)
-            session_id = http.session_id(headers)
+            last_event_id = read_last_event_id(head)
+            if last_event_id is None and session.standing.response is not None:
+                await exchange.refuse(_STREAM_OPEN)
+            else:
+                await session.listen(exchange, last_event_id)
         except ProtocolError as exc:
-            await _fail(exchange, exc, None)
-            return None
-        if session_id is None:
-            await exchange.refuse(Refusal(400, _NO_SESSION_ID))
-            return None
-        session = self._sessions.find(session_id, origin.principal)
-        if session is None:
-            await exchange.refuse(Refusal(404, _NO_SESSION))
-        return session
+            await exchange.refuse(_bad_request(exc))
+
+
+def holds_sessions(options: HttpSettings) -> bool:
+    """Whether clients of the handshake era get HTTP sessions, which live in this process."""
+    return options.sessions and HANDSHAKE in detect.parse_eras(options.eras)
+
+
+def head_rules(options: HttpSettings, methods: tuple[str, ...], *, any_accept: bool = False) -> HeadRules:
+    """Make the rules for the heads of requests to one path."""
+    return HeadRules(
+        options.guard or Guard.for_bind(options.bind, options.allowed_hosts, options.allowed_origins),
+        methods,
+        tuple(revision for era in detect.parse_eras(options.eras)[::-1] for revision in era.revisions[::-1]),
+        holds_sessions(options),
+        any_accept,
+        options.headers,
+        options.header_bytes,
+        options.limits.body,
+    )
+
+
+def _bad_request(exc: ProtocolError) -> Refusal:
+    return Refusal(400, str(exc), error=exc.error)
+
+
+def _is_initialize(message: Message) -> bool:
+    return isinstance(message, Request) and message.method == "initialize"
+
+
+def _is_new_work(inbound: Inbound | bytes) -> bool:
+    """Whether a stopping server turns the message away: a request or a batch."""
+    return not isinstance(inbound, Inbound) or isinstance(inbound.message, Request)
 
 
 def _id_of(inbound: Inbound | bytes) -> RequestId | None:
-    """The id of a request whose message could be read (ERR-17)."""
+    """The id of a request whose message could be read."""
     return inbound.message.id if isinstance(inbound, Inbound) and isinstance(inbound.message, Request) else None
-
-
-async def _fail(
-    exchange: Exchange,
-    error: ProtocolError,
-    request_id: RequestId | None,
-    status: int = 400,
-    headers: HeaderPairs = (),
-) -> None:
-    await exchange.reply(status, jsonrpc.encode_failure(request_id, error.error), headers)

@@ -1,23 +1,34 @@
-"""One HTTP request and its response: a bounded body in; JSON or an event stream out; who notices that the client left.
+"""One HTTP request with its response: a bounded body in; JSON or an event stream out; whether the client left.
 
-Knows SSE framing. Must not know eras, sessions, what the messages mean, or which HTTP server there is.
+`Exchange` works on any `RawExchange`: a request of Hinge's own HTTP server, or an `AsgiExchange` of another one.
+`OpenExchanges` watches the exchanges of one app that take long.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 from hinge import jsonrpc
-from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest
-from hinge.http1.asgi import CLOSE, JSON_TYPE, RETRY_LATER, STREAM_HEADERS, HeaderPairs
-from hinge.http1.server.carrier import Carrier
+from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest, Overloaded
+from hinge.http1.asgi import CLOSE, HeaderPairs, Message, Receive, Scope, Send
+from hinge.jsonrpc import RequestId
 from hinge.protocol.calls import Record
 from hinge.protocol.http import sse
-from hinge.protocol.http.headers import Headers, Refusal
-from hinge.transports.http.server.lifecycle import Clock
+from hinge.protocol.http.headers import body_too_large
+from hinge.protocol.http.request import Refusal
 from hinge.transports.http.server.options import HttpSettings
+
+JSON_TYPE = b"application/json"
+EVENTS_TYPE = b"text/event-stream"
+#: Without the second and third header a proxy may hold events back.
+STREAM_HEADERS: HeaderPairs = (
+    (b"content-type", EVENTS_TYPE),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+RETRY_LATER: HeaderPairs = ((b"retry-after", b"1"),)
 
 KEEP_ALIVE = sse.comment("keep-alive")
 LEFT = "the client closed the connection"
@@ -26,107 +37,252 @@ NOT_READING = "the client doesn't read its stream"
 STOPPING = Refusal(503, "The server is stopping: call again", (*RETRY_LATER, *CLOSE))
 _TOO_SLOW = Refusal(408, "The body took too long to arrive", CLOSE)
 
+#: Seconds (up to twice as many) after which a request is watched: from then on a disconnect of its client is noticed.
+WATCH_AFTER = 0.005
+#: An ASGI server may send so many other messages before `http.disconnect`, beginning with the empty body of a GET.
+_STRAY_MESSAGES = 4
 
-class Owner(Protocol):
-    """Who is served by an exchange."""
 
-    def gone(self, reason: str) -> None:
+def overloaded(text: str) -> Refusal:
+    """503 with `Overloaded`: the request was not served and may be repeated after the delay that the response names."""
+    return Refusal(503, text, RETRY_LATER, Overloaded(text).error)
+
+
+class RawExchange(Protocol):
+    """One HTTP request with its response as an HTTP server offers it.
+
+    The response is sent by `respond`, or by `start` and `piece`, or by the ASGI `send`.
+    """
+
+    @property
+    def scope(self) -> Scope:
+        """The ASGI scope of the request."""
+        ...
+
+    @property
+    def task(self) -> asyncio.Task[Any]:
+        """The task that serves the request."""
+        ...
+
+    def whole(self) -> bytes | None:
+        """Take the body if it has arrived; None if `read` has to wait for it."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next `piece` does not wait."""
+        ...
+
+    async def read(self, limit: int) -> bytes | None:
+        """Read the body, or more than `limit` bytes of a longer one; None if the client left before its end."""
+        ...
+
+    def respond(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs, /) -> Awaitable[None]:
+        """Send the whole response. `kind` is the content type, b"" without a body. Ignored if the client left."""
+        ...
+
+    def start(self, status: int, headers: HeaderPairs, /) -> None:
+        """Begin a response in pieces. Its head is sent with the first piece."""
+
+    async def piece(self, data: bytes, more: bool, /) -> None:
+        """Send a piece of the body; waits while the client doesn't read. Raises OSError if it left."""
+
+    def watch(self, left: Callable[[], None], /) -> None:
+        """Call `left` when the client disconnects, at once if it has. Not while `read` runs."""
+
+    def release(self) -> None:
+        """Stop watching the client."""
+
+    def cut(self) -> None:
+        """Close the connection at once, without what was not sent yet, if the HTTP server allows it."""
+
+    def receive(self) -> Awaitable[Message]:
+        """ASGI `receive`, for other apps."""
+        ...
+
+    def send(self, message: Message, /) -> Awaitable[None]:
+        """ASGI `send`, for other apps."""
+        ...
+
+
+class AsgiExchange(Record):
+    """An exchange of any ASGI server; see RawExchange."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    task: asyncio.Task[Any]
+    _head: Message | None = None
+    _watcher: asyncio.Task[None] | None = None
+
+    def whole(self) -> bytes | None:
+        """ASGI does not say what has arrived."""
+        return None
+
+    @property
+    def ready(self) -> bool:
+        """Any ASGI `send` may wait."""
+        return False
+
+    async def read(self, limit: int) -> bytes | None:
+        message = await self.receive()
+        body: bytes = message.get("body", b"")
+        if message.get("more_body", False):
+            parts = bytearray(body)
+            while message.get("more_body", False) and len(parts) <= limit:
+                message = await self.receive()
+                parts += message.get("body", b"")
+            body = bytes(parts)
+        return None if message["type"] == "http.disconnect" else body
+
+    async def respond(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs, /) -> None:
+        pairs = [] if status == 204 else [(b"content-length", b"%d" % len(data))]
+        if kind:
+            pairs.append((b"content-type", kind))
+        pairs += headers
+        try:
+            await self.send({"type": "http.response.start", "status": status, "headers": pairs})
+            await self.send({"type": "http.response.body", "body": data})
+        except OSError:
+            return
+
+    def start(self, status: int, headers: HeaderPairs, /) -> None:
+        self._head = {"type": "http.response.start", "status": status, "headers": list(headers)}
+
+    async def piece(self, data: bytes, more: bool, /) -> None:
+        if self._head is not None:
+            head, self._head = self._head, None
+            await self.send(head)
+        await self.send({"type": "http.response.body", "body": data, "more_body": more})
+
+    def watch(self, left: Callable[[], None], /) -> None:
+        """ASGI reports a disconnect to whoever waits in `receive`, which takes a task."""
+        if self._watcher is None:
+            self._watcher = asyncio.get_running_loop().create_task(self._await_disconnect(left))
+
+    async def _await_disconnect(self, left: Callable[[], None]) -> None:
+        try:
+            for _ in range(_STRAY_MESSAGES):
+                if (await self.receive())["type"] == "http.disconnect":
+                    left()
+                    return
+        except OSError:
+            left()
+
+    def release(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+
+    def cut(self) -> None:
+        """ASGI has no message for this. The `send` of uvicorn is a method of an object that holds the transport.
+
+        A server that closes in good order would first wait until a client that doesn't read has read everything.
+        """
+        transport = getattr(getattr(self.send, "__self__", None), "transport", None)
+        abort = getattr(transport, "abort", None)
+        if abort is not None:
+            abort()
+
+
+class ExchangeOwner(Protocol):
+    """What an exchange carries messages for: a channel or a stream."""
+
+    def disconnected(self, reason: str) -> None:
         """The response can't be delivered any more."""
 
     def stop(self, reason: str) -> None:
         """The server stops: cancel what runs for this exchange alone."""
 
     def opening(self) -> bytes:
-        """What an event stream begins with; empty for nothing."""
+        """The first bytes of an event stream, empty if there are none."""
         ...
 
 
 class Exchange(Record):
-    """One request, one response. Whoever makes it says `begin` to the clock, and calls `close` in the end."""
+    """One request and its response. Made by `OpenExchanges.open`; `close` ends it."""
 
-    _carrier: Carrier
-    _clock: Clock
+    raw: RawExchange
+    _open: OpenExchanges
     _options: HttpSettings
     _lock: asyncio.Lock | None = None
     _reading: bool = False
     _given_up: Refusal | None = None
     _lost: str = ""
     _quiet_since: float = 0.0
-    #: Who is told that the client left.
-    owner: Owner | None = None
-    #: A comment may turn a slow answer into an event stream.
+    #: Notified when the client leaves.
+    owner: ExchangeOwner | None = None
+    #: Whether a keep-alive comment may turn a slow answer into an event stream.
     may_stream: bool = False
-    #: Somebody has begun to write an event stream: a JSON answer is no longer possible.
+    #: Whether an event stream has begun, so that a JSON answer is no longer possible.
     streaming: bool = False
-    #: The head of an event stream is sent (T-03).
+    #: Whether the head of an event stream was sent.
     started: bool = False
-    #: Nothing more can be sent, because all was or because the client is gone.
+    #: Whether the response is complete or the client gone.
     over: bool = False
-    #: The clock's mark.
+    #: Set by OpenExchanges.
     watched: bool = False
 
     # ---------------------------------------------------------------- in
 
     def arrived(self) -> bytes | Refusal | None:
-        """The body, if it is all there already: most of the time, where the HTTP server says so."""
-        body = self._carrier.whole()
-        return body if body is None or len(body) <= self._options.limits.body else self._too_large()
-
-    async def read(self, headers: Headers) -> bytes | Refusal | None:
-        """The body, bounded while reading (C-142); None when the client left before its end."""
+        """Take the body if all of it has arrived; None if `read` has to wait for it."""
+        body = self.raw.whole()
         limit = self._options.limits.body
-        declared = headers.raw.get(b"content-length", b"")
-        if len(declared) > 6 and declared.isdigit() and int(declared[:20]) > limit:
-            return self._too_large()
+        return body if body is None or len(body) <= limit else body_too_large(limit)
+
+    async def read(self) -> bytes | Refusal | None:
+        """Read the body, bounded in size and time; None if the client left before its end."""
+        limit = self._options.limits.body
         self._reading = True
         try:
-            body = await self._carrier.read(limit)
+            body = await self.raw.read(limit)
         except asyncio.CancelledError:
             if self._given_up is None:
                 raise
-            self._carrier.task.uncancel()
+            self.raw.task.uncancel()
             return self._given_up
         finally:
             self._reading = False
         if self.watched:
             self.watch()
-        return body if body is None or len(body) <= limit else self._too_large()
-
-    def _too_large(self) -> Refusal:
-        return Refusal(413, f"A body may have {self._options.limits.body} bytes here", CLOSE)
+        return body if body is None or len(body) <= limit else body_too_large(limit)
 
     # ---------------------------------------------------------------- out
 
     def reply(self, status: int, data: bytes, headers: HeaderPairs = (), kind: bytes = JSON_TYPE) -> Awaitable[None]:
-        """The whole response in one piece: a JSON text, or what `kind` says."""
+        """Send the whole response in one piece."""
         self.over = True
-        return self._carrier.respond(status, kind, data, headers)
+        return self.raw.respond(status, kind, data, headers)
 
-    async def refuse(self, refusal: Refusal) -> None:
-        """Turn the request away before its message was understood: a JSON-RPC error without id (T-04)."""
-        error = ErrorObject(InvalidRequest.code, refusal.text)
-        await self.reply(refusal.status, jsonrpc.encode_failure(None, error), refusal.headers)
+    def refuse(self, refusal: Refusal, request_id: RequestId | None = None) -> Awaitable[None]:
+        """Send a refusal as a JSON-RPC error, with the id of the request if it could be read."""
+        error = refusal.error or ErrorObject(InvalidRequest.code, refusal.text)
+        return self.reply(refusal.status, jsonrpc.encode_failure(request_id, error), refusal.headers)
 
     def empty(self, status: int) -> Awaitable[None]:
-        """A response without a body: 202 for what needs no answer (MHTTP-04), 204."""
+        """Send a response without a body: 202 if there is no answer, 204."""
         self.over = True
-        return self._carrier.respond(status, b"", b"", ())
+        return self.raw.respond(status, b"", b"", ())
 
     async def write(self, data: bytes) -> None:
-        """A piece of an event stream, which begins with the first one. Raises ChannelClosed when nobody can get it.
+        """Write a piece of an event stream; the first one begins the response.
 
-        Waits while the reader is slow, within the limit; then the stream is over and the connection is cut.
+        Waits while the client doesn't read, at most `limits.stream_wait`; then the connection is cut.
+
+        Raises:
+            ChannelClosed: The client left or doesn't read.
         """
         async with self._writing():
             if not self.over:
                 await self._put(data, True)
-        # A server's `send` needn't wait for anything, and a handler that only sends would starve all others.
+        # The `send` of a server may return at once; a handler that only sends must not starve other tasks.
         await asyncio.sleep(0)
         if self.over:
             raise ChannelClosed(self._lost or LEFT)
 
     async def end(self, data: bytes = b"") -> None:
-        """The last piece of an event stream; nothing happens when it can't be delivered."""
+        """Write the last piece of an event stream. Ignored if it can't be delivered."""
         async with self._writing():
             if not self.over:
                 await self._put(data, False)
@@ -139,31 +295,31 @@ class Exchange(Record):
         return self._lock
 
     async def _put(self, data: bytes, more: bool) -> None:
-        carrier = self._carrier
+        raw = self.raw
         if not self.started:
-            carrier.start(200, STREAM_HEADERS)
+            raw.start(200, STREAM_HEADERS)
             self.started = True
             data = (self.owner.opening() if self.owner is not None else b"") + data
         try:
-            if carrier.ready:
-                await carrier.piece(data, more)
+            if raw.ready:
+                await raw.piece(data, more)
             else:
                 async with asyncio.timeout(self._options.limits.stream_wait):
-                    await carrier.piece(data, more)
+                    await raw.piece(data, more)
         except TimeoutError:
-            carrier.cut()
+            raw.cut()
             self._lose(NOT_READING)
         except OSError:
             self._lose(LEFT)
         self._quiet_since = asyncio.get_running_loop().time()
 
-    # ---------------------------------------------------------------- the client, the clock, the end
+    # ---------------------------------------------------------------- disconnect, timer, end
 
     def watch(self) -> None:
-        """It takes long: notice when the client leaves (MHTTP-13)."""
+        """It takes long: notice from now on when the client leaves."""
         self._quiet_since = asyncio.get_running_loop().time()
         if not self._reading and not self.over:
-            self._carrier.watch(self._leave)
+            self.raw.watch(self._leave)
 
     def _leave(self) -> None:
         self._lose(LEFT)
@@ -173,25 +329,25 @@ class Exchange(Record):
             self.over = True
             self._lost = reason
             if self.owner is not None:
-                self.owner.gone(reason)
+                self.owner.disconnected(reason)
 
     def beat(self, now: float) -> None:
-        """Give up on a slow body, keep a quiet stream open (MHTTP-10)."""
+        """Give up on a slow body; send a keep-alive on a quiet stream."""
         quiet = now - self._quiet_since
         if self._reading:
             if quiet > self._options.body_wait:
                 self._give_up(_TOO_SLOW)
         elif self.may_stream and not self.over and quiet >= self._options.limits.keep_alive * 0.8:
-            self._clock.keep(asyncio.get_running_loop().create_task(self._keep_alive()))
+            self._open.keep(asyncio.get_running_loop().create_task(self._keep_alive()))
 
     def drain(self) -> None:
-        """The server stops: what hasn't come whole by now is new work."""
+        """The server stops: a request whose body is not complete counts as new work."""
         self._give_up(STOPPING)
 
     def _give_up(self, refusal: Refusal) -> None:
         if self._reading and self._given_up is None:
             self._given_up = refusal
-            self._carrier.task.cancel()
+            self.raw.task.cancel()
 
     async def _keep_alive(self) -> None:
         if self._lock is not None and self._lock.locked():
@@ -202,22 +358,151 @@ class Exchange(Record):
             return
 
     def stop(self, reason: str) -> None:
-        """The server can wait no longer: cancel what runs for this exchange alone."""
+        """The time to drain is over: cancel what runs for this exchange alone."""
         if self.owner is not None:
             self.owner.stop(reason)
 
     def cut(self) -> None:
-        """End it at once, whatever the client reads."""
+        """End it at once."""
         if not self.over:
-            self._carrier.cut()
+            self.raw.cut()
             self._lose("the server is stopping")
 
     def close(self) -> None:
-        """It is over: nobody waits for the client any more."""
+        """The request was served."""
         if not self.over:
             self.over = True
-        # A cycle that the garbage collector would have to find, once per request.
+        # Breaks a reference cycle; the garbage collector would have to find one per request.
         self.owner = None
-        self._clock.end(self)
+        self._open.remove(self)
         if self.watched:
-            self._carrier.release()
+            self.raw.release()
+
+
+class WatchedRequest(Protocol):
+    """A request as `OpenExchanges` sees it."""
+
+    watched: bool
+
+    def watch(self) -> None:
+        """It takes long: notice from now on when the client leaves."""
+
+    def beat(self, now: float) -> None:
+        """Called periodically while it is watched."""
+
+    def drain(self) -> None:
+        """The server takes no new work."""
+
+    def stop(self, reason: str) -> None:
+        """The time to drain is over."""
+
+    def cut(self) -> None:
+        """It is still open after `stop`."""
+
+
+class OpenExchanges:
+    """The requests of one app that are not over, and the one timer that looks after the slow ones.
+
+    A request that is answered within a few milliseconds costs two set operations and no timer of its own.
+    `each_beat(now)` is called periodically while a request is watched or `needed()` is true.
+    """
+
+    __slots__ = (
+        "_beat_handle",
+        "_each_beat",
+        "_look_handle",
+        "_loop",
+        "_needed",
+        "_old",
+        "_options",
+        "_period",
+        "_tasks",
+        "_watched",
+        "_young",
+        "running",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: HttpSettings,
+        each_beat: Callable[[float], None],
+        needed: Callable[[], bool],
+    ) -> None:
+        limits = options.limits
+        self._loop = loop
+        self._options = options
+        self._period = min(limits.keep_alive / 4, limits.session_idle / 4, options.body_wait / 4)
+        self._each_beat = each_beat
+        self._needed = needed
+        #: How many requests are not over.
+        self.running = 0
+        #: Requests by age: since the last look, since the one before, and those that are watched.
+        self._young: set[WatchedRequest] = set()
+        self._old: set[WatchedRequest] = set()
+        self._watched: set[WatchedRequest] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._look_handle: asyncio.TimerHandle | None = None
+        self._beat_handle: asyncio.TimerHandle | None = None
+
+    def open(self, raw: RawExchange) -> Exchange:
+        """Begin an exchange. Its `close` must be called once."""
+        exchange = Exchange(raw, self, self._options)
+        self.add(exchange)
+        return exchange
+
+    def add(self, request: WatchedRequest) -> None:
+        """Count and watch a request until `remove`."""
+        self.running += 1
+        self._young.add(request)
+        if self._look_handle is None:
+            self._look_handle = self._loop.call_later(WATCH_AFTER, self._look)
+
+    def remove(self, request: WatchedRequest) -> None:
+        """The request is over."""
+        self.running -= 1
+        if request.watched:
+            self._watched.discard(request)
+        else:
+            self._young.discard(request)
+            self._old.discard(request)
+
+    def everyone(self) -> list[WatchedRequest]:
+        """All requests that are not over."""
+        return [*self._young, *self._old, *self._watched]
+
+    def _look(self) -> None:
+        slow, self._old, self._young = self._old, self._young, set()
+        self._look_handle = self._loop.call_later(WATCH_AFTER, self._look) if self._old else None
+        for request in slow:
+            request.watched = True
+            self._watched.add(request)
+            request.watch()
+        if slow:
+            self.wake()
+
+    def wake(self) -> None:
+        """Start the periodic timer: there is something to look after."""
+        if self._beat_handle is None:
+            self._beat_handle = self._loop.call_later(self._period, self._beat)
+
+    def _beat(self) -> None:
+        self._beat_handle = None
+        now = self._loop.time()
+        for request in list(self._watched):
+            request.beat(now)
+        self._each_beat(now)
+        if self._watched or self._needed():
+            self.wake()
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Hold a reference to a task that nobody awaits; the event loop itself has only a weak one."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def stop(self) -> None:
+        """Cancel the timers."""
+        for handle in (self._look_handle, self._beat_handle):
+            if handle is not None:
+                handle.cancel()
+        self._look_handle = self._beat_handle = None

@@ -1,7 +1,7 @@
-"""The server's half of the first revision's transport, HTTP+SSE: an event stream out, a POST for each message in.
+"""The server side of HTTP+SSE, the deprecated transport of 2024-11-05: an event stream out, a POST for each message in.
 
-Deprecated, and off unless asked for (HSSE-01…HSSE-05, VER-22). A session lives as long as its stream and belongs to who
-opened it. Who comes in was decided at the door; what messages mean is the conversation's business.
+Off by default. A session lives as long as its stream and belongs to the principal that opened it.
+Specification (2024-11-05): Transports, section "HTTP with SSE".
 """
 
 from __future__ import annotations
@@ -13,95 +13,110 @@ from urllib.parse import parse_qs, quote
 from hinge import jsonrpc
 from hinge.channel import ChannelKind, Serve
 from hinge.errors import ChannelClosed, DefinitionError, ProtocolError, UnsupportedVersion
-from hinge.http1.asgi import RETRY_LATER, Scope
 from hinge.jsonrpc import Request, Unreadable
 from hinge.protocol.calls import Inbound, Origin, Outgoing
 from hinge.protocol.eras import detect
-from hinge.protocol.http import headers as http
 from hinge.protocol.http import sse
-from hinge.protocol.http.headers import Headers, Refusal
-from hinge.protocol.http.media_types import TAKES_EVENTS, check_content_type
+from hinge.protocol.http.headers import judge_head
+from hinge.protocol.http.media_types import TAKES_EVENTS
+from hinge.protocol.http.request import Refusal
 from hinge.schema.revisions import HANDSHAKE_REVISIONS
-from hinge.transports.duplex import Pump
-from hinge.transports.http.server.exchange import LEFT, STOPPING, Exchange
+from hinge.transports.duplex import DuplexChannel
+from hinge.transports.http.server.endpoint import TOO_MANY_SESSIONS, Admission, head_rules
+from hinge.transports.http.server.exchange import LEFT, STOPPING, Exchange, overloaded
 from hinge.transports.http.server.options import HttpSettings
-from hinge.transports.http.server.streams import Reader
+from hinge.transports.http.server.session import StreamResponse
 
 _NO_SESSION = Refusal(404, "Session not found: its stream has ended or never was. Open a new one with GET")
-_FULL = Refusal(503, "Too many sessions are open here: try again later", RETRY_LATER)
-_BUSY = Refusal(503, "Too many messages wait for initialize to be answered: try again later", RETRY_LATER)
+_BUSY = overloaded("Too many messages wait for initialize to be answered: try again later")
 
 
-class SseRoutes:
-    """The two endpoints of the old transport on one app: `path` gives streams, `path/messages` takes messages.
+class LegacyEndpoint:
+    """The two paths of HTTP+SSE on one app: `path` opens streams, `path/messages` takes messages.
 
-    Raises DefinitionError for a path where it can't live.
+    Raises:
+        DefinitionError: The path is malformed or taken.
     """
 
-    __slots__ = ("_messages", "_options", "_path", "_serve", "_sessions", "_stopping")
+    __slots__ = (
+        "_admission",
+        "_message_rules",
+        "_messages",
+        "_options",
+        "_path",
+        "_serve",
+        "_sessions",
+        "_stopping",
+        "_stream_rules",
+    )
 
-    def __init__(self, path: str, serve: Serve, options: HttpSettings) -> None:
+    def __init__(self, path: str, serve: Serve, options: HttpSettings, admission: Admission) -> None:
         self._path = path.rstrip("/")
         if not self._path.startswith("/") or self._path == options.path.rstrip("/"):
             raise DefinitionError(f"sse_path={path!r} must begin with a slash and not be the endpoint {options.path!r}")
         self._messages = self._path + "/messages"
         self._serve = serve
         self._options = options
-        self._sessions: dict[str, SseSession] = {}
+        self._admission = admission
+        self._stream_rules = head_rules(options, ("GET",), any_accept=True)
+        self._message_rules = head_rules(options, ("POST",))
+        self._sessions: dict[str, LegacySession] = {}
         self._stopping = False
 
     def serves(self, path: str) -> bool:
-        """Whether a path is one of the two; a slash at its end, which some clients write, is no difference."""
+        """Whether a path is one of the two. Some clients add a slash."""
         return path.rstrip("/") in (self._path, self._messages)
 
-    async def handle(self, scope: Scope, exchange: Exchange, headers: Headers, origin: Origin) -> None:
-        """A request that passed the door."""
-        path = str(scope["path"]).removeprefix(scope.get("root_path", "")).rstrip("/")
-        takes = ("GET",) if path == self._path else ("POST",)
-        refusal = http.check_method(scope["method"], takes)
-        if refusal is not None:
-            await exchange.refuse(refusal)
-        elif takes == ("GET",):
-            await self._open(scope, exchange, origin)
+    async def handle(self, exchange: Exchange) -> None:
+        """Serve one request."""
+        scope = exchange.raw.scope
+        is_stream = str(scope["path"]).removeprefix(scope.get("root_path", "")).rstrip("/") == self._path
+        rules = self._stream_rules if is_stream else self._message_rules
+        head = judge_head(scope["method"], scope["headers"], rules)
+        origin = await self._admission.admit(exchange, head)
+        if origin is None:
+            return
+        if head.refusal is not None:
+            await exchange.refuse(head.refusal)
+        elif is_stream:
+            await self._open(exchange, origin)
         else:
-            await self._message(scope, exchange, headers, origin)
+            await self._message(exchange, origin)
 
     # ---------------------------------------------------------------- the stream
 
-    async def _open(self, scope: Scope, exchange: Exchange, origin: Origin) -> None:
-        """A new session; the request lasts as long as it (HSSE-02)."""
+    async def _open(self, exchange: Exchange, origin: Origin) -> None:
+        """Open a session; its first event names the path for messages. The request lasts as long as the session."""
         if self._stopping or len(self._sessions) >= self._options.limits.sessions:
-            await exchange.refuse(STOPPING if self._stopping else _FULL)
+            await exchange.refuse(STOPPING if self._stopping else TOO_MANY_SESSIONS)
             return
         session_id = token_urlsafe(32)
-        reader = Reader(exchange, self._options.limits.stream_bytes, takes=TAKES_EVENTS)
-        session = SseSession(self._options, reader, origin)
+        response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
+        session = LegacySession(self._options, response, origin)
         self._sessions[session_id] = session
         try:
             session.begin(self._serve(session))
-            address = f"{scope.get('root_path', '')}{self._messages}?session_id={session_id}"
-            reader.feed(sse.encode(quote(address, safe="/?=-_.~").encode(), event="endpoint"))
-            await reader.run()
+            address = f"{exchange.raw.scope.get('root_path', '')}{self._messages}?session_id={session_id}"
+            response.feed(sse.encode(quote(address, safe="/?=-_.~").encode(), event="endpoint"))
+            await response.run()
         finally:
             del self._sessions[session_id]
             await session.end(LEFT)
 
     # ---------------------------------------------------------------- the messages
 
-    async def _message(self, scope: Scope, exchange: Exchange, headers: Headers, origin: Origin) -> None:
-        """One message for a session (HSSE-03); whatever answers it goes on the session's stream (HSSE-04)."""
-        session = self._find(scope, origin)
-        refusal = check_content_type(headers) or (_NO_SESSION if session is None else None)
-        if refusal is not None:
-            await exchange.refuse(refusal)
+    async def _message(self, exchange: Exchange, origin: Origin) -> None:
+        """Take one message for a session. What answers it goes on the stream of the session."""
+        session = self._find(origin)
+        if session is None:
+            await exchange.refuse(_NO_SESSION)
             return
-        body = await exchange.read(headers)
+        body = await exchange.read()
         if body is None:
             return
         if isinstance(body, Refusal):
             await exchange.refuse(body)
             return
-        assert session is not None
         if session.reason is not None or session.ending:
             await exchange.refuse(_NO_SESSION)
         elif session.full:
@@ -109,13 +124,13 @@ class SseRoutes:
         else:
             await self._take(session, exchange, body, origin)
 
-    def _find(self, scope: Scope, origin: Origin) -> SseSession | None:
-        """The session that the query names, if it belongs to who asks; nobody learns which of the two was wrong."""
-        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+    def _find(self, origin: Origin) -> LegacySession | None:
+        """Find the session that the query names. A wrong id and a wrong principal look the same."""
+        query = parse_qs(origin.transport.get("query_string", b"").decode("latin-1"))
         session = self._sessions.get(query.get("session_id", [""])[0])
         return session if session is not None and session.principal == origin.principal else None
 
-    async def _take(self, session: SseSession, exchange: Exchange, body: bytes, origin: Origin) -> None:
+    async def _take(self, session: LegacySession, exchange: Exchange, body: bytes, origin: Origin) -> None:
         try:
             inbound = None if jsonrpc.is_batch(body) else detect.read(body)
         except ProtocolError as exc:
@@ -137,55 +152,55 @@ class SseRoutes:
             session.end_input("the server is stopping")
 
 
-class SseSession(Pump):
-    """One session: the pipe that a stream and the POSTs make together."""
+class LegacySession(DuplexChannel):
+    """One session: a duplex channel made of a stream and POSTs."""
 
     kind: ChannelKind = "socket"
 
-    def __init__(self, options: HttpSettings, reader: Reader, origin: Origin) -> None:
+    def __init__(self, options: HttpSettings, response: StreamResponse, origin: Origin) -> None:
         super().__init__(options.limits, server=True, origin=origin)
         self.principal = origin.principal
-        self._reader = reader
-        #: So many messages wait for the answer to `initialize` that no more are taken.
+        self._response = response
+        #: Whether too many messages wait for the answer to `initialize`.
         self.full = False
 
     def take(self, body: bytes, origin: Origin) -> None:
-        """Feed what a POST brought."""
+        """Take the message of a POST."""
         self._origin = origin
         self.feed(body)
 
     def refuse_claim(self, inbound: Inbound) -> None:
-        """A stateless request has no place here: say what has, so that the client shakes hands (table 4.D)."""
+        """Refuse a request of the stateless era with the handshake revisions, so that the client falls back."""
         message = inbound.message
         if isinstance(message, Request):
-            asked = inbound.meta.protocol_version if inbound.meta is not None else None
-            error = UnsupportedVersion(asked if isinstance(asked, str) else "", HANDSHAKE_REVISIONS)
+            requested = inbound.meta.protocol_version if inbound.meta is not None else None
+            error = UnsupportedVersion(requested if isinstance(requested, str) else "", HANDSHAKE_REVISIONS)
             self._event(jsonrpc.encode_failure(message.id, error.error))
 
     async def send(self, message: Outgoing, /) -> None:
-        """Put a message on the stream; wait while its reader is slow. Raises ChannelClosed when nobody reads any more."""
-        if self.reason is not None or self._reader.done:
+        """Put a message on the stream; wait while the client is slow. Raises ChannelClosed if it left."""
+        if self.reason is not None or self._response.done:
             raise ChannelClosed(self.reason or LEFT)
         self._event(message.data)
-        await self._reader.room()
-        # Nothing above need have waited, and a handler that only sends would starve all others.
+        await self._response.room()
+        # Nothing above need have waited; a handler that only sends must not starve other tasks.
         await asyncio.sleep(0)
 
     def _event(self, data: bytes) -> None:
-        self._reader.feed(sse.encode(data, event="message"))
+        self._response.feed(sse.encode(data, event="message"))
 
     async def close(self) -> None:
         """End the session from the inside."""
         self.end_conversation("the channel was closed")
-        self._reader.finish()
+        self._response.finish()
 
     async def end(self, reason: str) -> None:
-        """The stream is over: handlers stop, clean-up runs (bounded). Twice is fine."""
+        """The stream is over: handlers are cancelled, clean-up runs (bounded). May be called twice."""
         self.end_conversation(reason)
         if self._conversation is not None:
             await self._conversation.finish()
 
-    # ---------------------------------------------------------------- what the pump asks for
+    # ---------------------------------------------------------------- DuplexChannel
 
     def _reply(self, message: Outgoing, *, last: bool) -> None:
         self._event(message.data)
@@ -197,4 +212,4 @@ class SseSession(Pump):
         self.full = False
 
     def _end_output(self) -> None:
-        self._reader.finish()
+        self._response.finish()

@@ -1,141 +1,163 @@
-"""The one timer of an HTTP app: it looks after requests that take long, quiet streams, slow bodies and idle sessions.
-
-A request that is answered within a few milliseconds costs two set operations here, and no timer of its own.
-"""
+"""Start and stop of an HTTP app: hooks, draining, and the signals that ask for a stop."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-#: After this long (to twice this long) a request is looked after: somebody waits for its client to leave.
-FRESH = 0.005
+from hinge.channel import Serve
+from hinge.errors import DefinitionError
+from hinge.transports.http.server.endpoint import Admission, Endpoint, holds_sessions
+from hinge.transports.http.server.exchange import OpenExchanges
+from hinge.transports.http.server.options import Hook, HttpSettings
+from hinge.transports.http.server.session_store import SessionStore
 
+if TYPE_CHECKING:
+    from hinge.transports.http.server.legacy_sse import LegacyEndpoint
 
-class Watched(Protocol):
-    """A request as the clock sees it."""
+logger = logging.getLogger("hinge")
 
-    watched: bool
-
-    def watch(self) -> None:
-        """It takes long: notice from now on when the client leaves."""
-
-    def beat(self, now: float) -> None:
-        """Called now and then while it is watched: keep a quiet stream open, give up on a slow body."""
-
-    def drain(self) -> None:
-        """The server takes no more work."""
-
-    def stop(self, reason: str) -> None:
-        """The server can wait no longer."""
-
-    def cut(self) -> None:
-        """It is still there though it was stopped: end it at once."""
+_REASON = "the server is stopping"
 
 
-class Clock:
-    """Knows every request of one app on one loop. `each_beat(now)` is called at every beat while `wanted()` says so."""
+class Hooks(NamedTuple):
+    """What runs when an app starts and stops."""
 
-    __slots__ = (
-        "_beat_handle",
-        "_each_beat",
-        "_look_handle",
-        "_old",
-        "_period",
-        "_tasks",
-        "_wanted",
-        "_young",
-        "loop",
-        "running",
-        "watched",
-    )
+    on_start: Hook | None = None
+    on_drain: Hook | None = None
+    on_stop: Hook | None = None
+
+
+class Lifecycle:
+    """The life of one app on one event loop: `start`, requests, `stop`."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        period: float,
-        each_beat: Callable[[float], None],
-        wanted: Callable[[], bool],
+        serve: Serve,
+        options: HttpSettings,
+        admission: Admission,
+        hooks: Hooks,
+        signals: StopSignals | None,
     ) -> None:
         self.loop = loop
-        self._period = period
-        self._each_beat = each_beat
-        self._wanted = wanted
-        #: Requests that are not over.
-        self.running = 0
-        self._young: set[Watched] = set()
-        self._old: set[Watched] = set()
-        self.watched: set[Watched] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._look_handle: asyncio.TimerHandle | None = None
-        self._beat_handle: asyncio.TimerHandle | None = None
+        self._limits = options.limits
+        self._hooks = hooks
+        self._sessions = sessions = SessionStore(loop, options)
+        self.requests = OpenExchanges(loop, options, self._beat, lambda: len(sessions) > 0)
+        self.endpoint = Endpoint(serve, options, admission, sessions, self.requests)
+        self.legacy = make_legacy_endpoint(serve, options, admission)
+        self._signals = signals
+        self._ready: asyncio.Future[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        #: Whether `start` has succeeded.
+        self.started = False
+        self._beat(0.0)
 
-    def begin(self, request: Watched) -> None:
-        """A request has come; whoever says so says `end`, once."""
-        self.running += 1
-        self._young.add(request)
-        if self._look_handle is None:
-            self._look_handle = self.loop.call_later(FRESH, self._look)
+    def _beat(self, now: float) -> None:
+        # Repeatedly, since some HTTP servers install their own handlers late, over these.
+        if self._signals is not None and self._stopping is None:
+            self._signals.arm(self.loop)
+        self._sessions.expire(now)
 
-    def end(self, request: Watched) -> None:
-        """It is over."""
-        self.running -= 1
-        if request.watched:
-            self.watched.discard(request)
-        else:
-            self._young.discard(request)
-            self._old.discard(request)
+    @property
+    def stopping(self) -> bool:
+        """Whether a stop was requested."""
+        return self._stopping is not None
 
-    def everyone(self) -> list[Watched]:
-        """All requests that are not over."""
-        return [*self._young, *self._old, *self.watched]
+    async def start(self) -> None:
+        """Run `on_start` once; concurrent callers wait for the first. After a failure the next call tries again."""
+        if self._ready is not None:
+            await asyncio.shield(self._ready)
+            return
+        self._ready = ready = self.loop.create_future()
+        try:
+            if self._hooks.on_start is not None:
+                await self._hooks.on_start()
+        except BaseException as exc:
+            self._ready = None
+            if not ready.done():
+                ready.set_exception(RuntimeError("the server could not start"))
+                ready.exception()  # marks it as retrieved: nobody else may be waiting
+            raise exc
+        self.started = True
+        ready.set_result(None)
 
-    def _look(self) -> None:
-        slow, self._old, self._young = self._old, self._young, set()
-        self._look_handle = self.loop.call_later(FRESH, self._look) if self._old else None
-        for request in slow:
-            request.watched = True
-            self.watched.add(request)
-            request.watch()
-        if slow:
-            self.wake()
+    def stop_soon(self) -> None:
+        """Request a stop."""
+        if self._stopping is None:
+            self._stopping = self.loop.create_task(self._stop())
 
-    def wake(self) -> None:
-        """There is something to beat for."""
-        if self._beat_handle is None:
-            self._beat_handle = self.loop.call_later(self._period, self._beat)
+    async def stop(self) -> None:
+        """Take no new work, end streams, let calls finish within `limits.drain`, cancel the rest. May be called twice."""
+        self.stop_soon()
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)
 
-    def _beat(self) -> None:
-        self._beat_handle = None
-        now = self.loop.time()
-        for request in list(self.watched):
-            request.beat(now)
-        self._each_beat(now)
-        if self.watched or self._wanted():
-            self.wake()
+    async def _stop(self) -> None:
+        limits = self._limits
+        if self._signals is not None:
+            self._signals.disarm()
+        self.endpoint.stopping = True
+        end = self.loop.time() + limits.drain
+        self._sessions.drain()
+        if self.legacy is not None:
+            self.legacy.drain()
+        for request in self.requests.everyone():
+            request.drain()
+        await self._run_hook("on_drain", self._hooks.on_drain, limits.drain)
+        await self._wait_until_quiet(end)
+        for request in self.requests.everyone():
+            request.stop(_REASON)
+        self._sessions.cancel_all(_REASON)
+        await self._wait_until_quiet(self.loop.time() + 0.2)
+        for request in self.requests.everyone():
+            request.cut()
+        await self._sessions.close("the server has stopped")
+        self.requests.stop()
+        if self.started:
+            await self._run_hook("on_stop", self._hooks.on_stop, limits.teardown)
 
-    def keep(self, task: asyncio.Task[None]) -> None:
-        """Hold on to a task that nobody waits for: the loop itself forgets it."""
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def _run_hook(self, name: str, hook: Hook | None, limit: float) -> None:
+        if hook is None:
+            return
+        try:
+            async with asyncio.timeout(limit):
+                await hook()
+        except Exception:
+            logger.exception("%s failed", name)
 
-    def stop(self) -> None:
-        """No more timers."""
-        for handle in (self._look_handle, self._beat_handle):
-            if handle is not None:
-                handle.cancel()
-        self._look_handle = self._beat_handle = None
+    async def _wait_until_quiet(self, end: float) -> None:
+        while (self.requests.running or self._sessions.busy) and self.loop.time() < end:  # noqa: ASYNC110 - counted, not signalled
+            await asyncio.sleep(min(0.02, max(0.0, end - self.loop.time())))
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
+def make_legacy_endpoint(serve: Serve, options: HttpSettings, admission: Admission) -> LegacyEndpoint | None:
+    """Make the endpoint of HTTP+SSE, if it is enabled.
+
+    Raises:
+        DefinitionError: `sse_path` is malformed, or this server has no sessions.
+    """
+    path = options.sse_path
+    if path is None:
+        return None
+    if not holds_sessions(options):
+        raise DefinitionError("sse_path needs sessions, which need the handshake era and one process: leave it out")
+    from hinge.transports.http.server.legacy_sse import LegacyEndpoint
+
+    return LegacyEndpoint(path, serve, options, admission)
+
+
 class StopSignals:
-    """Put before the signal handlers of the server, once they are there; each signal still reaches them."""
+    """Calls `stop` for SIGINT and SIGTERM in front of the handlers of the HTTP server, which still get each signal."""
 
     __slots__ = ("_loop", "_previous", "_stop")
 
@@ -145,9 +167,9 @@ class StopSignals:
         self._previous: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
     def arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Listen, where somebody else does: a signal without a handler has its default effect, and must keep it.
+        """Install the handlers, if the HTTP server has its own: a signal without a handler keeps its default effect.
 
-        Nothing happens where nobody handles SIGTERM, and outside the main thread, where Python allows no handlers.
+        Does nothing outside the main thread, where Python allows no handlers.
         """
         if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGTERM)):
             return
@@ -161,7 +183,7 @@ class StopSignals:
             signal.signal(number, self._caught)
 
     def disarm(self) -> None:
-        """Take ourselves out, where nobody has put himself before us meanwhile."""
+        """Remove the handlers, unless others were installed over them meanwhile."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number, previous in self._previous.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict, final
 
 import msgspec
 
-from hinge.http1.asgi import Scope
+from hinge.http1.asgi import AsgiApp, Scope
 from hinge.options import (
     FLAG,
     PATH,
@@ -26,18 +26,17 @@ from hinge.options import (
     whole,
 )
 from hinge.protocol.eras.base import EraName
-from hinge.protocol.http.headers import Headers, Principal, Refusal
 from hinge.protocol.http.origin import Guard
+from hinge.protocol.http.request import Headers, Principal, Refusal
 from hinge.protocol.limits import Limits
-from hinge.transports.http.server.routes import AsgiApp
 
 if TYPE_CHECKING:
     import ssl
 
-#: Who is calling: a name, a Principal with scopes, None for nobody in particular, or a Refusal (401, 403), sent as it is.
+#: Tells who is calling: a name, a Principal with scopes, None for an anonymous caller, or the Refusal to send (401, 403).
 Authenticate: TypeAlias = Callable[[Scope, Headers], Awaitable[str | Principal | Refusal | None]]
 
-#: One string is refused later, with the list that was meant.
+#: A single string passes here and is refused later by an error that shows the list.
 _NAMES = TEXTS._replace(test=lambda value: isinstance(value, str) or TEXTS.test(value))
 
 
@@ -92,8 +91,8 @@ class HttpEndpointOptions(TypedDict, total=False):
             or_none(instance(Mapping, 'routes={"/metrics": app} with an ASGI app')),
         ),
     ]
-    headers: Annotated[int, Option("Header lines of one request.", 100, whole(1))]
-    header_bytes: Annotated[int, Option("Bytes of all header values of one request.", 64 * 1024, whole(1))]
+    headers: Annotated[int, Option("Maximum number of headers of one request.", 100, whole(1))]
+    header_bytes: Annotated[int, Option("Total bytes of the header values of one request.", 64 * 1024, whole(1))]
     body_wait: Annotated[
         float,
         Option(

@@ -1,6 +1,7 @@
-"""The replay log of one handshake session: the events of its streams, bounded, oldest dropped first.
+"""The replay log of one HTTP session: the events of its streams, bounded, oldest dropped first.
 
-It belongs to one session object, so that no event can reach another session. Knows SSE; must not know HTTP or tasks.
+It belongs to one session object, so that no event can reach another session.
+Specification (2025-11-25): Transports, section "Resumability and Redelivery".
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from hinge.protocol.http import sse
 
 
 class _Track:
-    """What is known of one stream: events kept, the newest one dropped, and whether more can come."""
+    """Bookkeeping of one stream: events kept, the newest dropped one, and whether more can come."""
 
     __slots__ = ("dropped", "ended", "kept")
 
@@ -26,8 +27,7 @@ class _Track:
 class ReplayLog:
     """Events of all streams of one session, by ids of the form `tag.stream.position`.
 
-    Positions grow over the whole session, so ids are unique in it (LHTTP-17); the random tag tells the ids of another
-    session apart.
+    Positions grow over the whole session, so ids are unique in it. The random tag distinguishes sessions.
     """
 
     __slots__ = ("_bytes", "_events", "_max_bytes", "_max_events", "_position", "_tag", "_tracks")
@@ -42,7 +42,7 @@ class ReplayLog:
         self._tracks: dict[int, _Track] = {}
 
     def append(self, stream: int, data: bytes) -> bytes:
-        """Keep one message of a stream; its event, encoded with its id."""
+        """Store one message of a stream. Returns its encoded event."""
         event = sse.encode(data, id=self._next_id(stream))
         self._events.append((stream, self._position, event))
         self._bytes += len(event)
@@ -52,7 +52,7 @@ class ReplayLog:
         return event
 
     def mark(self, stream: int, retry: int | None) -> bytes:
-        """An event without a message that gives the client an id to resume from (LHTTP-08)."""
+        """Encode an event without a message, which gives the client an id to resume from."""
         return sse.priming(self._next_id(stream), retry)
 
     def _next_id(self, stream: int) -> str:
@@ -70,7 +70,7 @@ class ReplayLog:
         self._forget(stream, track)
 
     def end(self, stream: int) -> None:
-        """No more events will come on this stream; what is kept of it can still be read."""
+        """No more events follow on this stream; those that are kept can still be read."""
         track = self._tracks.get(stream)
         if track is not None:
             track.ended = True
@@ -81,21 +81,22 @@ class ReplayLog:
             del self._tracks[stream]
 
     def find(self, event_id: str) -> tuple[int, int]:
-        """The stream and the position of an id that this log gave out.
+        """Return the stream and the position of an event id.
 
-        Raises InvalidRequest for an id of another session, an unknown one, and one whose stream is no longer kept.
+        Raises:
+            InvalidRequest: The id is unknown or of another session, or its stream is no longer kept.
         """
         tag, *numbers = event_id.split(".")
         ours = tag == self._tag and len(numbers) == 2 and all(map(_is_number, numbers))
         stream, position = map(int, numbers) if ours else (0, 0)
         if not 0 < position <= self._position:
-            raise InvalidRequest(f"Last-Event-ID {shorten(ascii(event_id))} is no event of this session")
+            raise InvalidRequest(f"Last-Event-ID {shorten(ascii(event_id))} is not an event of this session")
         if stream not in self._tracks:
             raise InvalidRequest("The stream of this Last-Event-ID is no longer kept: call again")
         return stream, position
 
     def after(self, stream: int, position: int) -> list[bytes]:
-        """The encoded events of one stream after a position. Raises InvalidRequest when some of them were dropped."""
+        """Return the events of one stream after a position. Raises InvalidRequest if some of them were dropped."""
         track = self._tracks.get(stream)
         if track is None:
             return []

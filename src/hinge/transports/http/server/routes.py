@@ -1,24 +1,22 @@
-"""Other ASGI apps beside the endpoint, behind the same door: which one a path belongs to, and its end when the server stops.
-
-Must not know MCP.
-"""
+"""Other ASGI apps beside the endpoint: which one a path belongs to, and their end when the server stops."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
 
 from hinge.errors import DefinitionError
-from hinge.http1.asgi import TEXT_TYPE, Scope
-from hinge.http1.server.carrier import Carrier
-from hinge.protocol.http.headers import Refusal
-
-AsgiApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
+from hinge.http1.asgi import TEXT_TYPE, AsgiApp, Scope
+from hinge.protocol.http.request import Refusal
+from hinge.transports.http.server.exchange import RawExchange
 
 
-class Beside:
-    """Apps by path: `/metrics` is that path alone, `/static/` all that is below it. Raises DefinitionError."""
+class RoutedApps:
+    """ASGI apps by path: `/metrics` is that path alone, `/static/` everything below it.
+
+    Raises:
+        DefinitionError: A path is malformed or already served, or an app can't be called.
+    """
 
     def __init__(self, routes: Mapping[str, AsgiApp], taken: frozenset[str]) -> None:
         self._exact: dict[str, AsgiApp] = {}
@@ -36,7 +34,7 @@ class Beside:
         self._taken = taken
 
     def find(self, scope: Scope) -> tuple[AsgiApp, Scope] | None:
-        """Whose request this is, and what it is told."""
+        """Find the app of a request and the scope to call it with."""
         root: str = scope.get("root_path", "")
         path = scope["path"].removeprefix(root)
         app = self._exact.get(path)
@@ -50,46 +48,44 @@ class Beside:
         return None
 
 
-class BesideRequest:
-    """One request of another app, as far as the server's end concerns it."""
+class RoutedRequest:
+    """A request of another app, so that it ends when the server stops."""
 
     watched = False
 
-    def __init__(self, carrier: Carrier) -> None:
-        self._carrier = carrier
+    def __init__(self, raw: RawExchange) -> None:
+        self._raw = raw
         self._stopped = False
 
     async def run(self, app: AsgiApp, scope: Scope) -> None:
-        """Serve it; cancelled by us it ends without a word."""
-        carrier = self._carrier
+        """Serve it. If the server cancels it, the connection is cut."""
         try:
-            await app(scope, carrier.receive, carrier.send)
+            await app(scope, self._raw.receive, self._raw.send)
         except asyncio.CancelledError:
             if not self._stopped:
                 raise
-            carrier.task.uncancel()
-            carrier.cut()
+            self._raw.task.uncancel()
+            self._raw.cut()
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Turn it away at the door."""
-        text = refusal.text.encode()
-        await self._carrier.respond(refusal.status, TEXT_TYPE, text, refusal.headers)
+        """Send a refusal as plain text."""
+        await self._raw.respond(refusal.status, TEXT_TYPE, refusal.text.encode(), refusal.headers)
 
     def watch(self) -> None:
-        """The app listens to its client itself."""
+        """The app itself notices when its client leaves."""
 
     def beat(self, now: float) -> None:
-        """The app has its own limits."""
+        """The app has limits of its own."""
 
     def drain(self) -> None:
         """It may finish."""
 
     def stop(self, reason: str) -> None:
-        """The server can wait no longer."""
+        """The time to drain is over."""
         if not self._stopped:
             self._stopped = True
-            self._carrier.task.cancel()
+            self._raw.task.cancel()
 
     def cut(self) -> None:
-        """It is still there though it was stopped."""
-        self._carrier.cut()
+        """It is still open after `stop`."""
+        self._raw.cut()

@@ -1,45 +1,51 @@
-"""A handshake session over HTTP: one channel that lives across requests, each call with a stream of its own.
+"""An HTTP session of the handshake era: a channel that lives across requests, and the event streams that carry it.
 
-Knows which stream a message leaves on. Must not know how sessions are found, made or expired.
+Each call has a stream of its own, which the response to its POST carries; what belongs to no call goes on the standing
+stream, which GET opens. A stream outlives its response: the client may reconnect after the last event.
+
+Specification (2025-11-25): Transports, sections "Session Management" and "Resumability and Redelivery".
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hinge.channel import ChannelKind, Conversation, Serve
 from hinge.errors import ChannelClosed
-from hinge.protocol.calls import Batch, Call, Outgoing
-from hinge.protocol.http.media_types import TAKES_EVENTS
+from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing
+from hinge.protocol.http import sse
+from hinge.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
 from hinge.schema.revisions import knows
 from hinge.transports.http.server.exchange import Exchange
 from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.replay import ReplayLog
-from hinge.transports.http.server.stateless import refusal_of
-from hinge.transports.http.server.streams import Reader, Stream
+from hinge.transports.http.server.stateless import stopped_reply
 
-#: The number of the stream that GET opens: what belongs to no call.
+#: The number of the stream that GET opens.
 STANDING = 0
 
 
 class HttpSession:
-    """The channel of one session. `touch(session)` is called whenever it becomes busy or idle."""
+    """The channel of one HTTP session. `on_end(session)` is called once when it ends."""
 
     __slots__ = (
         "_log",
+        "_loop",
         "_next_stream",
+        "_on_end",
+        "_open_responses",
         "_options",
-        "_routes",
+        "_retry",
         "_stopping",
+        "_stream_of",
         "_streams",
         "_tasks",
-        "_touch",
         "closed",
         "conversation",
         "id",
+        "idle_since",
         "principal",
-        "readers",
         "revision",
     )
 
@@ -51,173 +57,191 @@ class HttpSession:
         principal: str | None,
         options: HttpSettings,
         serve: Serve,
-        touch: Callable[[HttpSession], None],
+        on_end: Callable[[HttpSession], None],
     ) -> None:
         self.id = session_id
         self.principal = principal
         self._options = options
-        self._touch = touch
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
         self._log = ReplayLog(options.limits.replay_events, options.limits.replay_bytes)
         self._next_stream = STANDING
-        #: Streams that haven't ended, by number; `_routes` leads to them by the call itself, never by its id (B-018).
-        self._streams: dict[int, Stream] = {}
-        self._routes: dict[Call, Stream] = {}
+        #: Streams that have not ended, by number.
+        self._streams: dict[int, SessionStream] = {}
+        #: The stream of each running call. The key is the call itself: ids are chosen by clients.
+        self._stream_of: dict[Call, SessionStream] = {}
         self._tasks: dict[asyncio.Task[None], Call | Batch] = {}
         self._stopping = False
-        #: Open responses that carry a stream.
-        self.readers = 0
-        #: Why it is over; empty while it lives.
+        #: Open HTTP responses that carry a stream.
+        self._open_responses = 0
+        #: When it was last used; meaningful while it is not busy.
+        self.idle_since = self._loop.time()
+        #: Why it ended; empty while it lives.
         self.closed = ""
-        #: The negotiated revision, as far as a call has told.
+        #: The negotiated revision, once a call after the handshake has named it.
         self.revision = ""
+        #: Milliseconds in the opening event of a stream; None if the revision has no such event.
+        self._retry: int | None = None
         self.conversation: Conversation = serve(self)
 
     @property
     def busy(self) -> bool:
-        """A call runs or a stream is open: never idle, however long it takes."""
-        return bool(self._tasks) or self.readers > 0
+        """Whether a call runs or a stream is open; a busy session is never idle."""
+        return bool(self._tasks) or self._open_responses > 0
 
     # ---------------------------------------------------------------- calls
 
-    async def serve(self, call: Call | Batch, exchange: Exchange, takes: int) -> None:
-        """Serve a call and carry its stream. The call goes on when the client leaves (T-13)."""
+    async def post(self, inbound: Inbound | bytes, origin: Origin, exchange: Exchange, accepts: int) -> None:
+        """Take the message of one POST and carry its answer."""
+        got = self.conversation.receive(inbound, origin)
+        self.idle_since = self._loop.time()
+        if got is None or isinstance(got, Outgoing):
+            await (exchange.empty(202) if got is None else exchange.reply(got.status, got.data))
+            return
+        calls = got.calls if isinstance(got, Batch) else (got,)
+        if all(call.id is None for call in calls) and not (isinstance(got, Batch) and got.replies):
+            for call in calls:
+                self._learn(call)
+                self._start(self._answer_notification(call), call)
+            await exchange.empty(202)
+        else:
+            await self._serve(got, calls, exchange, accepts)
+
+    async def _serve(self, got: Call | Batch, calls: Sequence[Call], exchange: Exchange, accepts: int) -> None:
+        """Serve a request and carry its stream. The call goes on if the client leaves."""
         self._next_stream += 1
-        reader = Reader(exchange, self._options.limits.stream_bytes, takes=takes)
-        stream = Stream(self._next_stream, self._log, self._retry(call))
-        stream.reader, reader.stream = reader, stream
+        response = StreamResponse(exchange, self._options.limits.stream_bytes, accepts)
+        for call in calls:
+            self._learn(call)
+        stream = SessionStream(self._next_stream, self._log, self._retry)
+        stream.response, response.stream = response, stream
         self._streams[stream.number] = stream
-        for one in call.calls if isinstance(call, Batch) else (call,):
-            self._routes[one] = stream
-        self._start(self._answer(call, stream), call)
-        await self._carry(reader)
+        for call in calls:
+            self._stream_of[call] = stream
+        self._start(self._answer(got, calls, stream), got)
+        await self._carry(response)
 
-    def _retry(self, call: Call | Batch) -> int | None:
-        """What a stream begins with depends on the revision that governs the call."""
-        first = call if isinstance(call, Call) else next(iter(call.calls), None)
-        if first is not None:
-            self.revision = first.revision
-        return self._hint()
+    def _learn(self, call: Call) -> None:
+        if call.revision != self.revision:
+            self.revision = call.revision
+            self._retry = self._options.retry if knows(call.revision, "priming event") else None
 
-    def _hint(self) -> int | None:
-        return self._options.retry if self.revision and knows(self.revision, "priming event") else None
-
-    async def _answer(self, call: Call | Batch, stream: Stream) -> None:
+    async def _answer(self, got: Call | Batch, calls: Sequence[Call], stream: SessionStream) -> None:
         reply: Outgoing | None = None
         try:
-            reply = await self.conversation.answer(call)
+            reply = await self.conversation.answer(got)
         except asyncio.CancelledError:
-            reply = Outgoing.interrupted(call)
+            reply = Outgoing.interrupted(got)
             raise
         finally:
             if reply is None and self._stopping:
-                reply = refusal_of(call)
-            for one in call.calls if isinstance(call, Batch) else (call,):
-                self._routes.pop(one, None)
+                reply = stopped_reply(got)
+            for call in calls:
+                self._stream_of.pop(call, None)
             self._streams.pop(stream.number, None)
             stream.finish(reply)
 
-    async def initialize(self, call: Call) -> Outgoing | None:
-        """Serve the handshake in the caller's task; what is said meanwhile waits on the standing stream."""
-        self._routes[call] = self.standing
+    async def _answer_notification(self, call: Call) -> None:
+        await self.conversation.answer(call)
+
+    async def initialize(self, inbound: Inbound | bytes, origin: Origin) -> Outgoing | None:
+        """Serve the handshake in the caller's task. Other messages meanwhile wait on the standing stream."""
+        call = self.conversation.receive(inbound, origin)
+        if not isinstance(call, Call):
+            return call if isinstance(call, Outgoing) else None
+        self._stream_of[call] = self.standing
         try:
             return await self.conversation.answer(call)
         finally:
-            del self._routes[call]
-
-    def notice(self, call: Call) -> None:
-        """Serve a notification; nobody waits for it."""
-        self.revision = call.revision
-        self._start(self._ignore(call), call)
-
-    async def _ignore(self, call: Call) -> None:
-        await self.conversation.answer(call)
+            del self._stream_of[call]
 
     def _start(self, work: asyncio._CoroutineLike[None], call: Call | Batch) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = self._loop.create_task(work)
         self._tasks[task] = call
         task.add_done_callback(self._done)
-        self._touch(self)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
-        self._touch(self)
+        self.idle_since = self._loop.time()
 
-    async def _carry(self, reader: Reader) -> None:
-        self.readers += 1
-        self._touch(self)
+    async def _carry(self, response: StreamResponse) -> None:
+        self._open_responses += 1
         try:
-            await reader.run()
+            await response.run()
         finally:
-            self.readers -= 1
-            self._touch(self)
+            self._open_responses -= 1
+            self.idle_since = self._loop.time()
 
     # ---------------------------------------------------------------- streams
 
     @property
-    def standing(self) -> Stream:
-        """The stream for what belongs to no call. What comes before a client opens it waits in the log."""
+    def standing(self) -> SessionStream:
+        """The stream for what belongs to no call. Before a client opens it, messages wait in the replay log."""
         stream = self._streams.get(STANDING)
         if stream is None:
-            stream = self._streams[STANDING] = Stream(STANDING, self._log, None, keeps=True)
-        # It may be older than the end of the handshake, which decides.
-        stream.retry = self._hint()
+            stream = self._streams[STANDING] = SessionStream(STANDING, self._log, None, keeps=True)
+        # The stream may be older than the negotiated revision.
+        stream.retry = self._retry
         return stream
 
     async def listen(self, exchange: Exchange, last_event_id: str | None) -> None:
-        """Carry the standing stream, or go on with the one that an event id names.
+        """Carry the standing stream, or resume the stream that an event id names.
 
-        Raises InvalidRequest for an id that this session doesn't know or whose successors are no longer kept.
+        Raises:
+            InvalidRequest: The id is unknown in this session, or its successors are no longer kept.
         """
-        after = None
+        position = None
         stream = self.standing
         if last_event_id is not None:
-            number, after = self._log.find(last_event_id)
-            # A stream that has ended lives on in the log alone.
-            stream = self._streams.get(number) or Stream(number, self._log, None)
-        reader = Reader(exchange, self._options.limits.stream_bytes, takes=TAKES_EVENTS)
-        stream.attach(reader, after)
+            number, position = self._log.find(last_event_id)
+            # A stream that has ended lives on in the replay log alone.
+            stream = self._streams.get(number) or SessionStream(number, self._log, None)
+        response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
+        stream.attach(response, position)
         if self._streams.get(stream.number) is not stream or self._stopping:
-            reader.finish()
-        await self._carry(reader)
+            response.finish()
+        await self._carry(response)
 
     async def send(self, message: Outgoing, /) -> None:
-        """Carry a message away: on the stream of the call that it is about, else on the standing one; never on two."""
+        """Send a message on the stream of the call that it belongs to, else on the standing stream; never on two."""
         if self.closed:
             raise ChannelClosed(self.closed)
         if message.about is None:
             await self.standing.put(message)
             return
-        stream = self._routes.get(message.about)
+        stream = self._stream_of.get(message.about)
         if stream is None:
             raise ChannelClosed("the call is answered already")
         await stream.put(message)
 
     def close_stream(self, call: Call, retry_ms: int) -> bool:
-        """End the response of a running call; the client polls for the rest after `retry_ms` (LHTTP-09).
+        """End the response of a running call; the client polls for the rest after `retry_ms` milliseconds.
 
-        False, and nothing happens, where the revision knows no polling or nobody reads the stream.
+        Returns:
+            False if nothing happened: the revision has no polling, or nobody reads the stream.
         """
-        stream = self._routes.get(call)
+        stream = self._stream_of.get(call)
         return stream is not None and stream.release(retry_ms)
 
     # ---------------------------------------------------------------- the end
 
     def drain(self) -> None:
-        """The server stops: the standing stream ends now, calls may still finish."""
+        """The server stops: end the standing stream; calls may still finish."""
         self._stopping = True
         standing = self._streams.get(STANDING)
-        if standing is not None and standing.reader is not None:
-            standing.reader.finish()
+        if standing is not None and standing.response is not None:
+            standing.response.finish()
 
     def cancel_all(self, reason: str) -> None:
-        """Stop what still runs."""
+        """Cancel the calls that still run."""
         for call in list(self._tasks.values()):
             self.conversation.cancel(call, reason)
 
     def end(self, reason: str) -> None:
-        """The session is over: handlers stop, streams end. Twice is fine."""
+        """End the session: handlers are cancelled, streams end. May be called twice."""
         if not self.closed:
             self.closed = reason
+            self._on_end(self)
             self.conversation.close(reason)
             for stream in list(self._streams.values()):
                 stream.end()
@@ -229,5 +253,219 @@ class HttpSession:
     async def close(self) -> None:
         """End the session from the inside."""
         self.end("the session was closed")
-        self._touch(self)
         await self.finish()
+
+
+class SessionStream:
+    """Events in order, each with an id; `response` is the HTTP response that carries it now, if any.
+
+    `retry` (milliseconds) is None if the revision has no opening event. A stream that `keeps` stores events while nobody
+    reads it.
+    """
+
+    __slots__ = ("_given", "_keeps", "_log", "ended", "number", "response", "retry")
+
+    def __init__(self, number: int, log: ReplayLog, retry: int | None, *, keeps: bool = False) -> None:
+        self.number = number
+        self._log = log
+        self.retry = retry
+        #: From the first event id on that a client was given, it can come back.
+        self._keeps = keeps
+        #: The position of the last event that was given to a response.
+        self._given = 0
+        self.response: StreamResponse | None = None
+        self.ended = False
+
+    async def put(self, message: Outgoing) -> None:
+        """Send a message; waits while the client doesn't read.
+
+        Raises:
+            ChannelClosed: The stream has ended, or its client left without an event id to come back with.
+        """
+        response = self.response
+        if self.ended:
+            raise ChannelClosed("the call is answered already")
+        if response is None:
+            if not self._keeps:
+                raise ChannelClosed("the client has left and can't come back to this stream")
+            self._log.append(self.number, message.data)
+        elif response.accepts & TAKES_EVENTS:
+            self._give(response, message.data)
+            await response.room()
+        elif message.pending is not None:
+            raise ChannelClosed("the client takes no event stream on this request, so it can't be asked anything")
+        # Nothing above need have waited; a handler that only sends must not starve other tasks.
+        await asyncio.sleep(0)
+
+    def _give(self, response: StreamResponse, data: bytes) -> None:
+        opening = self.opening()
+        response.feed(opening + self._log.append(self.number, data))
+        self._given = self._log.position
+        self._keeps = True
+
+    def opening(self) -> bytes:
+        """The event that a stream begins with; empty after the beginning, and if the revision has none."""
+        return b"" if self._keeps or self.ended else self._opening_event(self.retry)
+
+    def _opening_event(self, retry: int | None) -> bytes:
+        if self.retry is None:
+            return b""
+        self._keeps = True
+        return self._log.mark(self.number, retry)
+
+    def finish(self, reply: Outgoing | None) -> None:
+        """End with the reply: the last event, or a JSON body if there was no event before."""
+        response = self.response
+        if reply is not None:
+            if response is not None and response.accepts & TAKES_JSON and not response.streaming:
+                response.reply = reply
+            elif response is not None:
+                self._give(response, reply.data)
+            elif self._keeps:
+                self._log.append(self.number, reply.data)
+        self.end()
+
+    def end(self) -> None:
+        """No more events follow; those that are kept can still be read."""
+        self.ended = True
+        if self._keeps:
+            self._log.end(self.number)
+        if self.response is not None:
+            self.response.finish()
+
+    def attach(self, response: StreamResponse, position: int | None) -> None:
+        """Go on with this response after a position; without one, after what earlier responses were given.
+
+        Raises:
+            InvalidRequest: Events after the position are no longer kept.
+        """
+        events = self._log.after(self.number, self._given if position is None else position)
+        if self.response is not None:
+            self.response.leave()
+        self.response = response
+        response.stream = self
+        # Events first: an opening event would have a later id, and a client that got only that would miss them.
+        response.feed(b"".join(events) or self._opening_event(self.retry))
+        self._given = self._log.position
+
+    def release(self, retry: int) -> bool:
+        """End the response that carries this stream; the client comes back after `retry` milliseconds.
+
+        Returns:
+            False if the revision has no polling or nobody reads.
+        """
+        response = self.response
+        if self.retry is None or response is None or not response.accepts & TAKES_EVENTS:
+            return False
+        response.feed(self._opening_event(retry))
+        self.response = None
+        response.finish()
+        return True
+
+
+class StreamResponse:
+    """One HTTP response that carries a stream. Bytes that wait for a slow client are counted, and senders wait."""
+
+    __slots__ = ("_exchange", "_limit", "_pending", "_room", "_size", "_wake", "accepts", "done", "reply", "stream")
+
+    def __init__(self, exchange: Exchange, limit: int, accepts: int) -> None:
+        self._exchange = exchange
+        self._limit = limit
+        self._pending: list[bytes] = []
+        self._size = 0
+        self._wake: asyncio.Future[None] | None = None
+        self._room: asyncio.Event | None = None
+        #: The kinds of answer that the client accepts.
+        self.accepts = accepts
+        self.stream: SessionStream | None = None
+        self.done = False
+        #: The answer, if it is a JSON body.
+        self.reply: Outgoing | None = None
+        exchange.owner = self
+        exchange.may_stream = accepts & TAKES_EVENTS != 0
+
+    def feed(self, event: bytes) -> None:
+        """Queue encoded events."""
+        self._pending.append(event)
+        self._size += len(event)
+        self._notify()
+
+    @property
+    def streaming(self) -> bool:
+        """Whether the answer can no longer be a JSON body."""
+        return self._exchange.streaming or bool(self._pending)
+
+    def finish(self) -> None:
+        """Nothing more will come."""
+        self.done = True
+        self._notify()
+
+    def leave(self) -> None:
+        """Another response goes on and writes what was not written yet."""
+        self._pending.clear()
+        self.finish()
+
+    def _notify(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+        if self.done and self._room is not None:
+            self._room.set()
+
+    async def room(self) -> None:
+        """Wait until the client has read enough; bounded, since every write is."""
+        while self._size > self._limit and not self.done:
+            if self._room is None:
+                self._room = asyncio.Event()
+            self._room.clear()
+            await self._room.wait()
+
+    async def run(self) -> None:
+        """Carry the stream until it ends or its client leaves."""
+        exchange = self._exchange
+        try:
+            while not exchange.over:
+                if self._pending:
+                    await self._flush()
+                elif self.done:
+                    await self._end()
+                else:
+                    self._wake = asyncio.get_running_loop().create_future()
+                    await self._wake
+        except ChannelClosed:
+            return
+        finally:
+            self.disconnected("")
+
+    async def _flush(self) -> None:
+        chunk = b"".join(self._pending)
+        self._pending.clear()
+        await self._exchange.write(chunk)
+        self._size -= len(chunk)
+        if self._room is not None:
+            self._room.set()
+
+    async def _end(self) -> None:
+        reply, exchange = self.reply, self._exchange
+        if reply is None:
+            await exchange.end()
+        elif exchange.streaming:
+            # A keep-alive came first and turned the response into a stream.
+            await exchange.end(sse.encode(reply.data))
+        else:
+            await exchange.reply(reply.status, reply.data)
+
+    # ---------------------------------------------------------------- ExchangeOwner
+
+    def disconnected(self, reason: str) -> None:
+        """The stream goes on without a response."""
+        self.done = True
+        if self.stream is not None and self.stream.response is self:
+            self.stream.response = None
+        self._notify()
+
+    def stop(self, reason: str) -> None:
+        """Nothing runs for this response alone."""
+
+    def opening(self) -> bytes:
+        """The opening event, if a keep-alive begins the stream."""
+        return self.stream.opening() if self.stream is not None else b""

@@ -1,11 +1,8 @@
-"""A POST that stands alone: a channel that carries one message and ends. All of the stateless era on HTTP, and
-handshake clients of a server without sessions. Must not know what messages mean.
-"""
+"""A POST that stands alone: the stateless era on HTTP, and handshake clients of a server without HTTP sessions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 
 from hinge import jsonrpc
 from hinge.channel import ChannelKind, Conversation, Serve
@@ -16,27 +13,27 @@ from hinge.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
 from hinge.transports.http.server.exchange import STOPPING, Exchange
 
 
-def refusal_of(call: Call | Batch) -> Outgoing:
-    """What a caller is told whose call the server itself ended: nobody else will ever answer it (ERR-17)."""
+def stopped_reply(call: Call | Batch) -> Outgoing:
+    """The answer to a call that the server itself ended: nothing else will answer it."""
     request_id = call.id if isinstance(call, Call) else None
     error = InternalError(STOPPING.text)
     return Outgoing.failure(jsonrpc.encode_failure(request_id, error.error), request_id, error, 503)
 
 
-class Post(Record):
-    """The channel of one POST. The call runs in the request's own task; nothing is queued."""
+class PostChannel(Record):
+    """The channel of one POST. The call runs in the task of the request; nothing is queued."""
 
     _exchange: Exchange
-    _takes: int
-    #: Whether a client that leaves cancels its call: the opposite in the two eras (T-13).
+    _accepts: int
+    #: Whether a disconnect cancels the call: it does in the stateless era and does not in the handshake era.
     _cancels: bool
     call: Call | Batch | None = None
-    gone_because: str = ""
+    disconnect_reason: str = ""
     conversation: Conversation | None = None
     kind: ChannelKind = "post"
 
     async def run(self, serve: Serve, inbound: Inbound | bytes, origin: Origin) -> None:
-        """Feed the message, serve it, answer it."""
+        """Serve one message and answer it."""
         exchange = self._exchange
         conversation = self.conversation = serve(self)
         call = conversation.receive(inbound, origin)
@@ -51,53 +48,53 @@ class Post(Record):
             else:
                 self.call = call
                 exchange.owner = self
-                exchange.may_stream = self._takes & TAKES_EVENTS != 0
+                exchange.may_stream = self._accepts & TAKES_EVENTS != 0
                 try:
                     reply = await conversation.answer(call)
-                except asyncio.CancelledError:  # the answer goes out first, and the request ends here either way
+                except asyncio.CancelledError:  # answer first; the request ends here either way
                     reply = Outgoing.interrupted(call)
-                if reply is not None or not exchange.over:
-                    await self._answer(reply or refusal_of(call))
+                if reply is None and not exchange.over:
+                    reply = stopped_reply(call)
+                if reply is None:
+                    pass  # nobody is left to be answered
+                elif self._accepts & TAKES_JSON and not exchange.streaming:
+                    await exchange.reply(reply.status, reply.data)
+                else:
+                    await exchange.end(sse.encode(reply.data))
         finally:
             if conversation.close("the POST is answered") is not False:
                 await conversation.finish()
-            # Each knows the other: a cycle that the garbage collector would have to find, once per request.
+            # Breaks a reference cycle; the garbage collector would have to find one per request.
             self.conversation = None
 
-    def _answer(self, reply: Outgoing) -> Awaitable[None]:
-        exchange = self._exchange
-        if self._takes & TAKES_JSON and not exchange.streaming:
-            return exchange.reply(reply.status, reply.data)
-        return exchange.end(sse.encode(reply.data))
-
-    # ---------------------------------------------------------------- the channel
+    # ---------------------------------------------------------------- Channel
 
     async def send(self, message: Outgoing, /) -> None:
-        """Carry a notification; the answer becomes an event stream with the first one."""
+        """Carry a notification. The first one turns the answer into an event stream."""
         if message.pending is not None:
-            raise ChannelClosed("a client that calls by single POSTs can't be asked: no answer would find its way")
+            raise ChannelClosed("this client can't be sent requests: each of its POSTs stands alone")
         if self.call is None:
-            raise ChannelClosed(self.gone_because or "there is no call that it could belong to")
-        if self._takes & TAKES_EVENTS:
+            raise ChannelClosed(self.disconnect_reason or "no call is being served")
+        if self._accepts & TAKES_EVENTS:
             await self._exchange.write(sse.encode(message.data))
 
     async def close(self) -> None:
-        """End the call, if it still runs."""
+        """End the call if it still runs."""
         self.stop("the channel was closed")
 
     def stop(self, reason: str) -> None:
-        """Stop the handler, if it still runs."""
+        """Cancel the handler if it still runs."""
         if self.call is not None and self.conversation is not None:
             self.conversation.cancel(self.call, reason)
 
-    # ---------------------------------------------------------------- the exchange
+    # ---------------------------------------------------------------- ExchangeOwner
 
-    def gone(self, reason: str) -> None:
-        """The client left: cancelled, or run to the end for nobody."""
-        self.gone_because = reason
+    def disconnected(self, reason: str) -> None:
+        """Cancel the call, or let it run to its end."""
+        self.disconnect_reason = reason
         if self._cancels:
             self.stop(reason)
 
     def opening(self) -> bytes:
-        """No ids, no retry: this stream can't be resumed (MHTTP-11, T-14)."""
+        """A stream of the stateless era has no ids and no retry: it can't be resumed."""
         return b""

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 
 from hinge import HeaderMismatch, InvalidRequest, NotSent, Refusal
 from hinge.protocol.http.headers import (
-    MODERN_METHODS,
+    POST_ONLY,
     SESSION_METHODS,
-    check_envelope_headers,
-    check_method,
-    check_name_header,
+    Head,
+    HeadRules,
     is_session_id,
-    last_event_id,
-    protocol_version,
-    request_headers,
-    session_id,
+    judge_message,
+    judge_name,
+    read_last_event_id,
 )
-from hinge.protocol.http.values import REPEATED
-from tests.support import Headers, read_headers
+from hinge.protocol.http.mirror import request_headers
+from hinge.protocol.http.origin import Guard
+from hinge.protocol.http.request import REPEATED, Headers
+from tests.protocol.http.heads import head_of, judged
 
 VERSION = "v-modern"
 
@@ -31,7 +31,7 @@ VERSION = "v-modern"
 
 def test_headers_are_a_mapping_of_text_with_names_in_any_case() -> None:
     """HDR-05, HDR-08."""
-    headers = read_headers([(b"host", b"a"), (b"x-name", b" \tcaf\xe9 ")])
+    headers = Headers({b"host": b"a", b"x-name": b" \tcaf\xe9 "})
     assert headers["X-Name"] == "café"
     assert headers.get("HOST") == "a"
     assert headers.get("nothing") is None
@@ -43,23 +43,22 @@ def test_headers_are_a_mapping_of_text_with_names_in_any_case() -> None:
 
 def test_the_repr_of_headers_keeps_their_values_to_itself() -> None:
     """Headers land in logs and tracebacks; tokens must not."""
-    assert (
-        repr(read_headers([(b"authorization", b"Bearer secret"), (b"host", b"a")])) == "<Headers authorization, host>"
-    )
+    assert repr(Headers({b"authorization": b"Bearer secret", b"host": b"a"})) == "<Headers authorization, host>"
 
 
 def test_what_may_come_twice_is_joined_as_http_has_it() -> None:
-    headers = read_headers(
+    headers = head_of(
         [(b"accept", b"application/json"), (b"cookie", b"a=1"), (b"accept", b"text/event-stream"), (b"cookie", b"b=2")]
     )
     assert headers.raw == {b"accept": b"application/json, text/event-stream", b"cookie": b"a=1; b=2"}
-    assert headers.repeated == ()
+    assert headers.barred == head_of({}).barred
 
 
 @pytest.mark.parametrize("name", [b"host", b"origin", b"content-type", b"content-length", b"authorization"])
 def test_what_must_be_single_is_named_when_it_comes_twice(name: bytes) -> None:
     """RFC 9112 §3.2: also when both say the same."""
-    assert read_headers([(name, b"a"), (b"x", b"y"), (name, b"a")]).repeated == (name,)
+    refusal = head_of([(name, b"a"), (b"x", b"y"), (name, b"a")]).barred
+    assert refusal == Refusal(400, f"Headers that must be sent once came more than once: {name.decode()}")
 
 
 @pytest.mark.parametrize(
@@ -67,14 +66,14 @@ def test_what_must_be_single_is_named_when_it_comes_twice(name: bytes) -> None:
 )
 def test_a_header_of_mcp_that_comes_twice_reads_as_nothing_valid(name: bytes) -> None:
     """HDR-06: it is for the check that needs it to refuse (a modern request may repeat what it must not have, T-25)."""
-    headers = read_headers([(name, b"a"), (name, b"a")])
-    assert headers.raw == {name: REPEATED}
-    assert headers.repeated == ()
+    head = head_of([(b"host", b"localhost"), (name, b"a"), (name, b"a")])
+    assert head.raw == {b"host": b"localhost", name: REPEATED}
+    assert head.barred is None
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"host", b"mcp-name", b"accept", b"cookie", b"x"]), st.binary(max_size=8))))
 def test_any_headers_can_be_read(raw: list[tuple[bytes, bytes]]) -> None:
-    headers = read_headers(raw)
+    headers = head_of(raw).headers
     assert set(headers.raw) == {name for name, _ in raw}
     assert all(isinstance(headers[name], str) for name in headers)
 
@@ -85,9 +84,11 @@ def test_any_headers_can_be_read(raw: list[tuple[bytes, bytes]]) -> None:
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "HEAD", "OPTIONS", "TRACE", "post", ""])
 def test_another_method_is_405_and_names_those_that_work(method: str) -> None:
     """C-140, LHTTP-13, MHTTP-16, ERR-16."""
-    assert check_method("POST", MODERN_METHODS) is None
-    assert check_method(method, MODERN_METHODS) == Refusal(405, "This endpoint takes POST", ((b"allow", b"POST"),))
-    refusal = check_method(method, SESSION_METHODS)
+    stateless = HeadRules(Guard(), POST_ONLY)
+    assert judged((b"content-type", b"application/json"), rules=stateless).refusal is None
+    refusal = judged(method=method, rules=stateless).refusal
+    assert refusal == Refusal(405, "This endpoint takes POST", ((b"allow", b"POST"),))
+    refusal = judged(method=method).refusal
     assert (refusal is None) == (method in SESSION_METHODS)
     if refusal:
         assert refusal.headers == ((b"allow", b"GET, POST, DELETE"),)
@@ -99,31 +100,34 @@ def test_another_method_is_405_and_names_those_that_work(method: str) -> None:
 )
 def test_the_version_header_is_read_as_it_stands(raw: list[bytes], expected: str | None) -> None:
     """LHTTP-28, table 4.A: whether it is a revision is for the eras to say; one sent twice is none."""
-    assert protocol_version(read_headers([(b"mcp-protocol-version", value) for value in raw])) == expected
+    assert head_of([(b"mcp-protocol-version", value) for value in raw]).version == expected
 
 
 @pytest.mark.parametrize("text", ["a", "!", "~", "0b1c-8d", "x" * 4000, 'a"b\\c'])
 def test_a_session_id_is_any_visible_ascii(text: str) -> None:
     """LHTTP-21: 0x21 to 0x7E."""
     assert is_session_id(text)
-    assert session_id(Headers.of({"Mcp-Session-Id": f" {text} "})) == text
+    assert head_of({"Mcp-Session-Id": f" {text} "}).session_id == text
 
 
 @pytest.mark.parametrize("text", ["a b", "a\tb", "a\x7f", "é", "a\0", "\x1f", "a\nb"])
 def test_a_session_id_of_other_characters_is_malformed(text: str) -> None:
     """LHTTP-21."""
     assert not is_session_id(text)
-    with pytest.raises(InvalidRequest, match="visible ASCII") as caught:
-        session_id(Headers.of({"Mcp-Session-Id": text}))
-    assert caught.value.http_status == 400
+    refusal = head_of({"Mcp-Session-Id": text}).handshake_refusal
+    assert refusal is not None
+    assert refusal.status == 400
+    assert "visible ASCII" in refusal.text
 
 
 def test_an_empty_session_id_is_none_and_two_are_malformed() -> None:
     assert not is_session_id("")
-    assert session_id(Headers.of({})) is None
-    assert session_id(Headers.of({"Mcp-Session-Id": " "})) is None
-    with pytest.raises(InvalidRequest, match="sent once"):
-        session_id(read_headers([(b"mcp-session-id", b"a"), (b"mcp-session-id", b"a")]))
+    assert head_of({}).session_id is None
+    assert head_of({"Mcp-Session-Id": " "}).session_id is None
+    assert head_of({"Mcp-Session-Id": " "}).handshake_refusal is None
+    refusal = head_of([(b"mcp-session-id", b"a"), (b"mcp-session-id", b"a")]).handshake_refusal
+    assert refusal is not None
+    assert "sent once" in refusal.text
 
 
 @pytest.mark.parametrize(
@@ -131,14 +135,14 @@ def test_an_empty_session_id_is_none_and_two_are_malformed() -> None:
 )
 def test_the_last_event_id_is_text_or_none(raw: bytes, expected: str | None) -> None:
     """LHTTP-18."""
-    assert last_event_id(Headers({b"last-event-id": raw})) == expected
-    assert last_event_id(Headers({})) is None
+    assert read_last_event_id(head_of({b"last-event-id": raw})) == expected
+    assert read_last_event_id(head_of({})) is None
 
 
 @pytest.mark.parametrize("raw", [b"a\0", b"\xff", b"a\nb", b"\x7f", REPEATED])
 def test_a_last_event_id_that_no_event_can_have_is_malformed(raw: bytes) -> None:
     with pytest.raises(InvalidRequest, match="Last-Event-ID"):
-        last_event_id(Headers({b"last-event-id": raw}))
+        read_last_event_id(head_of({b"last-event-id": raw}))
 
 
 # --- mirrored headers: client -----------------------------------------------------------------------------------------
@@ -177,15 +181,15 @@ def test_a_method_that_no_header_can_carry_never_leaves(method: str) -> None:
 # --- mirrored headers: server -----------------------------------------------------------------------------------------
 
 
-def envelope(version: str | None = VERSION, method: str | None = "tools/call") -> Headers:
+def envelope(version: str | None = VERSION, method: str | None = "tools/call") -> Head:
     named = {"MCP-Protocol-Version": version, "MCP-METHOD": method}
-    return Headers.of({name: value for name, value in named.items() if value is not None})
+    return head_of({name: value for name, value in named.items() if value is not None})
 
 
 @pytest.mark.parametrize("headers", [envelope(), envelope(f" {VERSION}\t", "\ttools/call  ")])
-def test_an_envelope_that_equals_the_body_passes(headers: Headers) -> None:
+def test_an_envelope_that_equals_the_body_passes(headers: Head) -> None:
     """HDR-01, HDR-02, HDR-05, HDR-08."""
-    check_envelope_headers(headers, VERSION, "tools/call")
+    judge_message(headers, VERSION, "tools/call")
 
 
 @pytest.mark.parametrize(
@@ -204,10 +208,10 @@ def test_an_envelope_that_equals_the_body_passes(headers: Headers) -> None:
         (envelope(None, None), "MCP-Protocol-Version is missing"),
     ],
 )
-def test_an_envelope_that_disagrees_with_the_body_is_a_mismatch(headers: Headers, reason: str) -> None:
+def test_an_envelope_that_disagrees_with_the_body_is_a_mismatch(headers: Head, reason: str) -> None:
     """HDR-06, table 4.B step 7."""
     with pytest.raises(HeaderMismatch, match=f"Header mismatch: {reason}") as caught:
-        check_envelope_headers(headers, VERSION, "tools/call")
+        judge_message(headers, VERSION, "tools/call")
     assert (caught.value.error.code, caught.value.http_status) == (-32020, 400)
 
 
@@ -216,20 +220,20 @@ def test_illegal_characters_are_refused_even_when_the_body_has_them_too(text: st
     """HDR-06."""
     for version, method in ((VERSION, text), (text, "tools/call")):
         with pytest.raises(HeaderMismatch, match="characters"):
-            check_envelope_headers(envelope(version, method), version, method)
+            judge_message(envelope(version, method), version, method)
     with pytest.raises(HeaderMismatch, match="characters"):
-        check_name_header(Headers.of({"Mcp-Name": text}), text)
+        judge_name(head_of({"Mcp-Name": text}), text)
 
 
 def test_a_mirrored_header_that_came_twice_is_a_mismatch() -> None:
     """HDR-06: even if both copies, or both together, equal the body."""
     for twice, body in (("tools/call", "tools/call"), ("a", "a, a"), ("a", "\n")):
         raw = twice.encode()
-        headers = read_headers([(b"mcp-protocol-version", b"v-modern"), (b"mcp-method", raw), (b"mcp-method", raw)])
+        headers = head_of([(b"mcp-protocol-version", b"v-modern"), (b"mcp-method", raw), (b"mcp-method", raw)])
         with pytest.raises(HeaderMismatch, match="Mcp-Method was sent more than once"):
-            check_envelope_headers(headers, VERSION, body)
+            judge_message(headers, VERSION, body)
         with pytest.raises(HeaderMismatch, match="Mcp-Name was sent more than once"):
-            check_name_header(read_headers([(b"mcp-name", raw), (b"mcp-name", raw)]), body)
+            judge_name(head_of([(b"mcp-name", raw), (b"mcp-name", raw)]), body)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +256,7 @@ def test_a_mirrored_header_that_came_twice_is_a_mismatch() -> None:
 )
 def test_a_name_is_compared_with_what_the_header_means(header: str | None, name: str) -> None:
     """HDR-03, HDR-04, HDR-07, HDR-08, HDR-19."""
-    check_name_header(Headers.of({} if header is None else {"Mcp-Name": header}), name)
+    judge_name(head_of({} if header is None else {"Mcp-Name": header}), name)
 
 
 @pytest.mark.parametrize(
@@ -273,23 +277,23 @@ def test_a_name_is_compared_with_what_the_header_means(header: str | None, name:
 def test_a_name_that_disagrees_with_the_body_is_a_mismatch(header: str | None, name: str, reason: str) -> None:
     """HDR-06, table 4.B step 10. A caller's long text is echoed only in part."""
     with pytest.raises(HeaderMismatch, match=reason) as caught:
-        check_name_header(Headers.of({} if header is None else {"Mcp-Name": header}), name)
+        judge_name(head_of({} if header is None else {"Mcp-Name": header}), name)
     assert len(str(caught.value)) < 600
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_name_that_a_client_sends_is_accepted(name: str) -> None:
     """HDR-18 and HDR-07 are one encoding."""
-    headers = Headers.of(request_headers("tools/call", name, VERSION))
-    check_envelope_headers(headers, VERSION, "tools/call")
-    check_name_header(headers, name)
+    headers = head_of(request_headers("tools/call", name, VERSION))
+    judge_message(headers, VERSION, "tools/call")
+    judge_name(headers, name)
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40), st.text(max_size=10), st.text(max_size=10))
 def test_any_headers_pass_or_are_a_mismatch(first: bytes, second: bytes, version: str, method: str) -> None:
-    headers = Headers({b"mcp-protocol-version": first, b"mcp-method": second, b"mcp-name": first})
+    headers = head_of({b"mcp-protocol-version": first, b"mcp-method": second, b"mcp-name": first})
     with suppress(HeaderMismatch):
-        check_name_header(headers, version)
+        judge_name(headers, version)
     with suppress(HeaderMismatch):
-        check_envelope_headers(headers, version, method)
-        assert (headers["mcp-protocol-version"], headers["mcp-method"]) == (version, method)
+        judge_message(headers, version, method)
+        assert (headers.headers["mcp-protocol-version"], headers.headers["mcp-method"]) == (version, method)

@@ -6,17 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import Refusal
 from hinge.protocol.http.origin import Authority, Guard, parse_authority
-from tests.support import Headers, read_headers
+from hinge.protocol.http.request import Refusal
+from tests.protocol.http.heads import head_of
 
 #: Every kind of bind, without options: a loopback name and addresses, all interfaces, one address, a name, a socket.
 BINDS = ("localhost", "127.0.0.1", "::1", "[::1]", "127.0.0.2", "0.0.0.0", "::", "192.0.2.7", "mcp.internal", None)
 
 
 def check(guard: Guard, host: str | None = "localhost", origin: str | None = None) -> Refusal | None:
-    given_headers = {"Host": host, "Origin": origin}
-    return guard.check(Headers.of({name: value for name, value in given_headers.items() if value is not None}))
+    return guard.check(*(None if value is None else value.encode("latin-1") for value in (host, origin)))
 
 
 def status(guard: Guard, host: str | None = "localhost", origin: str | None = None) -> int:
@@ -76,8 +75,7 @@ def test_a_foreign_or_malformed_host_is_refused_on_every_bind_by_default(
     bind: str | None, host: str, expected: int
 ) -> None:
     """SEC-04, C-148, CVE-2025-66416: parsed, not compared by prefix; user info, suffixes, odd ports, spellings fail."""
-    raw = [(b"host", host.encode("latin-1", "replace"))]
-    refusal = Guard.for_bind(bind).check(read_headers(raw))
+    refusal = Guard.for_bind(bind).check(host.encode("latin-1", "replace"), None)
     assert refusal is not None
     assert refusal.status == expected
 
@@ -214,7 +212,7 @@ def test_headers_that_must_be_single_are_400_when_they_came_twice(name: bytes) -
         (b"content-type", b"a/b"),
         (b"authorization", b"x"),
     ]
-    refusal = Guard().check(read_headers([*raw, *[pair for pair in raw if pair[0] == name]]))
+    refusal = head_of([*raw, *[pair for pair in raw if pair[0] == name]]).barred
     assert refusal == Refusal(400, f"Headers that must be sent once came more than once: {name.decode()}")
 
 
@@ -262,9 +260,9 @@ def test_an_authority_is_parsed_strictly(text: str, expected: Authority | None) 
 @given(st.binary(max_size=30) | st.text("localhst127.0:[]@/*-", max_size=24).map(str.encode), st.binary(max_size=30))
 def test_any_bytes_are_a_verdict_and_only_known_hosts_pass(host: bytes, origin: bytes) -> None:
     guard = Guard.for_bind("127.0.0.1")
-    verdict = guard.check(Headers({b"host": host, b"origin": origin}))
+    verdict = guard.check(host, origin)
     assert verdict is None or verdict.status in (400, 403, 403)
-    if guard.check(Headers({b"host": host})) is None:
+    if guard.check(host, None) is None:
         authority = parse_authority(host.decode("latin-1").strip(" \t"))
         assert authority is not None
         assert authority.host in ("localhost", "127.0.0.1", "::1")

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import DefinitionError, HeaderMismatch, NotSent
-from hinge.protocol.http.parameters import ParamHeader, check_param_headers, collect_param_headers, param_headers
-from tests.support import Headers, read_headers
+from hinge.errors import DefinitionError, HeaderMismatch, NotSent
+from hinge.protocol.http.headers import judge_parameters
+from hinge.protocol.http.mirror import ParamHeader, collect_param_headers, param_headers
+from tests.protocol.http.heads import head_of
 
 BIG = 2**53 - 1
 
@@ -106,7 +107,7 @@ def test_any_token_is_a_name(name: str) -> None:
 )
 def test_a_name_that_is_no_token_is_refused(name: str) -> None:
     """HDR-10; the eleven bad tools of the conformance suite and more."""
-    with pytest.raises(DefinitionError, match=r"x-mcp-header of property 'a' is .*part of a header's name"):
+    with pytest.raises(DefinitionError, match=r"x-mcp-header of property 'a' is .*part of a header name"):
         collect_param_headers(of(a=marked(name)))
 
 
@@ -128,7 +129,7 @@ def test_a_property_of_another_type_is_refused(kind: Any) -> None:
 
 def test_a_property_without_a_type_is_refused() -> None:
     """HDR-11: `str | None` written as anyOf has no type of its own, and a header can't tell its forms apart."""
-    with pytest.raises(DefinitionError, match="isn't one plain name"):
+    with pytest.raises(DefinitionError, match="is not one plain name"):
         collect_param_headers(of(a={"anyOf": [{"type": "string"}, {"type": "null"}], "x-mcp-header": "A"}))
 
 
@@ -149,21 +150,21 @@ def test_two_properties_with_one_header_are_refused(twin: str) -> None:
 def test_an_annotation_below_a_keyword_with_one_schema_is_refused(keyword: str) -> None:
     """HDR-12: also when properties lead on from there."""
     for inner in (marked(), of(b=marked())):
-        with pytest.raises(DefinitionError, match="isn't reached through `properties` alone"):
+        with pytest.raises(DefinitionError, match="is not reached through `properties` alone"):
             collect_param_headers(of(a={keyword: inner}))
 
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf", "prefixItems", "items"])
 def test_an_annotation_below_a_keyword_with_a_list_is_refused(keyword: str) -> None:
     """HDR-12."""
-    with pytest.raises(DefinitionError, match="isn't reached"):
+    with pytest.raises(DefinitionError, match="is not reached"):
         collect_param_headers({keyword: [{}, of(b=marked())]})
 
 
 @pytest.mark.parametrize("keyword", ["$defs", "definitions", "patternProperties", "dependentSchemas", "dependencies"])
 def test_an_annotation_below_a_keyword_with_named_schemas_is_refused(keyword: str) -> None:
-    """HDR-12: what only a `$ref` leads to isn't reached either."""
-    with pytest.raises(DefinitionError, match="isn't reached"):
+    """HDR-12: what only a `$ref` leads to is not reached either."""
+    with pytest.raises(DefinitionError, match="is not reached"):
         collect_param_headers({"properties": {"a": {"$ref": "#/$defs/A"}}, keyword: {"A": marked()}})
 
 
@@ -257,7 +258,7 @@ def test_an_integer_that_readers_would_round_is_not_sent(count: float) -> None:
 )
 def test_a_server_accepts_headers_that_say_what_the_body_says(headers: dict[str, str], arguments: Any) -> None:
     """HDR-05, HDR-07, HDR-08, HDR-19…HDR-22. A value with no header form is the schema's to refuse."""
-    check_param_headers(SPEC, Headers.of(headers), arguments)
+    judge_parameters(head_of(headers), SPEC, arguments)
 
 
 @pytest.mark.parametrize(
@@ -292,15 +293,15 @@ def test_a_server_accepts_headers_that_say_what_the_body_says(headers: dict[str,
 def test_a_server_refuses_headers_that_say_something_else(headers: dict[str, str], arguments: Any, reason: str) -> None:
     """HDR-06, HDR-19…HDR-21, T-21: missing, different, unreadable, or without an argument in the body."""
     with pytest.raises(HeaderMismatch, match=reason):
-        check_param_headers(SPEC, Headers.of(headers), arguments)
+        judge_parameters(head_of(headers), SPEC, arguments)
 
 
 def test_a_header_that_came_twice_is_refused_though_both_say_the_same() -> None:
     """HDR-06: whoever took the first copy would disagree with whoever took the last."""
-    headers = read_headers([(b"mcp-param-region", b"a"), (b"mcp-param-region", b"a")])
+    headers = head_of([(b"mcp-param-region", b"a"), (b"mcp-param-region", b"a")])
     for arguments in ({"region": "a"}, {"region": "a, a"}, {"region": "\n"}, {}):
         with pytest.raises(HeaderMismatch):
-            check_param_headers(SPEC, headers, arguments)
+            judge_parameters(headers, SPEC, arguments)
 
 
 scalars = st.none() | st.booleans() | st.integers(-BIG, BIG) | st.text(st.characters(exclude_categories=["Cs"]))
@@ -318,13 +319,13 @@ arguments = st.fixed_dictionaries(
 @given(arguments)
 def test_what_a_client_sends_is_what_a_server_accepts(values: dict[str, Any]) -> None:
     """HDR-13…HDR-21, both ends of one call."""
-    check_param_headers(SPEC, Headers.of(param_headers(SPEC, values)), values)
+    judge_parameters(head_of(param_headers(SPEC, values)), SPEC, values)
 
 
 @given(st.dictionaries(st.sampled_from([param.raw_name for param in SPEC]), st.binary(max_size=30)), arguments)
 def test_any_headers_are_accepted_or_a_mismatch(raw: dict[bytes, bytes], values: dict[str, Any]) -> None:
     with suppress(HeaderMismatch):
-        check_param_headers(SPEC, Headers(raw), values)
+        judge_parameters(head_of(raw), SPEC, values)
 
 
 json = st.recursive(
