@@ -5,7 +5,8 @@ Nothing here is run. A checker that accepts one of the lines complains about its
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
-from hinge import Server
+from hinge import Client, ClientGroup, ClientPool, Server
+from hinge import sync as blocking
 from hinge.openapi import server_from
 
 
@@ -20,3 +21,9 @@ def misspelt(server: Server) -> None:
     server.http_app(session=False)  # type: ignore[call-arg]  # sessions
     Server.from_client("https://host/mcp", header=["x"])  # type: ignore[call-arg]  # headers
     server_from({}, base="https://host")  # type: ignore[call-arg]  # base_url
+    Client("x", on_elict=None)  # type: ignore[call-arg]  # on_elicit
+    Client("x", era="2024")  # type: ignore[arg-type]  # "2025" or "2026"
+    Client("x", header={})  # type: ignore[call-arg]  # headers
+    ClientGroup({}, concurrent=3)  # type: ignore[call-arg]  # concurrency
+    ClientPool("x", waiting=3)  # type: ignore[call-arg]  # wait
+    blocking.Client("x", on_elict=None)  # type: ignore[call-arg]  # on_elicit

@@ -178,6 +178,7 @@ async def test_what_are_no_seconds_is_told_and_nothing_is_sent(limit: str, wrong
         with pytest.raises(DefinitionError, match=rf"{limit}=.* is not possible: use seconds, 0 or more, or None"):
             await client.call_tool("x", **{limit: wrong})
         session = client.session
+        assert session is not None
         assert session.connection.outgoing == {}
     assert "tools/call" not in puppet.methods()
 

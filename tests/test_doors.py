@@ -155,5 +155,6 @@ def test_what_the_doors_take(tmp_path: Path) -> None:
     Client(server, on_roots=[tmp_path, "file:///x"], on_log=print, middleware=(), cache=None, log_level="debug")
     Client(server, on_roots=list)
     Client(["x"], env={}, cwd=tmp_path, stderr=tmp_path / "log", patience=0)
-    Client(["x"], stderr=[].append)
+    lines: list[str] = []
+    Client(["x"], stderr=lines.append)
     Client(URL, headers={}, auth=lambda: "x", proxy=None, tls=False)

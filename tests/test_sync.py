@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def made() -> Server:
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
-def test_a_script_calls_tools_without_async(era: str) -> None:
+def test_a_script_calls_tools_without_async(era: Any) -> None:
     with Client(made(), era=era) as client:
         assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
         assert client.call_tool("add", {"a": 1, "b": 2}, returns=int) == 3
@@ -59,7 +60,7 @@ def test_a_script_calls_tools_without_async(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
-def test_a_callback_may_block(era: str) -> None:
+def test_a_callback_may_block(era: Any) -> None:
     def on_elicit(form: object) -> dict[str, str]:
         time.sleep(0.05)
         return {"value": "Ada"}

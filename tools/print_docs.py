@@ -104,6 +104,13 @@ def socket_options() -> str:
     return _options(SocketOptions)
 
 
+def client_options() -> str:
+    """The options of Client."""
+    from hinge.client.options import ClientOptions
+
+    return _options(ClientOptions)
+
+
 def _options(*kinds: type) -> str:
     """One row for each option that the TypedDicts declare."""
     from hinge.options import options_of
@@ -290,6 +297,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "server-options": server_options,
     "http-options": http_options,
     "socket-options": socket_options,
+    "client-options": client_options,
     "errors": errors,
     "methods": methods,
     "context": context,

@@ -14,11 +14,13 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from hinge.client.cache import CacheMode
+from hinge.client.call_options import CallOptions, RequestOptions
 from hinge.client.client import Client as AsyncClient
 from hinge.client.negotiation import Discovery
-from hinge.client.options import CallOptions, RequestOptions
+from hinge.client.options import ClientOptions
 from hinge.client.subscriptions import Subscription
 from hinge.errors import ConnectFailed, NotSent
+from hinge.options import accepts
 from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.eras.base import EraName
 from hinge.schema.base import Implementation
@@ -135,12 +137,10 @@ class Changes:
 class Client:
     """A conversation with one MCP server: `with Client(target) as client`. Options as for `hinge.Client`."""
 
-    def __init__(self, target: Any, **options: Any) -> None:
-        for name in _CALLBACKS:
-            if name in options:
-                options[name] = _in_thread(options[name])
-
-        self._make = functools.partial(AsyncClient, target, **options)
+    @accepts(ClientOptions)
+    def __init__(self, target: Any, **options: Unpack[ClientOptions]) -> None:
+        threaded: Any = {name: _in_thread(value) if name in _CALLBACKS else value for name, value in options.items()}
+        self._make = functools.partial(AsyncClient, target, **threaded)
         self._opened: AsyncClient | None = None
 
     def __enter__(self) -> Self:

@@ -67,7 +67,7 @@ async def crowd(client: Client, count: int) -> dict[str, Any]:
         "ids": ids == sorted(set(ids)),
         "served": [answer[1] for answer in answers] == list(range(answers[0][1], answers[0][1] + count)),
         "ended": ended == list(range(count)),
-        "left": len(client.session.connection.outgoing),
+        "left": len(client.session.connection.outgoing) if client.session else 0,
     }
 
 

@@ -212,8 +212,8 @@ async def test_a_session_that_the_server_ended_is_begun_again_and_the_call_runs_
         serving(make_server(log)) as where,
         Client(f"http://127.0.0.1:{where.port}/mcp", era="2025") as client,
     ):
-        before = client.session
-        session = before.channel.session_id  # type: ignore[attr-defined]  # of the HTTP channel
+        before: Any = client.session
+        session = before.channel.session_id
         assert (await where.ask({"Mcp-Session-Id": session}, b"", "DELETE")).status in (200, 204)
         answers = await asyncio.gather(*(client.call_tool("add", {"a": n, "b": 1}) for n in range(10)))
         assert [answer.text for answer in answers] == [str(n + 1) for n in range(10)]

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from hinge import ChannelClosed, ConnectionLost, ErrorObject, ParseError, ProtocolError
+from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.states import CallState
 from tests.support import UNKNOWN_ORIGIN, Batch, Call, Channel, Inbound, Origin, Outgoing, jsonrpc
 
@@ -46,7 +47,7 @@ class EchoConversation:
         if message.method == "explode":
             raise RuntimeError("a bug in the conversation")
         request_id = message.id if isinstance(message, jsonrpc.Request) else None
-        call = Call(request_id, message.method, message.params, meta=None, era="2025", revision="x", origin=origin)
+        call = Call(request_id, message.method, message.params, meta=None, era=HANDSHAKE, revision="x", origin=origin)
         call.inline = message.method == "initialize"
         return call
 

@@ -14,6 +14,7 @@ import msgspec
 
 from hinge import Limits, PeerError
 from hinge.jsonrpc import Message, RequestId, decode, encode_request, encode_response
+from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.states import CallState, PendingState
 from hinge.transports.http.client.transport import HttpChannel, HttpTransport
 from tests.support import (
@@ -242,7 +243,7 @@ class Talk:
         if isinstance(message, Request | Notification):
             self.heard.set()
             request_id = message.id if isinstance(message, Request) else None
-            return Call(request_id, message.method, message.params, meta=None, era="2025", revision="")
+            return Call(request_id, message.method, message.params, meta=None, era=HANDSHAKE, revision="")
         pending = self.waiting.pop(message.id, None) if message.id is not None else None
         if pending is not None:
             pending.state = PendingState.ANSWERED

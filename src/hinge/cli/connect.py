@@ -11,7 +11,7 @@ from typing import Any
 from hinge.client.client import Client
 from hinge.client.targets import ADDRESSES
 from hinge.errors import StartError
-from hinge.transports.stream.subprocess import Shown
+from hinge.transports.stream.options import Shown
 
 
 def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | None = None, **more: Any) -> Client:

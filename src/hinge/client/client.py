@@ -9,21 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET
 
-from hinge.client.cache import Cache, CacheMode, MemoryStore, Store
+from hinge.client.cache import Cache, CacheMode, MemoryStore
+from hinge.client.call_options import CallOptions, Limit, OnProgress, RequestOptions
 from hinge.client.callbacks import (
     Callbacks,
-    OnChange,
-    OnElicit,
-    OnElicitUrl,
-    OnLog,
-    OnNotification,
-    OnRoots,
-    OnSample,
 )
 from hinge.client.connection import ClientConnection
 from hinge.client.extensions import ClientExtension, ClientExtensions
@@ -34,24 +28,20 @@ from hinge.client.middleware import (
     ClientContext,
     ClientMiddleware,
     ConnectionMiddleware,
-    Drift,
-    Lock,
-    OnDrift,
 )
 from hinge.client.negotiation import Discovery
-from hinge.client.options import CLIENT, CallOptions, Limit, OnProgress, RequestOptions
+from hinge.client.options import ClientOptions
 from hinge.client.pagination import PageT, all_pages
 from hinge.client.requests import SAFE_METHODS, Requests
 from hinge.client.subscriptions import OpenSubscriptions, Subscription, filter_of
-from hinge.client.targets import transport_for, words_of
+from hinge.client.targets import TransportOptions, transport_for, words_of
 from hinge.client.url_elicitation import RequiredPages
 from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent, shorten
 from hinge.lazy import load
-from hinge.options import check_values
+from hinge.options import accepts, check_option, options_of, resolve
 from hinge.protocol.calls import Call
 from hinge.protocol.changes import ChangesLost
-from hinge.protocol.eras.base import Era, EraName
-from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.eras.base import Era
 from hinge.protocol.meta import check_meta
 from hinge.protocol.middleware import checked, compose
 from hinge.schema.base import Implementation
@@ -73,29 +63,7 @@ class Client(ClientMethods):
 
     Args:
         target: A URL, a command line (a string or a list of words), a Python file, a `Server`, or a transport.
-        era: The protocol generation: "2025" (handshake), "2026" (stateless), or "auto" to find it out.
-        info: The name and version that servers see.
-        discovery: The `discovery` of an earlier client, to connect without a round trip.
-        limits: Time limits, sizes and numbers; see `Limits`.
-        on_elicit: Fills in forms: `on_elicit(params)` returns a mapping to accept, or None to decline.
-        on_elicit_url: Opens pages: `on_elicit_url(params)` returns whether the user agreed.
-        on_sample: Asks a model: `on_sample(params)` returns a `CreateMessageResult` or a string.
-        on_roots: The folders that servers may know, or a function that returns them.
-        sampling_tools: Whether `on_sample` supports tools.
-        on_log: Called with each log message of the server.
-        log_level: The lowest level of log messages; "info" by default if there is `on_log`.
-        on_change: Called with each `Changed` or `ChangesLost`.
-        on_notification: Called with the method and params of other notifications.
-        on_progress: Called with the progress of requests that have no `on_progress` of their own.
-        middleware: `async def middleware(ctx, call_next)`, around what is sent and received; the first one is outermost.
-        extensions: Protocol extensions, as objects or classes.
-        cache: Where results are kept that the server allows to be cached; memory by default.
-        reconnect: Whether a lost connection is opened again for the next request.
-        check_results: Whether structured content is checked against the output schema of a listed tool.
-        lock: A lock file (`hinge lock`) or `Contract` that the server must match.
-        drift: Whether differences from `lock` are refused ("refuse") or logged ("warn").
-        on_drift: Called with the differences from `lock`.
-        **options: Options of the transport: `headers`, `auth`, `env`, `cwd`, and others.
+        **options: See `ClientOptions`; among them the options of the transport, `headers`, `auth`, `env`, `cwd`.
 
     Raises:
         DefinitionError: An option is unknown, or its value is not allowed.
@@ -106,67 +74,45 @@ class Client(ClientMethods):
         ...     result = await client.call_tool("forecast", {"city": "Oslo"})
     """
 
-    def __init__(
-        self,
-        target: Any,
-        *,
-        era: EraName | Literal["auto"] = "auto",
-        info: Implementation | None = None,
-        discovery: Discovery | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-        on_elicit: OnElicit | None = None,
-        on_elicit_url: OnElicitUrl | None = None,
-        on_sample: OnSample | None = None,
-        on_roots: OnRoots | None = None,
-        sampling_tools: bool = False,
-        on_log: OnLog | None = None,
-        log_level: LoggingLevel | None = None,
-        on_change: OnChange | None = None,
-        on_notification: OnNotification | None = None,
-        on_progress: OnProgress | None = None,
-        middleware: Sequence[ClientMiddleware] = (),
-        extensions: Sequence[ClientExtension | type[ClientExtension]] = (),
-        cache: Store | None = None,
-        reconnect: bool = True,
-        check_results: bool = True,
-        lock: Lock | None = None,
-        drift: Drift = "refuse",
-        on_drift: OnDrift | None = None,
-        **options: Any,
-    ) -> None:
-        check_values(locals(), CLIENT)
-        super().__init__(check_results=check_results)
+    @accepts(ClientOptions)
+    def __init__(self, target: Any, **options: Unpack[ClientOptions]) -> None:
+        settings = resolve(ClientOptions, options, "Client")
+        limits, on_log, lock = settings["limits"], settings["on_log"], settings["lock"]
+        of_transport: Any = {name: value for name, value in options.items() if name in options_of(TransportOptions)}
+        super().__init__(check_results=settings["check_results"])
         self.limits = limits
         self._target = target
-        self._on_progress = on_progress
+        self._on_progress = settings["on_progress"]
         callbacks = Callbacks(
-            on_elicit=on_elicit,
-            on_elicit_url=on_elicit_url,
-            on_sample=on_sample,
-            on_roots=on_roots,
-            sampling_tools=sampling_tools,
+            on_elicit=settings["on_elicit"],
+            on_elicit_url=settings["on_elicit_url"],
+            on_sample=settings["on_sample"],
+            on_roots=settings["on_roots"],
+            sampling_tools=settings["sampling_tools"],
             on_log=on_log,
-            on_change=on_change,
-            on_notification=on_notification,
+            on_change=settings["on_change"],
+            on_notification=settings["on_notification"],
         )
         callbacks.describe_server = self._server_text
         self._extensions = ClientExtensions(self)
         self._connection = ClientConnection(
             target,
-            transport_for(target, limits=limits, **options),
+            transport_for(target, limits=limits, **of_transport),
             self._handle,
-            info=info or Implementation(name="hinge", version=metadata.version("hinge")),
+            info=settings["info"] or Implementation(name="hinge", version=metadata.version("hinge")),
             capabilities=self._capabilities,
-            era=era,
-            saved=discovery,
+            era=settings["era"],
+            saved=settings["discovery"],
             limits=limits,
-            reconnect=reconnect,
+            reconnect=settings["reconnect"],
             on_reopened=self._reopened,
         )
-        self._connection.log_level = log_level or ("info" if on_log is not None else None)
+        self._connection.log_level = settings["log_level"] or ("info" if on_log is not None else None)
         self._subscriptions = OpenSubscriptions()
         results = Cache(
-            cache or MemoryStore(limits.cache_entries), partition=secrets.token_hex(8), longest=limits.cache_ttl
+            settings["cache"] or MemoryStore(limits.cache_entries),
+            partition=secrets.token_hex(8),
+            longest=limits.cache_ttl,
         )
         pages = RequiredPages(limits.question, limits.rounds)
         self._inbound = InboundMessages(
@@ -181,19 +127,21 @@ class Client(ClientMethods):
         self._requests = Requests(
             self._connection, self._inbound, self._extensions, self._tools, results, pages, limits, refresh_tools
         )
-        self._middleware: list[ClientMiddleware] = list(map(checked, middleware))
+        self._middleware: list[ClientMiddleware] = list(map(checked, settings["middleware"]))
         #: The innermost middleware.
         self._contract_check: list[ClientMiddleware] = (
-            [] if lock is None else [load("contract_check")(lock, drift=drift, on_drift=on_drift)]
+            []
+            if lock is None
+            else [load("contract_check")(lock, drift=settings["drift"], on_drift=settings["on_drift"])]
         )
         self._chain: CallNext | None = None
         self._connection_middleware: list[ConnectionMiddleware] = []
         self._build()
-        for extension in extensions:
+        for extension in settings["extensions"]:
             self.add_extension(extension() if isinstance(extension, type) else extension)
 
     @classmethod
-    def from_config(cls, source: Source, name: str | None = None, **options: Any) -> Self:
+    def from_config(cls, source: Source, name: str | None = None, **options: Unpack[ClientOptions]) -> Self:
         """Make a client of one server of a configuration.
 
         Args:
@@ -550,7 +498,7 @@ class Client(ClientMethods):
             DefinitionError: There is no such level.
             NotSent: The client is not connected.
         """
-        check_values({"log_level": level}, CLIENT)
+        check_option("log_level", level, options_of(ClientOptions)["log_level"].check)
         self._connection.set_log_level(level)
         await self._tell_log_level(await self._connection.ready_session())
 

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import UNSET
 
 from hinge.client.cache import CacheMode
+from hinge.client.call_options import CallOptions, RequestOptions
 from hinge.client.negotiation import Discovery
-from hinge.client.options import CallOptions, RequestOptions
 from hinge.client.pagination import PageT
 from hinge.client.tools import ToolIndex
 from hinge.errors import DefinitionError, InvalidResponse, ToolCallError, shorten

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from hinge.client.cache import CacheMode
+from hinge.client.call_options import OnProgress
 from hinge.client.methods import ClientMethods
-from hinge.client.options import OnProgress
 from hinge.jsonrpc import RequestId
 from hinge.protocol.eras.base import EraName
 

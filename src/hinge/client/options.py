@@ -1,20 +1,25 @@
-"""Options of a client, a client pool, a client group and of single requests: their types, and the values that are allowed."""
+"""The options of a client, a client pool and a client group.
 
-from __future__ import annotations
+Those of single requests are in `call_options.py`. Annotations are evaluated here: see `hinge.options`.
+"""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Annotated, Any, Literal
 
-from msgspec import UnsetType
-
-from hinge.client.cache import CacheMode
+from hinge.client.cache import Store
+from hinge.client.call_options import OnProgress
+from hinge.client.callbacks import OnChange, OnElicit, OnElicitUrl, OnLog, OnNotification, OnRoots, OnSample
+from hinge.client.extensions import ClientExtension
+from hinge.client.middleware import ClientMiddleware, Drift, Lock, OnDrift
 from hinge.client.negotiation import Discovery
+from hinge.client.targets import TransportOptions
 from hinge.options import (
     FLAG,
     PATH,
     SECONDS,
     Check,
+    Option,
     function,
     instance,
     one_of,
@@ -22,92 +27,259 @@ from hinge.options import (
     several,
     whole,
 )
-from hinge.protocol.limits import Limits
+from hinge.protocol.eras.base import EraName
+from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.schema.base import Implementation
-from hinge.schema.notifications import SEVERITY, ProgressParams
+from hinge.schema.notifications import SEVERITY, LoggingLevel
 from hinge.schema.roots import Root
 
-#: Called with the progress of a request; sync or async.
-OnProgress: TypeAlias = Callable[[ProgressParams], Any]
-#: Seconds, None for no limit; unset for the default of the client.
-Limit: TypeAlias = float | UnsetType | None
-
-
-class CallOptions(TypedDict, total=False):
-    """Options of every request.
-
-    Attributes:
-        idle: Seconds without a message from the server until the request fails, None for no limit; `limits.call_idle` by
-            default.
-        total: Seconds until the request fails, None for no limit; `limits.call_total` by default.
-        on_progress: Called with the progress of the request, instead of the client's `on_progress`; sync or async.
-        meta: Keys for the `_meta` of the params, with a prefix of your own.
-        headers: HTTP headers of this request, which replace those of the client.
-    """
-
-    idle: Limit
-    total: Limit
-    on_progress: OnProgress | None
-    meta: Mapping[str, Any] | None
-    headers: Mapping[str, str] | None
-
-
-class RequestOptions(CallOptions, total=False):
-    """Further options of `Client.request`.
-
-    Attributes:
-        safe: Whether the request may be repeated when it is unknown whether it ran; by default that follows from the
-            method.
-        cache: "use" the cache, "refresh" its entry, or "bypass" it.
-    """
-
-    safe: bool | None
-    cache: CacheMode
-
-
-_ROOTS = several(
+_LIST_OF_ROOTS = several(
     lambda one: isinstance(one, Root | str | Path), 'on_roots=["/home/me/project"], or a function that gives it'
 )
+_ROOTS = or_none(_LIST_OF_ROOTS._replace(test=lambda value: callable(value) or _LIST_OF_ROOTS.test(value)))
 
-CLIENT: dict[str, Check] = {
-    "era": one_of("auto", "2025", "2026"),
-    "info": or_none(instance(Implementation, 'info=Implementation(name="mine", version="1")')),
-    "discovery": or_none(instance(Discovery, "discovery=client.discovery, of an earlier connection")),
-    "limits": instance(Limits, "limits=Limits(…)"),
-    "on_elicit": or_none(function("`async def fill_in(form)`")),
-    "on_elicit_url": or_none(function("`async def open_page(page)`")),
-    "on_sample": or_none(function("`async def ask_model(request)`")),
-    "on_roots": or_none(_ROOTS._replace(test=lambda value: callable(value) or _ROOTS.test(value))),
-    "sampling_tools": FLAG,
-    "on_log": or_none(function("`def log(params)`")),
-    "log_level": or_none(one_of(*SEVERITY)),
-    "on_change": or_none(function("`def changed(change)`")),
-    "on_notification": or_none(function("`def heard(method, params)`")),
-    "on_progress": or_none(function("`def report(progress)`")),
-    "middleware": several(lambda one: True, "middleware=[…]"),
-    "extensions": several(lambda one: True, "extensions=[…]"),
-    "cache": Check(
-        lambda value: value is None or (hasattr(value, "get") and hasattr(value, "put") and hasattr(value, "drop")),
-        "use an object with get, put and drop, or None",
-    ),
-    "reconnect": FLAG,
-    "check_results": FLAG,
-    "lock": or_none(
-        Check(lambda value: PATH.test(value) or hasattr(value, "seen_in"), 'write the path of a lock, "hinge.lock"')
-    ),
-    "drift": one_of("refuse", "warn"),
-    "on_drift": or_none(function("`def differs(differences)`")),
-}
 
-CLIENT_GROUP: dict[str, Check] = {
-    "targets": instance(Mapping, 'ClientGroup({"name": target, …})'),
-    "concurrency": whole(1)._replace(advice="so many requests at once go to each server, 1 or more"),
-    "prefix": one_of("collision", "always"),
-    "on_change": or_none(function("`def changed(change, server)`")),
-}
+def _callback(form: str) -> Check:
+    return or_none(function(f"`{form}`"))
 
-POOL: dict[str, Check] = {
-    "size": whole(1),
-    "queue": whole(0),
-    **dict.fromkeys(("idle", "check_after", "check_within", "wait"), SECONDS),
-}
+
+class _CommonOptions(TransportOptions, total=False):
+    """What clients, pools and groups have in common: all but callbacks."""
+
+    era: Annotated[
+        EraName | Literal["auto"],
+        Option(
+            'The protocol generation: "2025" (handshake), "2026" (stateless), or "auto" to find it out.',
+            "auto",
+            one_of("auto", "2025", "2026"),
+        ),
+    ]
+    info: Annotated[
+        Implementation | None,
+        Option(
+            "The name and version that servers see.",
+            None,
+            or_none(instance(Implementation, 'info=Implementation(name="mine", version="1")')),
+        ),
+    ]
+    limits: Annotated[
+        Limits,
+        Option("Time limits, sizes and numbers; see `Limits`.", DEFAULT_LIMITS, instance(Limits, "limits=Limits(…)")),
+    ]
+    sampling_tools: Annotated[bool, Option("Whether `on_sample` supports tools.", False, FLAG)]
+    log_level: Annotated[
+        LoggingLevel | None,
+        Option(
+            'The lowest level of log messages; "info" by default if there is `on_log`.',
+            None,
+            or_none(one_of(*SEVERITY)),
+        ),
+    ]
+    middleware: Annotated[
+        Sequence[ClientMiddleware],
+        Option(
+            "`async def middleware(ctx, call_next)`, around what is sent and received; the first one is outermost.",
+            (),
+            several(lambda one: True, "middleware=[…]"),
+        ),
+    ]
+    extensions: Annotated[
+        Sequence[ClientExtension | type[ClientExtension]],
+        Option("Protocol extensions, as objects or classes.", (), several(lambda one: True, "extensions=[…]")),
+    ]
+    cache: Annotated[
+        Store | None,
+        Option(
+            "Where results are kept that the server allows to be cached; memory by default.",
+            None,
+            Check(
+                lambda value: (
+                    value is None or (hasattr(value, "get") and hasattr(value, "put") and hasattr(value, "drop"))
+                ),
+                "use an object with get, put and drop, or None",
+            ),
+        ),
+    ]
+    reconnect: Annotated[bool, Option("Whether a lost connection is opened again for the next request.", True, FLAG)]
+    check_results: Annotated[
+        bool, Option("Whether structured content is checked against the output schema of a listed tool.", True, FLAG)
+    ]
+    lock: Annotated[
+        Lock | None,
+        Option(
+            "A lock file (`hinge lock`) or `Contract` that the server must match.",
+            None,
+            or_none(
+                Check(
+                    lambda value: PATH.test(value) or hasattr(value, "seen_in"),
+                    'write the path of a lock, "hinge.lock"',
+                )
+            ),
+        ),
+    ]
+    drift: Annotated[
+        Drift,
+        Option(
+            'Whether differences from `lock` are refused ("refuse") or logged ("warn").',
+            "refuse",
+            one_of("refuse", "warn"),
+        ),
+    ]
+
+
+class ClientOptions(_CommonOptions, total=False):
+    """The options of `Client`. Every callback may be sync or async."""
+
+    discovery: Annotated[
+        Discovery | None,
+        Option(
+            "The `discovery` of an earlier client, to connect without a round trip.",
+            None,
+            or_none(instance(Discovery, "discovery=client.discovery, of an earlier connection")),
+        ),
+    ]
+    on_elicit: Annotated[
+        OnElicit | None,
+        Option(
+            "Fills in forms: `on_elicit(params)` returns a mapping to accept, or None to decline.",
+            None,
+            _callback("async def fill_in(form)"),
+        ),
+    ]
+    on_elicit_url: Annotated[
+        OnElicitUrl | None,
+        Option(
+            "Opens pages: `on_elicit_url(params)` returns whether the user agreed.",
+            None,
+            _callback("async def open_page(page)"),
+        ),
+    ]
+    on_sample: Annotated[
+        OnSample | None,
+        Option(
+            "Asks a model: `on_sample(params)` returns a `CreateMessageResult` or a string.",
+            None,
+            _callback("async def ask_model(request)"),
+        ),
+    ]
+    on_roots: Annotated[
+        OnRoots | None,
+        Option(
+            "The folders that servers may know, or a function that returns them.",
+            None,
+            _ROOTS,
+        ),
+    ]
+    on_log: Annotated[
+        OnLog | None,
+        Option("Called with each log message of the server.", None, _callback("def log(params)")),
+    ]
+    on_change: Annotated[
+        OnChange | None,
+        Option("Called with each `Changed` or `ChangesLost`.", None, _callback("def changed(change)")),
+    ]
+    on_notification: Annotated[
+        OnNotification | None,
+        Option(
+            "Called with the method and params of other notifications.",
+            None,
+            _callback("def notified(method, params)"),
+        ),
+    ]
+    on_progress: Annotated[
+        OnProgress | None,
+        Option(
+            "Called with the progress of requests that have no `on_progress` of their own.",
+            None,
+            _callback("def report(progress)"),
+        ),
+    ]
+    on_drift: Annotated[
+        OnDrift | None,
+        Option("Called with the differences from `lock`.", None, _callback("def differs(differences)")),
+    ]
+
+
+class ClientPoolOptions(ClientOptions, total=False):
+    """The options of `ClientPool`, besides its size."""
+
+    idle: Annotated[float, Option("Seconds after which an unused client is closed.", 60.0, SECONDS)]
+    check_after: Annotated[
+        float, Option("Seconds of disuse after which a client is pinged before it is handed out.", 10.0, SECONDS)
+    ]
+    check_within: Annotated[float, Option("Seconds that this ping may take.", 5.0, SECONDS)]
+    wait: Annotated[float, Option("Seconds that a caller waits for a free client.", 30.0, SECONDS)]
+    queue: Annotated[int, Option("Callers that may wait; more fail with `Overloaded`.", 1000, whole(0))]
+
+
+class ClientGroupOptions(_CommonOptions, total=False):
+    """The options of `ClientGroup`. Each callback gets the name of the server as its last argument."""
+
+    concurrency: Annotated[
+        int,
+        Option(
+            "Requests to one server at once.",
+            64,
+            whole(1)._replace(advice="so many requests at once go to each server, 1 or more"),
+        ),
+    ]
+    prefix: Annotated[
+        Literal["collision", "always"],
+        Option(
+            'Whether names get the prefix `server_` only where several servers share one ("collision"), or "always".',
+            "collision",
+            one_of("collision", "always"),
+        ),
+    ]
+    on_elicit: Annotated[
+        Callable[..., Any] | None,
+        Option(
+            "`on_elicit(params, server)`; see `ClientOptions`.",
+            None,
+            _callback("async def fill_in(form, server)"),
+        ),
+    ]
+    on_elicit_url: Annotated[
+        Callable[..., Any] | None,
+        Option("`on_elicit_url(params, server)`.", None, _callback("async def open_page(page, server)")),
+    ]
+    on_sample: Annotated[
+        Callable[..., Any] | None,
+        Option("`on_sample(params, server)`.", None, _callback("async def ask_model(request, server)")),
+    ]
+    on_roots: Annotated[
+        Sequence[Root | str | Path] | Callable[..., Any] | None,
+        Option(
+            "The roots, or `on_roots(server)`.",
+            None,
+            _ROOTS,
+        ),
+    ]
+    on_log: Annotated[
+        Callable[..., Any] | None,
+        Option("`on_log(params, server)`.", None, _callback("def log(params, server)")),
+    ]
+    on_change: Annotated[
+        Callable[..., Any] | None,
+        Option(
+            "`on_change(change, server)`: changes of the lists; `ChangesLost` when a server came late or came back.",
+            None,
+            _callback("def changed(change, server)"),
+        ),
+    ]
+    on_notification: Annotated[
+        Callable[..., Any] | None,
+        Option(
+            "`on_notification(method, params, server)`.",
+            None,
+            _callback("def notified(method, params, server)"),
+        ),
+    ]
+    on_progress: Annotated[
+        Callable[..., Any] | None,
+        Option("`on_progress(progress, server)`.", None, _callback("def report(progress, server)")),
+    ]
+    on_drift: Annotated[
+        Callable[..., Any] | None,
+        Option("`on_drift(differences, server)`.", None, _callback("def differs(differences, server)")),
+    ]

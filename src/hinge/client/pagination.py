@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from hinge.client.options import CallOptions
+from hinge.client.call_options import CallOptions
 from hinge.errors import CallTimeout, InvalidResponse
 from hinge.protocol.limits import Limits
 from hinge.schema.base import Page

@@ -11,14 +11,14 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import msgspec
 
 from hinge.client.client import Client
-from hinge.client.options import POOL
+from hinge.client.options import ClientOptions, ClientPoolOptions
 from hinge.errors import CallError, HingeError, NotSent
-from hinge.options import check_values
+from hinge.options import accepts, check_option, options_of, resolve, whole
 
 logger = logging.getLogger("hinge")
 
@@ -48,27 +48,18 @@ class ClientPool:
     for at most `wait` seconds. `options` are those of Client.
     """
 
-    def __init__(
-        self,
-        target: Any,
-        size: int = 10,
-        *,
-        idle: float = 60.0,
-        check_after: float = 10.0,
-        check_within: float = 5.0,
-        wait: float = 30.0,
-        queue: int = 1000,
-        **options: Any,
-    ) -> None:
-        check_values(locals(), POOL)
+    @accepts(ClientPoolOptions)
+    def __init__(self, target: Any, size: int = 10, **options: Unpack[ClientPoolOptions]) -> None:
+        check_option("size", size, whole(1))
+        settings = resolve(ClientPoolOptions, options, "ClientPool")
         self._target = target
-        self._options = options
+        self._options: Any = {name: value for name, value in options.items() if name in options_of(ClientOptions)}
         self._size = size
-        self._idle = idle
-        self._check_after = check_after
-        self._check_within = check_within
-        self._wait = wait
-        self._queue = queue
+        self._idle = settings["idle"]
+        self._check_after = settings["check_after"]
+        self._check_within = settings["check_within"]
+        self._wait = settings["wait"]
+        self._queue = settings["queue"]
         self._places = asyncio.Semaphore(size)
         self._waiting = 0
         #: Who was given back last is lent first: the others may grow old.

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from hinge.channel import Transport
 from hinge.errors import DefinitionError, shorten
+from hinge.options import options_of
 from hinge.protocol.limits import Limits
+from hinge.transports.http.client.options import HttpClientOptions
+from hinge.transports.stream.options import ProcessOptions
 
 _HTTP = ("http://", "https://")
 _SOCKETS = ("unix:", "tcp://")
@@ -22,7 +24,11 @@ ADDRESSES = (*_HTTP, *_SOCKETS)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://")
 
 
-def transport_for(target: Any, *, limits: Limits, **options: Any) -> Transport:
+class TransportOptions(HttpClientOptions, ProcessOptions, total=False):
+    """The options of all transports of a client."""
+
+
+def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOptions]) -> Transport:
     """The transport to a target. Options that the transport doesn't know raise DefinitionError.
 
     - `http://…` or `https://…`: Streamable HTTP (`headers`, `auth`, …)
@@ -45,23 +51,22 @@ def transport_for(target: Any, *, limits: Limits, **options: Any) -> Transport:
     if isinstance(target, str) and target.startswith(_HTTP):
         from hinge.transports.http.client.transport import HttpTransport
 
-        return _made(HttpTransport, target, limits, options)
+        return _made(HttpTransport, HttpClientOptions, target, limits, options)
     if isinstance(target, str) and target.startswith(_SOCKETS):
         return _socket(target, limits, options)
     from hinge.transports.stream.subprocess import Stdio
 
-    return _made(Stdio, command_line(target), limits, options)
+    return _made(Stdio, ProcessOptions, command_line(target), limits, options)
 
 
-def _made(kind: Callable[..., Transport], target: Any, limits: Limits, options: dict[str, Any]) -> Transport:
-    """The transport, if it knows these options."""
-    known = inspect.signature(kind).parameters
-    if unknown := options.keys() - known.keys():
+def _made(kind: Callable[..., Transport], declared: type, target: Any, limits: Limits, options: Any) -> Transport:
+    """The transport, if it has these options."""
+    if unknown := options.keys() - options_of(declared).keys():
         raise DefinitionError(f"A client of {target!r} has no option {', '.join(sorted(unknown))}")
     return kind(target, limits=limits, **options)
 
 
-def _plain(target: Any, options: dict[str, Any]) -> Any:
+def _plain(target: Any, options: Any) -> Any:
     if options:
         raise DefinitionError(
             f"{type(target).__name__} takes no {', '.join(options)}: these options belong to a URL or command"
@@ -69,7 +74,7 @@ def _plain(target: Any, options: dict[str, Any]) -> Any:
     return target
 
 
-def _socket(target: str, limits: Limits, options: dict[str, Any]) -> Transport:
+def _socket(target: str, limits: Limits, options: Any) -> Transport:
     from hinge.transports.stream.sockets import TcpSocket, UnixSocket
 
     _plain(target, options)

@@ -8,18 +8,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 import msgspec
 
 from hinge.client.cache import CacheMode
 from hinge.client.client import Client
 from hinge.client.group.config import ServerEntry, Source, read_config
-from hinge.client.group.member import Health, Member, OnChange
+from hinge.client.group.member import Health, Member
 from hinge.client.group.names import Origin, Prefixing, merge_names
-from hinge.client.options import CLIENT_GROUP
+from hinge.client.options import ClientGroupOptions
 from hinge.errors import CallError, NotSent, shorten
-from hinge.options import check_values
+from hinge.options import accepts, check_option, instance, resolve
 from hinge.schema.content import ResourceLink
 from hinge.schema.prompts import GetPromptResult, Prompt
 from hinge.schema.resources import ReadResourceResult, Resource, ResourceTemplate
@@ -62,28 +62,25 @@ class ClientGroup:
     the servers' lists; of a server that came late or came back, with a ChangesLost.
     """
 
-    def __init__(
-        self,
-        targets: Mapping[str, Any],
-        *,
-        concurrency: int = 64,
-        prefix: Prefixing = "collision",
-        on_change: OnChange | None = None,
-        **options: Any,
-    ) -> None:
-        check_values(locals(), CLIENT_GROUP)
+    @accepts(ClientGroupOptions)
+    def __init__(self, targets: Mapping[str, Any], **options: Unpack[ClientGroupOptions]) -> None:
+        check_option("targets", targets, instance(Mapping, 'ClientGroup({"name": target, …})'))
+        settings = resolve(ClientGroupOptions, options, "ClientGroup")
+        own = ("concurrency", "prefix", "on_change")
+        of_clients = {name: value for name, value in options.items() if name not in own}
+        concurrency, on_change = settings["concurrency"], settings["on_change"]
         #: The servers by name, in the order in which they were given.
         self.servers: dict[str, Member] = {
-            name: Member(name, _client(name, target, options), concurrency=concurrency, on_change=on_change)
+            name: Member(name, _client(name, target, of_clients), concurrency=concurrency, on_change=on_change)
             for name, target in targets.items()
         }
-        self._prefix: Prefixing = prefix
+        self._prefix: Prefixing = settings["prefix"]
         #: What each server listed last, for the names; a server that is away for a while keeps its own.
         self._listed: dict[Kind, dict[str, list[str]]] = {"tools": {}, "prompts": {}}
         self._origins: dict[Kind, dict[str, Origin]] = {"tools": {}, "prompts": {}}
 
     @classmethod
-    def from_config(cls, source: Source, **options: Any) -> Self:
+    def from_config(cls, source: Source, **options: Unpack[ClientGroupOptions]) -> Self:
         """The servers of a configuration: a JSON file with `mcpServers`, or what it holds. Raises StartError."""
         return cls(read_config(source), **options)
 

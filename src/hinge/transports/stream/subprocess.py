@@ -13,15 +13,16 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Literal, TypeAlias
+from typing import IO, Literal, Unpack
 
 from hinge.channel import Serve
 from hinge.errors import ConnectFailed, DefinitionError, shorten
-from hinge.options import FOLDER, SECONDS, Check, check_values, or_none, texts_by_name
+from hinge.options import accepts, resolve
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.transports.stream.blocking import open_descriptors
 from hinge.transports.stream.descriptors import DescriptorTransport
 from hinge.transports.stream.line_channel import LineChannel
+from hinge.transports.stream.options import ProcessOptions, Shown, Stderr
 
 #: Seconds: a closed output is explained by the end of the process if that is seen within this time (a process that is
 #: killed closes its output first, and where there is much to do, the rest of its end takes a while) …
@@ -175,46 +176,24 @@ class ChildChannel(LineChannel):
                 return
 
 
-#: What the options of a child process may be.
-_OPTIONS = {
-    "env": or_none(texts_by_name('env={"NAME": "value"}')),
-    "cwd": or_none(FOLDER),
-    "stderr": Check(
-        lambda value: (
-            value in ("inherit", "discard")
-            if isinstance(value, str)
-            else isinstance(value, os.PathLike | Shown) or callable(value)
-        ),
-        'use "inherit", "discard", a Path, or a function that gets each line',
-    ),
-    "patience": SECONDS,
-}
-
-
 class Stdio:
-    """A Transport to a server in a child process.
+    """A transport to a server in a child process, over its standard input and output.
 
-    - `command`: program and arguments; a string is split like a shell would, but no shell is started.
-    - `env`: added to a short list of harmless variables (`process.INHERITED`); nothing else of our environment is given
-      to the child. `env=os.environ` gives everything.
-    - `cwd`: its working directory.
-    - `stderr`: "inherit" passes its standard error on to ours, "discard" drops it, a path appends it to a file, a
-      function gets it line by line. The last lines are kept in any case, for the reason when the child dies; `Shown`
-      says that whoever reads the reason has seen them.
-    - `patience`: seconds it gets to end after its input is closed, and again after SIGTERM.
+    Args:
+        command: program and arguments; a string is split like a shell would, but no shell is started.
+        limits: bounds on what the server can make the client hold or wait for.
+        options: see `ProcessOptions`. The last lines of standard error are kept in any case, for the reason when the
+            process dies.
+
+    Raises:
+        DefinitionError: for an empty command, an unknown option or a value that it doesn't take.
     """
 
+    @accepts(ProcessOptions)
     def __init__(
-        self,
-        command: Sequence[str] | str,
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        stderr: Stderr = "inherit",
-        patience: float = 2.0,
-        limits: Limits = DEFAULT_LIMITS,
+        self, command: Sequence[str] | str, *, limits: Limits = DEFAULT_LIMITS, **options: Unpack[ProcessOptions]
     ) -> None:
-        check_values(locals(), _OPTIONS)
+        settings = resolve(ProcessOptions, options, "Stdio")
         posix = sys.platform != "win32"
         try:
             self.command = shlex.split(command, posix=posix) if isinstance(command, str) else list(command)
@@ -222,9 +201,9 @@ class Stdio:
             raise DefinitionError(f"The command {command!r} can't be split into words: {exc}") from exc
         if not self.command or not self.command[0]:
             raise DefinitionError("The command is empty: give a program and arguments, like ['python', 'server.py'].")
-        self._env, self._cwd = env, cwd
-        self._stderr: Stderr = stderr
-        self._patience = patience
+        self._env, self._cwd = settings["env"], settings["cwd"]
+        self._stderr = settings["stderr"]
+        self._patience = settings["patience"]
         self._limits = limits
 
     async def open(self, serve: Serve, /) -> ChildChannel:
@@ -255,21 +234,8 @@ LAST_WORDS = 20
 WORD_LENGTH = 500
 
 
-class Shown:
-    """Where people read standard error beside the errors: the reason for a death needn't quote what they have seen.
-
-    `to` is a function that gets it line by line, or None for our own standard error.
-    """
-
-    def __init__(self, to: Callable[[str], object] | None = None) -> None:
-        self.to: Literal["inherit"] | Callable[[str], object] = to or "inherit"
-
-
 #: Seconds for which the event loop is held up until a killed child is gone; after that a thread waits for it.
 AT_ONCE = 0.2
-
-#: Where a child's standard error goes: to ours, nowhere, to the end of a file, line by line to a function, or to people.
-Stderr: TypeAlias = Literal["inherit", "discard"] | os.PathLike[str] | Callable[[str], object] | Shown
 
 
 def child_environment(extra: Mapping[str, str] | None) -> dict[str, str]:

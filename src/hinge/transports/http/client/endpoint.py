@@ -6,20 +6,16 @@ Knows how a request to it is made, and nothing of what it carries.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 from urllib.parse import urljoin
 
 from hinge.errors import CallError, ConnectionLost, DefinitionError, HttpStatus, InvalidResponse, NotSent, shorten
 from hinge.http1.client.pool import check_name, read_url
 from hinge.http1.client.wire import HeaderPairs, Wire, WireResponse
-from hinge.options import TEXT, Check, are_texts, function, or_none
+from hinge.options import are_texts
 from hinge.transports.http.client.errors import status_error
-
-#: The user's headers: fixed, or asked for before each request.
-UserHeaders: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
-#: Gives the value of the Authorization header before each request; None sends none.
-AuthValue: TypeAlias = Callable[[], str | Awaitable[str | None] | None]
+from hinge.transports.http.client.options import AuthValue, Credentials, UserHeaders
 
 #: Redirects in a row, and refusals (401, 403) in a row that the credentials may react to.
 MAX_REDIRECTS = 5
@@ -35,40 +31,6 @@ _OURS = frozenset(
 )
 _SAME_METHOD = (301, 302, 307, 308)
 _REDIRECTS = (*_SAME_METHOD, 303)
-
-
-@runtime_checkable
-class Credentials(Protocol):
-    """Authorization that can react to a refusal, such as an OAuth flow. It is shared by all requests of a channel."""
-
-    async def __call__(self) -> str | None:
-        """The value of the Authorization header for the next request, or None."""
-        ...
-
-    async def refused(self, refusal: HttpStatus, sent: str | None, /) -> bool:
-        """A request that carried `sent` got 401 or 403. True: there are new credentials, repeat it.
-
-        Many requests may be refused at once; the one whose `sent` is no longer current need only be repeated.
-        """
-        ...
-
-
-#: What the options of a way to an endpoint may be, besides `headers`.
-OPTIONS = {
-    "auth": or_none(
-        Check(
-            callable,
-            'write a function that gives the value of the Authorization header, `lambda: "Bearer …"`',
-            secret=True,
-        )
-    ),
-    "tls": Check(
-        lambda value: isinstance(value, bool | str) or hasattr(value, "wrap_bio"),
-        "use an ssl.SSLContext, the path of a file of authorities, True or False",
-    ),
-    "proxy": or_none(TEXT._replace(advice='write the address of a proxy, "http://host:port"')),
-    "wire": or_none(function("a function that makes a Wire")),
-}
 
 
 class Endpoint:

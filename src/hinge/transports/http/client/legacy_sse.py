@@ -7,31 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 from urllib.parse import urljoin
 
 from hinge.channel import Channel, ChannelKind, Serve
 from hinge.errors import CallError, CallTimeout, ChannelClosed, ConnectFailed, DefinitionError, shorten
 from hinge.http1.client.pool import SocketWire, read_url
-from hinge.http1.client.wire import Wire, WireResponse
-from hinge.options import check_values
+from hinge.http1.client.wire import WireResponse
+from hinge.options import accepts, resolve
 from hinge.protocol.calls import Outgoing
 from hinge.protocol.http import media_types
 from hinge.protocol.http.sse import Event
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.transports.duplex import DuplexChannel
 from hinge.transports.http.client.endpoint import (
-    OPTIONS,
-    AuthValue,
-    Credentials,
     Endpoint,
-    UserHeaders,
     refusal_of,
     user_headers,
 )
 from hinge.transports.http.client.events import EventReader
+from hinge.transports.http.client.options import HttpClientOptions
 
 logger = logging.getLogger("hinge")
 
@@ -49,24 +44,17 @@ class SseTransport:
     #: Nothing but the handshake era ever used it.
     era: Literal["2025"] = "2025"
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: UserHeaders | None = None,
-        auth: AuthValue | Credentials | None = None,
-        tls: ssl.SSLContext | str | bool = True,
-        proxy: str | None = None,
-        wire: Callable[[], Wire] | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
+    @accepts(HttpClientOptions)
+    def __init__(self, url: str, *, limits: Limits = DEFAULT_LIMITS, **options: Unpack[HttpClientOptions]) -> None:
         read_url(url)
-        check_values(locals(), OPTIONS)
+        settings = resolve(HttpClientOptions, options, "SseTransport")
+        headers, wire = settings["headers"], settings["wire"]
         if headers is not None and not callable(headers):
             user_headers(headers)
         self.url = url
         self._headers = headers
-        self._auth = auth
+        self._auth = settings["auth"]
+        tls, proxy = settings["tls"], settings["proxy"]
         self._wire = wire or (lambda: SocketWire(tls=tls, proxy=proxy, connect=limits.connect))
         self._limits = limits
 

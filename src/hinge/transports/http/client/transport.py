@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
-from collections.abc import Callable
+from typing import Unpack
 
 from hinge.channel import Channel, ChannelKind, Serve, Transport
 from hinge.errors import CallError, CallTimeout, ChannelClosed, ConnectionLost, InvalidResponse, NotSent
 from hinge.http1.client.pool import SocketWire, read_url
 from hinge.http1.client.wire import Wire, WireResponse
-from hinge.options import check_values
+from hinge.options import accepts, resolve
 from hinge.protocol.calls import Outgoing
 from hinge.protocol.http import headers as http
 from hinge.protocol.http import media_types, mirror
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.states import PendingState
-from hinge.transports.http.client.endpoint import OPTIONS, AuthValue, Credentials, Endpoint, UserHeaders, user_headers
+from hinge.transports.http.client.endpoint import Endpoint, user_headers
 from hinge.transports.http.client.events import Backoff, Cursor, EventReader
 from hinge.transports.http.client.exchange import refusal, run_exchange
 from hinge.transports.http.client.inbox import Inbox
+from hinge.transports.http.client.options import Credentials, HttpClientOptions
 
 __all__ = ["Credentials", "HttpChannel", "HttpTransport", "Wire", "WireResponse"]
 
@@ -53,25 +53,18 @@ class HttpTransport:
     Raises DefinitionError for what can't work: a URL that isn't one, a header with a line end in it.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: UserHeaders | None = None,
-        auth: AuthValue | Credentials | None = None,
-        tls: ssl.SSLContext | str | bool = True,
-        proxy: str | None = None,
-        wire: Callable[[], Wire] | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
+    @accepts(HttpClientOptions)
+    def __init__(self, url: str, *, limits: Limits = DEFAULT_LIMITS, **options: Unpack[HttpClientOptions]) -> None:
         read_url(url)
-        check_values(locals(), OPTIONS)
+        settings = resolve(HttpClientOptions, options, "HttpTransport")
+        headers, wire = settings["headers"], settings["wire"]
         if headers is not None and not callable(headers):
             user_headers(headers)
         self.url = url
         self.limits = limits
         self._headers = headers
-        self._auth = auth
+        self._auth = settings["auth"]
+        tls, proxy = settings["tls"], settings["proxy"]
         self._wire = wire or (lambda: SocketWire(tls=tls, proxy=proxy, connect=limits.connect))
 
     async def open(self, serve: Serve, /) -> Channel:

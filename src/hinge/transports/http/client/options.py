@@ -1,0 +1,89 @@
+"""The options of a client of a URL. Annotations are evaluated here: see `hinge.options`."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypedDict, runtime_checkable
+
+from hinge.errors import HttpStatus
+from hinge.options import TEXT, Check, Option, function, or_none
+
+if TYPE_CHECKING:
+    import ssl
+
+    from hinge.http1.client.wire import Wire
+
+#: The user's headers: fixed, or asked for before each request.
+UserHeaders: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+#: Gives the value of the Authorization header before each request; None sends none.
+AuthValue: TypeAlias = Callable[[], str | Awaitable[str | None] | None]
+
+
+@runtime_checkable
+class Credentials(Protocol):
+    """Authorization that can react to a refusal, such as an OAuth flow. It is shared by all requests of a channel."""
+
+    async def __call__(self) -> str | None:
+        """The value of the Authorization header for the next request, or None."""
+        ...
+
+    async def refused(self, refusal: HttpStatus, sent: str | None, /) -> bool:
+        """A request that carried `sent` got 401 or 403. True: there are new credentials, repeat it.
+
+        Many requests may be refused at once; the one whose `sent` is no longer current need only be repeated.
+        """
+        ...
+
+
+class HttpClientOptions(TypedDict, total=False):
+    """The options of a client of a URL."""
+
+    headers: Annotated[
+        UserHeaders | None,
+        Option(
+            "HTTP headers of every request, or a function (sync or async) that returns them.",
+            None,
+            Check(
+                lambda value: value is None or callable(value) or isinstance(value, Mapping),
+                'write headers={"X-Name": "value"}',
+                secret=True,
+            ),
+        ),
+    ]
+    auth: Annotated[
+        AuthValue | Credentials | None,
+        Option(
+            "A function (sync or async) that returns the value of the Authorization header.",
+            None,
+            or_none(
+                Check(
+                    callable,
+                    'write a function that gives the value of the Authorization header, `lambda: "Bearer …"`',
+                    secret=True,
+                )
+            ),
+        ),
+    ]
+    tls: Annotated[
+        "ssl.SSLContext | str | bool",
+        Option(
+            "TLS settings: a context, the path of a file of authorities, or False to verify nothing.",
+            True,
+            Check(
+                lambda value: isinstance(value, bool | str) or hasattr(value, "wrap_bio"),
+                "use an ssl.SSLContext, the path of a file of authorities, True or False",
+            ),
+        ),
+    ]
+    proxy: Annotated[
+        str | None,
+        Option(
+            "Address of an HTTP proxy; by default that of the environment (HTTPS_PROXY, NO_PROXY, …).",
+            None,
+            or_none(TEXT._replace(advice='write the address of a proxy, "http://host:port"')),
+        ),
+    ]
+    wire: Annotated[
+        "Callable[[], Wire] | None",
+        Option(
+            "Makes the HTTP client that carries the requests.", None, or_none(function("a function that makes a Wire"))
+        ),
+    ]
