@@ -158,7 +158,8 @@ class Client(ClientMethods):
         from hinge.client.group.config import pick, read_config
 
         target, found = pick(read_config(source), name).reach()
-        return cls(target, **{**found, **options})
+        merged: Any = {**found, **options}
+        return cls(target, **merged)
 
     def __repr__(self) -> str:
         found = self._connection.discovery

@@ -202,7 +202,7 @@ class Stdio:
         if not self.command or not self.command[0]:
             raise DefinitionError("The command is empty: give a program and arguments, like ['python', 'server.py'].")
         self._env, self._cwd = settings["env"], settings["cwd"]
-        self._stderr = settings["stderr"]
+        self._stderr: Stderr = settings["stderr"]
         self._patience = settings["patience"]
         self._limits = limits
 
