@@ -249,7 +249,7 @@ async def test_roots_that_a_handshake_server_asks_for_by_itself_are_those_of_the
     async def ask(ctx: Context[Any], params: Any) -> None:
         async def later() -> None:
             try:
-                raw = await ctx.session.request("roots/list")
+                raw = await ctx._session.request("roots/list")
                 found.append(bytes(raw).decode())
             except PeerError as exc:
                 found.append(exc.message)
@@ -272,7 +272,7 @@ async def test_who_was_shown_a_page_hears_that_it_is_finished() -> None:
     @server.tool
     async def sign_in(ctx: Context[Any]) -> str:
         page = {"mode": "url", "message": "Sign in", "url": "https://example.com/x", "elicitationId": "e1"}
-        await ctx.session.request("elicitation/create", page, about=ctx.call)
+        await ctx._session.request("elicitation/create", page, about=ctx._call)
         for identity in ("e1", "e2", "e1"):
             await ctx.notify("notifications/elicitation/complete", {"elicitationId": identity})
         return ""
@@ -606,7 +606,7 @@ async def test_a_page_that_must_be_opened_first_is_opened_by_whoever_can_and_the
 
     def open_it(page: ElicitUrlParams) -> bool:
         opened.append(page.url)
-        waiting[0].session.tell("notifications/elicitation/complete", {"elicitationId": page.elicitation_id})
+        waiting[0]._session.tell("notifications/elicitation/complete", {"elicitationId": page.elicitation_id})
         return True
 
     inner = Client(server, era="2025", on_elicit_url=open_it if opens == "bridge" else None)
@@ -644,7 +644,7 @@ def with_raw_results(results: dict[str, Any]) -> Server[Any]:
     async def raw(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method not in results:
             return await call_next(ctx)
-        extra = {"resultType": "complete"} if ctx.call.era.name == "2026" else {}
+        extra = {"resultType": "complete"} if ctx._call.era.name == "2026" else {}
         return {**extra, **results[ctx.method]}
 
     server: Server[Any] = Server("raw", middleware=[raw])

@@ -190,5 +190,5 @@ async def test_on_the_event_loop_it_says_what_to_write_instead(caplog: pytest.Lo
     async with BareEnd(server) as end:
         assert (await end.call_tool("work"))["isError"]
         assert (await end.call_tool("inline"))["isError"]
-    text = "ctx.sync waits, which would hold up the event loop here: await the method of ctx itself"
+    text = "ctx.sync would block the event loop here: await the method of ctx itself"
     assert caplog.text.count(text) >= 2

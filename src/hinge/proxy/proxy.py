@@ -141,7 +141,7 @@ class Proxy(Server[Any]):
 
     async def _joined(self, ctx: Context[Any], params: Any) -> None:
         """A handshake client is ready: a server that asked for roots before there was one may ask again."""
-        self._upstream.sessions.add(ctx.session)
+        self._upstream.sessions.add(ctx._session)
         if ctx.client_capabilities.roots is not None:
             await self._roots_changed(ctx, params)
 
@@ -231,7 +231,7 @@ class Proxy(Server[Any]):
         row = METHODS.get(method)
         uri = getattr(params, "uri", None) if method == "resources/read" else None
         try:
-            if ctx.call.era is STATELESS and row is not None and row.may_ask:
+            if ctx._call.era is STATELESS and row is not None and row.may_ask:
                 found = await self._rounds.serve(ctx, params, sent)
                 if isinstance(found, InputRequiredResult):
                     return found
@@ -244,8 +244,8 @@ class Proxy(Server[Any]):
             raise InternalError(f"The result can't be said in revision {ctx.protocol_version} of the protocol") from exc
 
     async def _ask(self, ctx: Context[Any], sent: Sent) -> Raw:
-        if ctx.session.channel.kind != "post":
-            self._upstream.sessions.add(ctx.session)
+        if ctx._session.channel.kind != "post":
+            self._upstream.sessions.add(ctx._session)
         relay = self._upstream.relay(ctx)
         try:
             return await self._upstream.request(relay, sent.method, sent.params, sent.headers)
@@ -268,12 +268,12 @@ class Proxy(Server[Any]):
             found.pop(member, None)
         row = METHODS.get(ctx.method)
         if row is not None and row.name_field is not None:
-            found[row.name_field] = getattr(ctx.read, row.name_field)  # headers mirror it
+            found[row.name_field] = getattr(ctx._parsed, row.name_field)  # headers mirror it
         meta: Json = kept or {}
-        if ctx.call.era is STATELESS:
-            level: Any = STATELESS.log_level(ctx.call.meta, ctx.session.connection.handshake, None)
+        if ctx._call.era is STATELESS:
+            level: Any = STATELESS.log_level(ctx._call.meta, ctx._session.connection.handshake, None)
         else:
-            level = ctx.session.connection.handshake.log_level
+            level = ctx._session.connection.handshake.log_level
         await self._upstream.want_level(level)
         if self._upstream.client.era == "2026":
             meta[CLIENT_CAPABILITIES] = self._upstream.capabilities_of(ctx)
@@ -290,7 +290,7 @@ class Proxy(Server[Any]):
         try:
             return await self._watching.watch(uri)
         except CallError as exc:
-            if ctx.call.era is HANDSHAKE:
+            if ctx._call.era is HANDSHAKE:
                 raise error_for(exc, ctx.protocol_version) from exc
             logger.info("%s can't be watched at the server behind this one: %s", uri, exc)
             return False

@@ -82,8 +82,8 @@ class Relay:
     @property
     def may_ask(self) -> bool:
         """Whether the caller can be asked within this call (MRTR-02)."""
-        row = METHODS.get(self.ctx.call.method)
-        return not self.over and (self.ctx.call.era is HANDSHAKE or (row is not None and row.may_ask))
+        row = METHODS.get(self.ctx._call.method)
+        return not self.over and (self.ctx._call.era is HANDSHAKE or (row is not None and row.may_ask))
 
     # ---------------------------------------------------------------- telling
 
@@ -136,8 +136,8 @@ class Relay:
         if limit is not None:
             limit.pause()
         try:
-            if ctx.call.era is HANDSHAKE:
-                return await ask_session(ctx.session, method, text, source, ctx)
+            if ctx._call.era is HANDSHAKE:
+                return await ask_session(ctx._session, method, text, source, ctx)
             return await self._ask_in_a_round(method, text, source)
         finally:
             if limit is not None and limit is self.limit:
@@ -193,8 +193,8 @@ class Relay:
 
 
 def _caller(ctx: Context[Any]) -> object:
-    if ctx.session.channel.kind != "post":
-        return "conversation", id(ctx.session)
+    if ctx._session.channel.kind != "post":
+        return "conversation", id(ctx._session)
     return ("principal", ctx.principal) if ctx.principal is not None else object()
 
 
@@ -229,7 +229,7 @@ async def ask_session(session: Session, method: str, text: bytes, source: str, c
     limit = session.connection.limits.question
     try:
         params = question_for(method, text, source, revision, secrets.token_urlsafe(16))
-        answer = await session.request(method, params, about=None if ctx is None else ctx.call, total=limit)
+        answer = await session.request(method, params, about=None if ctx is None else ctx._call, total=limit)
     except PeerError as exc:
         raise ProtocolError(exc.message, exc.error.data, code=exc.code) from exc
     except (CallError, TooNew) as exc:

@@ -61,7 +61,7 @@ class Rounds:
         """One round of a call: its result, or what the caller is asked. Raises CallError, InvalidParams, Declined."""
         state: _State | None = None
         if params.request_state is not UNSET:
-            state = _decoder.decode(ctx.seal.open(params.request_state, _bound(ctx)))
+            state = _decoder.decode(ctx._request_states.decode(params.request_state, _bound(ctx)))
         answers = answers_in(params.input_responses)
         if self._upstream.client.era == "2026":
             return await self._pass_on(ctx, sent, state, answers)
@@ -71,7 +71,7 @@ class Rounds:
         return await self._hold(ctx, sent, state, answers)
 
     def _sealed(self, ctx: Context[Any], state: _State) -> str:
-        return ctx.seal.seal(msgspec.msgpack.encode(state), _bound(ctx))
+        return ctx._request_states.encode(msgspec.msgpack.encode(state), _bound(ctx))
 
     # ---------------------------------------------------------------- the next server is stateless, too
 

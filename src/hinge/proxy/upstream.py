@@ -143,8 +143,8 @@ class Upstream:
     def capabilities_of(self, ctx: Context[Any]) -> Any:
         """What a stateless server is told with a call: what its caller can be asked, and what the client answers itself."""
         if self._answers_nothing:
-            meta = ctx.call.meta
-            if ctx.call.era is STATELESS and meta is not None:
+            meta = ctx._call.meta
+            if ctx._call.era is STATELESS and meta is not None:
                 return meta.client_capabilities
         declared = (
             ctx.client_capabilities
@@ -171,7 +171,7 @@ class Upstream:
         relay = self._meant()
         source = self.client.protocol_version
         if relay is not None:
-            self._remember_page(method, text, relay.ctx.session)
+            self._remember_page(method, text, relay.ctx._session)
             return await relay.ask(method, text, source)
         sessions = self._open_sessions()
         if len(sessions) != 1:
@@ -291,7 +291,7 @@ class _RelayedCallbacks(Callbacks):
         """Answer input requests here, or raise Asked so that the rounds of a stateless caller go on."""
         upstream, relay = self._upstream, current.get(None)
         requests = required.input_requests or {}
-        if relay is None or relay not in upstream.running or relay.ctx.call.era is HANDSHAKE:
+        if relay is None or relay not in upstream.running or relay.ctx._call.era is HANDSHAKE:
             return await answer_all(requests, answer)
         own = {
             key: one
@@ -313,7 +313,7 @@ class _RelayedCallbacks(Callbacks):
         relay = current.get(None)
         if relay is not None:
             for page in pages:
-                self._upstream.shown(page.elicitation_id, relay.ctx.session)
+                self._upstream.shown(page.elicitation_id, relay.ctx._session)
         return False
 
 

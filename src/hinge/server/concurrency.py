@@ -110,7 +110,7 @@ def limited_in_time(name: str, run: Run[ResultT], seconds: Any) -> Run[ResultT]:
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                ctx.timeout = PausableTimeout(limit)
+                ctx._timeout = PausableTimeout(limit)
                 return await run(ctx, arguments)
         except TimeoutError:
             if not limit.expired():
@@ -119,6 +119,6 @@ def limited_in_time(name: str, run: Run[ResultT], seconds: Any) -> Run[ResultT]:
             outer = called(ctx, "tools", name)
             raise ToolError(f"Tool {outer!r} did not finish within {seconds:g} seconds and was stopped") from None
         finally:
-            ctx.timeout = None
+            ctx._timeout = None
 
     return in_time

@@ -1,7 +1,4 @@
-"""What a handler knows and may do: one class for requests and notifications, era-free.
-
-The questions that the eras answer differently (who is the peer, may I log) are asked of the era files here, once.
-"""
+"""What a handler knows and may do: one class for requests and notifications in both eras, and its form for sync functions."""
 
 from __future__ import annotations
 
@@ -16,14 +13,24 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextvars import ContextVar
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, Raw
 
-from hinge.errors import ChannelClosed, ConnectionLost, HingeError, InvalidParams, ResourceNotFound, ToolError, shorten
+from hinge.errors import (
+    ChannelClosed,
+    ConnectionLost,
+    HingeError,
+    InvalidParams,
+    ResourceNotFound,
+    ToolError,
+    shorten,
+)
 from hinge.jsonrpc import ABSENT, RequestId
 from hinge.protocol.calls import Call, Record
+from hinge.protocol.eras.base import Era
+from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.revisions.adapt import shape
 from hinge.protocol.states import CallState
@@ -36,55 +43,72 @@ from hinge.schema.notifications import SEVERITY, LoggingLevel, LogParams, Progre
 from hinge.schema.prompts import GetPromptResult
 from hinge.schema.resources import ReadResourceResult
 from hinge.schema.roots import ListRootsResult, Root
-from hinge.schema.sampling import CreateMessageParams, CreateMessageResult, SamplingMessage
-from hinge.schema.tools import CallToolResult
+from hinge.schema.sampling import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ModelPreferences,
+    SamplingMessage,
+    ToolChoice,
+)
+from hinge.schema.tools import CallToolResult, Tool
 from hinge.server.composition.namespace import Layer
 from hinge.server.elicitation.elicit import (
+    ClientInput,
     Declined,
-    InputRequired,
-    Questions,
-    ask,
-    check_askable,
-    check_balance,
+    ElicitationStrategy,
+    StepCall,
+    check_capabilities,
     check_content,
-    sees_contexts,
-    step,
+    check_tool_results,
+    offers_context,
 )
 from hinge.server.elicitation.forms import form_of
-from hinge.server.elicitation.request_state import Seal
+from hinge.server.elicitation.handshake import HandshakeElicitation
+from hinge.server.elicitation.request_state import RequestStateCodec
+from hinge.server.elicitation.stateless import StatelessElicitation
 from hinge.server.threads import Threads
 from hinge.session import Session
 from hinge.timeouts import PausableTimeout
 
 logger = logging.getLogger("hinge")
+
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
 
     StateT = DefaultTypeVar("StateT", default=Any)
 else:
     StateT = TypeVar("StateT")
-ResultT = TypeVar("ResultT", bound=Result)
-ValueT = TypeVar("ValueT")
-#: Calls within calls, at most: deeper ones are taken for a function that calls itself.
-_NESTING_LIMIT = 16
 FormT = TypeVar("FormT")
+ResultT = TypeVar("ResultT", bound=Result)
 StepT = TypeVar("StepT")
 StepP = ParamSpec("StepP")
+ValueT = TypeVar("ValueT")
 
-_no_headers: Mapping[str, str] = {}
-
-
+#: Calls within calls, at most: deeper ones are taken for a function that calls itself.
+_NESTING_LIMIT = 16
 #: No more log messages of `LogToClient` than this wait to be sent, per call.
 _LOG_QUEUE_LIMIT = 1000
+
+_no_headers: Mapping[str, str] = {}
 
 #: The call that is being served here: inherited by the tasks and threads of a handler.
 current: ContextVar[Context[Any]] = ContextVar("hinge_current_context")
 
+#: How each era requests input from its clients.
+_ELICITATIONS: dict[Era, Callable[[Session, Call, RequestStateCodec], ElicitationStrategy]] = {
+    HANDSHAKE: lambda session, call, codec: HandshakeElicitation(session, call),
+    STATELESS: StatelessElicitation,
+}
+
 
 def current_context() -> Context[Any]:
-    """The Context of the call that is being served here: in a handler, in what it calls, in its tasks and threads.
+    """Return the Context of the call that is being served: in a handler, in what it calls, in its tasks and threads.
 
-    Raises HingeError elsewhere.
+    Returns:
+        The context that the server made for the call.
+
+    Raises:
+        HingeError: No call is being served here.
     """
     ctx = current.get(None)
     if ctx is None:
@@ -92,206 +116,326 @@ def current_context() -> Context[Any]:
     return ctx
 
 
-class Context(Record, Generic[StateT]):
-    """What a handler knows and may do. Ask for it by annotating a parameter with `Context`.
+class SampleOptions(TypedDict, total=False):
+    """Further fields of a sampling request (client/sampling of the specification)."""
 
-    `method` and `params` are what arrived (`params` as JSON text); a middleware hands on changed ones with
-    `call_next(ctx.replace(method=…, params=…))`. The type parameter is the type of the server's lifespan state.
+    #: Which kind of model to use.
+    model_preferences: ModelPreferences
+    system_prompt: str
+    #: Left out for clients that don't offer it: the answer comes all the same.
+    include_context: str
+    temperature: float
+    stop_sequences: list[str]
+    metadata: dict[str, Any]
+    #: Tools that the model may use; the handler runs them.
+    tools: list[Tool]
+    tool_choice: ToolChoice
+
+
+class Context(Record, Generic[StateT]):
+    """What a handler knows and may do: annotate a parameter with `Context` to get it.
+
+    The type parameter is the type of the server's lifespan state. A middleware passes changed requests on with
+    `call_next(ctx.replace(method=…, params=…))`.
+
+    Attributes:
+        method: The method of the request or notification.
+        params: Its params, as JSON text.
+        state: What the server's lifespan yielded; None without one.
+        connection_state: What the server's `connection_lifespan` yielded; None without one, and in methods of the
+            protocol itself.
+        depth: How many handlers of this server called each other to get here; 0 for what the client requested.
     """
 
-    session: Session
-    call: Call
-    #: What the server's lifespan yielded; None without one.
+    _session: Session
+    _call: Call
     state: StateT
-    seal: Seal
+    _request_states: RequestStateCodec
     method: str
     params: Raw
-    #: Serves what a handler asks of its own server.
-    own: Callable[[Context[Any]], Awaitable[Any]]
+    #: Serves what a handler requests of its own server.
+    _serve_nested: Callable[[Context[Any]], Awaitable[Any]]
     #: The typed params, once they are read.
-    read: Any = None
-    #: The time limit of the call, if it has one.
-    timeout: PausableTimeout | None = None
-    #: See `connection_state`.
-    conversation_state: Any = None
-    #: How many handlers of this server have asked for it, one through the other; 0 for what the client asked.
+    _parsed: Any = None
+    #: The task that runs the handler, and the time limit of the call, if it has one.
+    _task: asyncio.Task[Any] | None = None
+    _timeout: PausableTimeout | None = None
+    connection_state: Any = None
     depth: int = 0
-    #: What stands between the caller and this server: see `outer_names`.
-    layers: tuple[Layer, ...] = ()
-    #: Log records of `LogToClient` that wait to be sent.
-    log_queue: LogQueue | None = None
+    #: What is between the caller and this server, outermost first: see `composition/namespace.py`.
+    _layers: tuple[Layer, ...] = ()
+    #: Whether the handler is a sync function that runs in a worker thread.
+    _in_thread: bool = False
+    #: The context that the server made for the call; None in that one.
+    _root: Context[Any] | None = None
+    _elicitation: ElicitationStrategy | None = None
+    _log_queue: LogQueue | None = None
     _progress: float | None = None
-    _questions: Questions | None = None
     _sync: SyncContext | None = None
 
     def replace(self, *, method: str | None = None, params: Any = UNSET) -> Context[StateT]:
-        """This context with another method or other params (JSON text, or any value to be encoded) (A-028)."""
+        """Return this context with another method or other params, for `call_next` in a middleware.
+
+        Args:
+            method: The new method; the same by default.
+            params: The new params, as JSON text (`msgspec.Raw`) or any value that can be encoded; the same by default.
+
+        Returns:
+            A new context of the same call.
+        """
         changed = copy.copy(self)
+        changed._root = self._root or self
+        changed._in_thread = False
+        changed._sync = None
         if method is not None:
             changed.method = method
         if params is not UNSET:
             changed.params = params if isinstance(params, Raw) else Raw(msgspec.json.encode(params))
         return changed
 
-    # ---------------------------------------------------------------- who and what
+    # ---------------------------------------------------------------- the request and its client
 
     @property
     def request_id(self) -> RequestId | None:
-        """The request's id as the client sent it; None for a notification (A-029)."""
-        return self.call.id
+        """The request's id as the client sent it; None for a notification."""
+        return self._call.id
 
     @property
     def protocol_version(self) -> str:
-        """The revision that governs this call."""
-        return self.call.revision
+        """The protocol revision that governs this call."""
+        return self._call.revision
 
     @property
     def client_info(self) -> Implementation | None:
-        """Who the client says it is: display data, never a ground for decisions (REQM-08)."""
-        return self.call.era.client_info(self.call.meta, self.session.connection.handshake)
+        """Name and version of the client, as it says; for display, never for decisions."""
+        return self._call.era.client_info(self._call.meta, self._session.connection.handshake)
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
         """What the client declared: on this request, or in its handshake."""
-        return self.call.era.client_capabilities(self.call.meta, self.session.connection.handshake)
+        return self._call.era.client_capabilities(self._call.meta, self._session.connection.handshake)
 
     def client_extension(self, extension_id: str) -> dict[str, Any] | None:
-        """The client's settings of an extension of the protocol: what it declared on this request, or in its handshake.
+        """Return the client's settings of an extension of the protocol.
 
-        None when it didn't declare it; `{}` means that it has no settings (EXT-01, EXT-03).
+        Args:
+            extension_id: The id of the extension, such as "com.example/search".
+
+        Returns:
+            What the client declared, on this request or in its handshake: `{}` for an extension without settings, None
+            if it did not declare the extension.
         """
         declared = self.client_capabilities.extensions
         return declared.get(extension_id) if declared is not None else None
 
     @property
-    def connection_state(self) -> Any:
-        """What the server's `connection_lifespan` yielded; None without one, and in methods of the protocol itself."""
-        return self.conversation_state
-
-    @property
     def headers(self) -> Mapping[str, str]:
         """The HTTP headers of the request by lower-case name; empty on other transports."""
-        return self.call.origin.headers if self.call.origin.headers is not None else _no_headers
+        return self._call.origin.headers if self._call.origin.headers is not None else _no_headers
 
     @property
     def principal(self) -> str | None:
-        """Who was authenticated for this request, or None."""
-        return self.call.origin.principal
+        """Who was authenticated for this request; None for nobody."""
+        return self._call.origin.principal
 
     @property
     def scopes(self) -> frozenset[str]:
         """What this request was authorized for; empty without authorization."""
-        return self.call.origin.scopes
+        return self._call.origin.scopes
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The request's whole `_meta`, decoded when asked for."""
-        if self.call.params is ABSENT:
+        """The request's whole `_meta`, decoded at each use."""
+        if self._call.params is ABSENT:
             return {}
-        found = msgspec.json.decode(self.call.params).get("_meta")
+        found = msgspec.json.decode(self._call.params).get("_meta")
         return found if isinstance(found, dict) else {}
 
     @property
     def cancelled(self) -> bool:
         """Whether the client no longer wants the answer; for sync functions, which can't be interrupted."""
-        return self.call.state is not CallState.RUNNING
+        return self._call.state is not CallState.RUNNING
 
     # ---------------------------------------------------------------- functions without async
 
     @property
     def sync(self) -> SyncContext:
-        """This context for functions without async: `ctx.sync.report_progress(1, 3)` waits until it is sent.
-
-        For worker threads, where sync functions run; not for the event loop.
-        """
+        """The methods of this context as plain calls, for sync functions in worker threads: `ctx.sync.info("…")`."""
         if self._sync is None:
-            self._sync = SyncContext(self, self.session.loop)
+            self._sync = SyncContext(self, self._session.loop)
         return self._sync
 
-    async def in_thread(self, threads: Threads, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Call a sync function in a worker thread; once nobody waits for it, it can't ask or tell anything more."""
+    async def _run_in_thread(self, threads: Threads, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """Call a sync function in a worker thread; when nobody waits for it any more, its `ctx.sync` is closed."""
+        self._in_thread = True
         try:
             return await threads.run(function, arguments)
         except BaseException:
             if self._sync is not None:
-                self._sync.end()
+                self._sync.close()
             raise
+        finally:
+            self._in_thread = False
 
-    # ---------------------------------------------------------------- asking the client
-
-    @property
-    def questions(self) -> Questions:
-        """What this stateless call asks and remembers; made when first needed."""
-        if self._questions is None:
-            self._questions = Questions(self, self.seal, self.read)
-        return self._questions
+    # ---------------------------------------------------------------- input from the client
 
     @property
-    def asked(self) -> Questions | None:
-        """The questions of this call, if it has any."""
-        return self._questions
+    def _requests(self) -> ElicitationStrategy:
+        """The requests for input of this call, made when first needed and shared by all its contexts."""
+        root = self._root or self
+        if root._elicitation is None:
+            root._elicitation = _ELICITATIONS[self._call.era](self._session, self._call, self._request_states)
+        return root._elicitation
+
+    def _client_input(
+        self, method: str, params: Any, kind: type[Any], read: Callable[[Any], ValueT], key: str | None, label: str
+    ) -> ClientInput[ValueT]:
+        requests, task, timeout = self._requests, self._task, self._timeout
+        return ClientInput(requests, method, params, kind, read, label=label, key=key, task=task, timeout=timeout)
+
+    def _check_capabilities(self, **need: Any) -> None:
+        check_capabilities(self._session, self._call, self.client_capabilities, need)
 
     @overload
-    async def elicit(self, message: str, form: type[FormT], *, key: str | None = None) -> FormT: ...
+    def elicit(self, message: str, *, key: str | None = None) -> ClientInput[str]: ...
 
     @overload
-    async def elicit(self, message: str, form: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]: ...
+    def elicit(self, message: str, form: type[FormT], *, key: str | None = None) -> ClientInput[FormT]: ...
 
-    async def elicit(self, message: str, form: Any = str, *, key: str | None = None) -> Any:
-        """Ask the user to fill in a form, and wait.
+    @overload
+    def elicit(
+        self, message: str, form: Mapping[str, Any], *, key: str | None = None
+    ) -> ClientInput[dict[str, Any]]: ...
 
-        `form` is a type with plain fields (a dataclass, TypedDict, Struct, model), one plain type, or a JSON Schema, which
-        gives a dict. `key` names the question, where its text alone doesn't. Raises Declined when the user doesn't
-        answer, MissingClientCapability when the client has no forms. Never ask for secrets in a form (ELIC-18).
+    def elicit(self, message: str, form: Any = str, *, key: str | None = None) -> ClientInput[Any]:
+        """Ask the user to fill in a form: `size = await ctx.elicit("Which size?", int)`.
+
+        In the stateless era the handler ends here and runs again from its top when the client has the answer; what must
+        not happen twice belongs in `step`. What is created before the first `await` goes to the user in one round.
+
+        Args:
+            message: What the user is asked. Never ask for secrets in a form.
+            form: A type with plain fields (dataclass, TypedDict, Struct, model), one plain type, or a JSON Schema, which
+                gives a dict; text by default.
+            key: A name for this request, where message and form vary between the rounds of a call.
+
+        Returns:
+            An awaitable of the answer, as a value of the form's type.
+
+        Raises:
+            Declined: The user did not answer.
+            MissingClientCapability: The client has no forms.
+            InvalidParams: The answer does not fit the form.
+            HingeError: Input can't be requested here: from a notification, or in the stateless era from a method other
+                than tools/call, prompts/get and resources/read.
+
+        Specification: client/elicitation, "Form Mode ElicitationStrategy Requests".
         """
-        check_askable(self, {"elicitation": {"form": {}}})
+        self._check_capabilities(elicitation={"form": {}})
         made = None if isinstance(form, Mapping) else form_of(form)
         schema = dict(form) if made is None else made.schema
+
+        def read(answer: ElicitResult) -> Any:
+            if answer.action != "accept":
+                raise Declined(answer.action, message)
+            try:
+                return check_content(answer.content, schema) if made is None else made.read(answer.content)
+            except ValueError as exc:
+                raise InvalidParams(f"The answer to {shorten(message)!r} doesn't fit the form: {exc}") from exc
+
         params = ElicitFormParams(message=message, requested_schema=schema)
-        answer = await ask(self, "elicitation/create", params, ElicitResult, key)
-        if answer.action != "accept":
-            raise Declined(answer.action, message)
-        if made is None:
-            return check_content(answer.content, schema)
-        try:
-            return made.read(answer.content)
-        except ValueError as exc:
-            raise InvalidParams(f"The answer to {shorten(message)!r} doesn't fit the form: {exc}") from exc
+        label = f"ctx.elicit({shorten(message, 60)!r})"
+        return self._client_input("elicitation/create", params, ElicitResult, read, key, label)
 
-    async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> None:
-        """Ask the user to open a page, and wait for consent, which is not completion (ELIC-12). Raises Declined."""
-        check_askable(self, {"elicitation": {"url": {}}})
-        params = ElicitUrlParams(message=message, url=url, mode="url", elicitation_id=self.call.era.elicitation_id())
-        answer = await ask(self, "elicitation/create", params, ElicitResult, key)
-        if answer.action != "accept":
-            raise Declined(answer.action, message)
+    def elicit_url(self, message: str, url: str, *, key: str | None = None) -> ClientInput[None]:
+        """Ask the user to open a page: `await ctx.elicit_url("Please sign in", url)`.
 
-    async def sample(
+        The answer says that the user agreed to open the page, not that they are done there.
+
+        Args:
+            message: Why the page should be opened.
+            url: The address of the page.
+            key: As in `elicit`.
+
+        Returns:
+            An awaitable that ends when the user has agreed.
+
+        Raises:
+            Declined: The user did not agree.
+            MissingClientCapability: The client does not open pages.
+            HingeError: As in `elicit`.
+
+        Specification: client/elicitation, "URL Mode ElicitationStrategy Requests".
+        """
+        self._check_capabilities(elicitation={"url": {}})
+
+        def read(answer: ElicitResult) -> None:
+            if answer.action != "accept":
+                raise Declined(answer.action, message)
+
+        params = ElicitUrlParams(message=message, url=url, mode="url", elicitation_id=self._call.era.elicitation_id())
+        label = f"ctx.elicit_url({shorten(message, 60)!r})"
+        return self._client_input("elicitation/create", params, ElicitResult, read, key, label)
+
+    def sample(
         self,
         messages: str | Sequence[SamplingMessage],
         *,
         max_tokens: int = 1000,
         key: str | None = None,
-        **options: Any,
-    ) -> CreateMessageResult:
-        """Ask the client's model. `options` are the fields of `CreateMessageParams` (`system_prompt`, `tools`, …).
+        **options: Unpack[SampleOptions],
+    ) -> ClientInput[CreateMessageResult]:
+        """Ask the client's model: `(await ctx.sample("Summarize: …")).text`.
 
-        `include_context` is left out for clients that don't offer it: it is a wish, and the answer comes all the same.
-        Raises MissingClientCapability, and PeerError when the user of a handshake client refuses.
+        Args:
+            messages: A text, or the messages of a conversation.
+            max_tokens: The most tokens that the model may generate.
+            key: As in `elicit`.
+            **options: Further fields of the request; see `SampleOptions`.
+
+        Returns:
+            An awaitable of the model's answer.
+
+        Raises:
+            MissingClientCapability: The client has no model, or no tools for it.
+            PeerError: The user of a handshake client refused.
+            HingeError: As in `elicit`; also for tool results that don't belong to the tool uses before them.
+
+        Specification: client/sampling.
         """
         if isinstance(messages, str):
             messages = [SamplingMessage(role="user", content=TextContent(text=messages))]
-        check_balance(messages)
-        params = CreateMessageParams(messages=list(messages), max_tokens=max_tokens, **options)
-        check_askable(self, {"sampling": {"tools": {}} if params.tools or params.tool_choice else {}})
-        if params.include_context is not None and not sees_contexts(self.client_capabilities, self.protocol_version):
+        check_tool_results(messages)
+        given: dict[str, Any] = dict(options)
+        params = CreateMessageParams(messages=list(messages), max_tokens=max_tokens, **given)
+        self._check_capabilities(sampling={"tools": {}} if params.tools or params.tool_choice else {})
+        if params.include_context is not None and not offers_context(self.client_capabilities, self.protocol_version):
             params.include_context = None
-        return await ask(self, "sampling/createMessage", params, CreateMessageResult, key)
+        return self._client_input(
+            "sampling/createMessage", params, CreateMessageResult, lambda answer: answer, key, "ctx.sample(…)"
+        )
 
-    async def list_roots(self, *, key: str | None = None) -> list[Root]:
-        """The folders that the client lets us know. Guidance, not enforcement (ROOT-07). Raises MissingClientCapability."""
-        check_askable(self, {"roots": {}})
-        return (await ask(self, "roots/list", UNSET, ListRootsResult, key)).roots
+    def list_roots(self, *, key: str | None = None) -> ClientInput[list[Root]]:
+        """Ask for the folders that the user has opened for this server: `await ctx.list_roots()`.
+
+        Roots are guidance; they do not restrict what the server can read.
+
+        Args:
+            key: As in `elicit`.
+
+        Returns:
+            An awaitable of the roots.
+
+        Raises:
+            MissingClientCapability: The client has no roots.
+            HingeError: As in `elicit`.
+
+        Specification: client/roots.
+        """
+        self._check_capabilities(roots={})
+        return self._client_input(
+            "roots/list", UNSET, ListRootsResult, lambda answer: answer.roots, key, "ctx.list_roots()"
+        )
 
     @overload
     async def step(
@@ -304,44 +448,126 @@ class Context(Record, Generic[StateT]):
     ) -> StepT: ...
 
     async def step(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """Call a function once over all rounds of this call; its result (any JSON value) is remembered with the questions.
+        """Call a function once over all rounds of this call: `paid = await ctx.step(charge, card)`.
 
-        Put there what must not be done twice, or what varies: charging a card, reading a clock. In the handshake era,
-        where a handler runs once, this is a plain call.
+        For what must not happen twice, or what varies: charging a card, reading a clock. The result is remembered with
+        the answers of the user. In the handshake era, where a handler runs once, this is a plain call.
+
+        Args:
+            function: A sync or async function. Its result must be a JSON value.
+            *arguments: Its positional arguments.
+            **named: Its keyword arguments.
+
+        Returns:
+            Its result, as the type that the function is annotated with.
+
+        Raises:
+            HingeError: JSON can't represent the result.
         """
-        return await step(self, function, *arguments, **named)
+        return await self._requests.step(StepCall(function, arguments, named))
 
     # ---------------------------------------------------------------- its own server
 
     async def read_resource(self, uri: str) -> ReadResourceResult:
-        """Read a resource of this server, as the caller would see it. Raises ResourceNotFound."""
-        return await _nested(self, "resources/read", {"uri": uri}, ReadResourceResult)
+        """Read a resource of this server, as the caller would see it.
+
+        Args:
+            uri: The URI of the resource.
+
+        Returns:
+            Its contents.
+
+        Raises:
+            ResourceNotFound: There is no such resource for this caller.
+        """
+        return await self._nested("resources/read", {"uri": uri}, ReadResourceResult, in_thread=False)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> CallToolResult:
-        """Call a tool of this server for the same caller; `result.data` is what it returned.
+        """Call a tool of this server for the same caller. It may request input, too; its progress is not sent.
 
-        It may ask the user, too; its progress is left out. Raises ToolError, with its words, when it fails.
+        Args:
+            name: The name of the tool.
+            arguments: Its arguments; none by default.
+
+        Returns:
+            Its result; `result.data` is what the function returned.
+
+        Raises:
+            ToolError: The tool failed, or there is none of this name for this caller.
         """
-        return await _nested_tool(self, name, dict(arguments or {}))
+        return await self._nested_tool(name, arguments, in_thread=False)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
-        """A prompt of this server, with its arguments. Raises ToolError for one that isn't there or doesn't fit."""
-        return await _nested(self, "prompts/get", {"name": name, "arguments": dict(arguments or {})}, GetPromptResult)
+        """Get a prompt of this server.
 
-    # ---------------------------------------------------------------- telling the client
+        Args:
+            name: The name of the prompt.
+            arguments: Its arguments; none by default.
+
+        Returns:
+            Its messages.
+
+        Raises:
+            ToolError: There is no such prompt for this caller, or the arguments don't fit.
+        """
+        params = {"name": name, "arguments": dict(arguments or {})}
+        return await self._nested("prompts/get", params, GetPromptResult, in_thread=False)
+
+    async def _nested(self, method: str, params: dict[str, Any], kind: type[ResultT], *, in_thread: bool) -> ResultT:
+        """Serve a request of the handler as a part of its call, through the same middleware and visibility."""
+        if self.depth >= _NESTING_LIMIT:
+            raise HingeError(f"{method}: {_NESTING_LIMIT} calls within calls are the limit: does it call itself?")
+        inner = self.replace(method=method, params=params)
+        inner.depth = self.depth + 1
+        inner._layers = ()
+        try:
+            result = await self._serve_nested(inner)
+        except ResourceNotFound:
+            raise
+        except InvalidParams as exc:  # the fault of this handler, not of its caller
+            raise ToolError(str(exc)) from exc
+        if isinstance(result, kind):
+            return result
+        if isinstance(result, InputRequiredResult):
+            await self._requests.suspend(self._task, in_thread=in_thread)
+        if isinstance(result, Result):
+            raise HingeError(f"{method} gave a {type(result).__name__}, which only a client can go on with")
+        try:
+            return msgspec.json.decode(msgspec.json.encode(result), type=kind)
+        except msgspec.ValidationError as exc:
+            raise HingeError(f"{method}: its result doesn't fit the protocol: {shorten(str(exc))}") from None
+
+    async def _nested_tool(self, name: str, arguments: Mapping[str, Any] | None, *, in_thread: bool) -> CallToolResult:
+        params = {"name": name, "arguments": dict(arguments or {})}
+        result = await self._nested("tools/call", params, CallToolResult, in_thread=in_thread)
+        if isinstance(result.structured_content, Raw):
+            read = msgspec.json.decode(result.structured_content)
+            result = msgspec.structs.replace(result, structured_content=read)
+        if result.is_error:
+            raise ToolError(result.text or f"Tool {name!r} failed")
+        return result
+
+    # ---------------------------------------------------------------- notifications to the client
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far this request got; nothing happens when it didn't ask (PROG-01…PROG-06).
+        """Report how far this request got; nothing is sent to a client that did not ask for it.
 
-        `progress` must grow from call to call: a value that doesn't is left out, with a debug line in the log. Raises
-        HingeError for what is no number that JSON can say.
+        Args:
+            progress: How far; it must grow from call to call, a value that doesn't is left out.
+            total: How far it will get, if that is known.
+            message: What is being done, for people.
+
+        Raises:
+            HingeError: A value is not a finite number.
+
+        Specification: basic/utilities/progress.
         """
         given: Any
         for given in (progress, 0 if total is None else total):
             if not isinstance(given, int | float) or not isfinite(given):
                 raise HingeError(f"Progress can't be {given!r}: give a number, neither NaN nor infinite")
-        meta = self.call.meta
-        if meta is None or meta.progress_token is None or self.depth or self.call.state is not CallState.RUNNING:
+        meta = self._call.meta
+        if meta is None or meta.progress_token is None or self.depth or self._call.state is not CallState.RUNNING:
             return
         if self._progress is not None and progress <= self._progress:
             logger.debug("%s: progress %r is not above %r and is left out", self.method, progress, self._progress)
@@ -351,58 +577,105 @@ class Context(Record, Generic[StateT]):
         await self.notify("notifications/progress", params)
 
     async def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message, if the client wants that level: per session in the handshake era, per request after it.
+        """Send a log message, if the client wants its level: per session in the handshake era, per request after it.
 
-        `data` is any JSON value. Never put secrets there (LOG-08).
+        Args:
+            level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
+            data: Any JSON value; never secrets.
+            logger: The name of the logger.
+
+        Raises:
+            HingeError: There is no such level.
+
+        Specification: server/utilities/logging.
         """
-        if not self.logs(level) or self.call.state is not CallState.RUNNING:
+        if not self.logs(level) or self._call.state is not CallState.RUNNING:
             return
         await self.notify("notifications/message", LogParams(level=level, data=data, logger=logger))
 
     def logs(self, level: LoggingLevel) -> bool:
-        """Whether a message of this level would be sent now (LOG-03, LOG-05). Raises HingeError for no level."""
+        """Return whether a message of this level would be sent now.
+
+        Args:
+            level: As in `log`.
+
+        Returns:
+            False if the client wants no messages, or only more severe ones.
+
+        Raises:
+            HingeError: There is no such level.
+        """
         if level not in SEVERITY:
             raise HingeError(f"{level!r} is no level of a log message: use one of {', '.join(SEVERITY)}")
-        connection = self.session.connection
+        connection = self._session.connection
         default = connection.description.log_level if connection.description is not None else None
-        wanted = self.call.era.log_level(self.call.meta, connection.handshake, default)
+        wanted = self._call.era.log_level(self._call.meta, connection.handshake, default)
         return wanted is not None and SEVERITY[level] >= SEVERITY[wanted]
 
-    async def debug(self, data: Any) -> None:
-        """`log("debug", …)`."""
-        await self.log("debug", data)
+    async def debug(self, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message of level "debug".
 
-    async def info(self, data: Any) -> None:
-        """`log("info", …)`."""
-        await self.log("info", data)
+        Args:
+            data: As in `log`.
+            logger: As in `log`.
+        """
+        await self.log("debug", data, logger=logger)
 
-    async def warning(self, data: Any) -> None:
-        """`log("warning", …)`."""
-        await self.log("warning", data)
+    async def info(self, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message of level "info".
 
-    async def error(self, data: Any) -> None:
-        """`log("error", …)`."""
-        await self.log("error", data)
+        Args:
+            data: As in `log`.
+            logger: As in `log`.
+        """
+        await self.log("info", data, logger=logger)
+
+    async def warning(self, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message of level "warning".
+
+        Args:
+            data: As in `log`.
+            logger: As in `log`.
+        """
+        await self.log("warning", data, logger=logger)
+
+    async def error(self, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message of level "error".
+
+        Args:
+            data: As in `log`.
+            logger: As in `log`.
+        """
+        await self.log("error", data, logger=logger)
 
     async def close_stream(self, retry: int = 1000) -> bool:
         """Close this request's response stream without ending the request, so that the client polls for the rest.
 
-        It comes back after `retry` milliseconds and finds what was sent meanwhile. False where there is no such stream:
-        only handshake sessions over HTTP have one that can be resumed (LHTTP-09).
+        Args:
+            retry: Milliseconds after which the client should come back.
+
+        Returns:
+            False where there is no such stream: only handshake sessions over HTTP have one that can be resumed.
+
+        Specification: basic/transports, "Resumability and Redelivery".
         """
-        close = getattr(self.session.channel, "close_stream", None)
-        return bool(close is not None and close(self.call, retry))
+        close = getattr(self._session.channel, "close_stream", None)
+        return bool(close is not None and close(self._call, retry))
 
     async def notify(self, method: str, params: Any = UNSET) -> None:
         """Send a notification that belongs to this request, on its own stream.
 
-        A client that is gone is no error of the handler: the message is left out, with a debug line (B-016).
+        A client that is gone is no error: the notification is left out, with a debug line in the log.
+
+        Args:
+            method: The method of the notification.
+            params: Its params, any value that can be encoded as a JSON object; none by default.
         """
-        if self.call.id is not None and self.call.state is not CallState.RUNNING:
+        if self._call.id is not None and self._call.state is not CallState.RUNNING:
             return
-        shaped = params if params is UNSET else shape(params, self.call.revision)
+        shaped = params if params is UNSET else shape(params, self._call.revision)
         try:
-            await self.session.notify(method, shaped, about=self.call)
+            await self._session.notify(method, shaped, about=self._call)
         except (ChannelClosed, ConnectionLost) as exc:
             logger.debug("%s: %s could not be sent: %s", self.method, method, exc)
 
@@ -410,51 +683,6 @@ class Context(Record, Generic[StateT]):
 def is_context(annotation: Any) -> bool:
     """Whether a parameter with this annotation gets the context of the call."""
     return annotation is Context or getattr(annotation, "__origin__", None) is Context
-
-
-async def _nested(ctx: Context[Any], method: str, params: dict[str, Any], kind: type[ResultT]) -> ResultT:
-    """Serve a request of a handler's own, as a part of its call.
-
-    Raises ToolError for what isn't there or doesn't fit, ResourceNotFound, and what the other handler raises.
-    """
-    if ctx.depth >= _NESTING_LIMIT:
-        raise HingeError(f"{method}: {_NESTING_LIMIT} calls within calls are the limit: does it call itself?")
-    if ctx.call.era is STATELESS and ctx.call.id is not None:
-        ctx.questions  # noqa: B018 - made now, so that both ask and remember in one place
-    inner = ctx.replace(method=method, params=params)
-    inner.depth = ctx.depth + 1
-    inner.layers = ()
-    try:
-        result = await ctx.own(inner)
-    except ResourceNotFound:
-        raise
-    except InvalidParams as exc:  # the caller asked for something else, and has made no mistake
-        raise ToolError(str(exc)) from exc
-    if isinstance(result, InputRequiredResult):
-        raise InputRequired
-    return _as_result(result, method, kind)
-
-
-def _as_result(result: Any, method: str, kind: type[ResultT]) -> ResultT:
-    if isinstance(result, kind):
-        return result
-    if isinstance(result, Result):
-        raise HingeError(f"{method} gave a {type(result).__name__}, which only a client can go on with")
-    try:
-        return msgspec.json.decode(msgspec.json.encode(result), type=kind)
-    except msgspec.ValidationError as exc:
-        raise HingeError(f"{method}: its result doesn't fit the protocol: {shorten(str(exc))}") from None
-
-
-async def _nested_tool(ctx: Context[Any], name: str, arguments: dict[str, Any]) -> CallToolResult:
-    """The result as a client reads it. Raises ToolError, with the tool's words, when it failed."""
-    result = await _nested(ctx, "tools/call", {"name": name, "arguments": arguments}, CallToolResult)
-    if isinstance(result.structured_content, Raw):
-        read = msgspec.json.decode(result.structured_content)
-        result = msgspec.structs.replace(result, structured_content=read)
-    if result.is_error:
-        raise ToolError(result.text or f"Tool {name!r} failed")
-    return result
 
 
 class LogQueue:
@@ -476,12 +704,12 @@ class LogQueue:
             return
         self._waiting.append((level, data, name))
         if len(self._waiting) == 1:
-            self._ctx.session.loop.call_soon_threadsafe(self._start)
+            self._ctx._session.loop.call_soon_threadsafe(self._start)
 
     def _start(self) -> None:
         if self._waiting and not self._closed and (self._sender is None or self._sender.done()):
             # In a context of its own: records made while sending belong to no call, so they can't be queued again.
-            self._sender = self._ctx.session.loop.create_task(self._send(), context=contextvars.Context())
+            self._sender = self._ctx._session.loop.create_task(self._send(), context=contextvars.Context())
 
     async def _send(self) -> None:
         while self._waiting or self._dropped:
@@ -496,7 +724,7 @@ class LogQueue:
     async def close(self) -> None:
         """Send what waits, for a limited time; then nothing more."""
         self._start()
-        sender, limit = self._sender, self._ctx.session.connection.limits.teardown
+        sender, limit = self._sender, self._ctx._session.connection.limits.teardown
         if sender is not None and not sender.done():
             _, late = await asyncio.wait([sender], timeout=limit)
             for one in late:
@@ -506,95 +734,175 @@ class LogQueue:
 
 
 class SyncContext:
-    """`ctx.sync`: what a sync function says and asks, as plain calls: `ctx.sync.report_progress(1, 3)`, `ctx.sync.elicit(…)`.
+    """`ctx.sync`: the methods of a Context as plain calls, for sync functions: `ctx.sync.report_progress(1, 3)`.
 
-    Works in the worker thread that runs the function and in any other thread, not on the event loop: there each method
-    raises HingeError. When the call is over (cancelled, out of time, answered), each raises
-    concurrent.futures.CancelledError, so that a function that nobody waits for any more comes to its end.
+    Works in the worker thread that runs the function and in any other thread. On the event loop each method raises
+    HingeError. When the call is over (cancelled, out of time, answered), each raises `concurrent.futures.CancelledError`,
+    so that a function that nobody waits for any more comes to its end.
     """
 
     def __init__(self, ctx: Context[Any], loop: asyncio.AbstractEventLoop) -> None:
         self._ctx = ctx
         self._loop = loop
         self._waiting: set[Future[Any]] = set()
-        self._over = False
+        self._closed = False
 
-    def end(self) -> None:
-        """The call is over: nobody waits any more."""
-        self._over = True
+    def close(self) -> None:
+        """End what waits here: the call is over."""
+        self._closed = True
         for future in list(self._waiting):
             future.cancel()
 
-    def _do(self, made: Coroutine[Any, Any, ValueT]) -> ValueT:
-        """Let the loop run it, and wait here."""
-        return self._begin(made).result()
+    def _run(self, coroutine: Coroutine[Any, Any, ValueT]) -> ValueT:
+        """Run a coroutine on the event loop and wait for it here."""
+        return self._start(coroutine).result()
 
-    def _begin(self, made: Coroutine[Any, Any, ValueT]) -> Future[ValueT]:
+    def _start(self, coroutine: Coroutine[Any, Any, ValueT]) -> Future[ValueT]:
         if _on_a_loop():
-            made.close()
-            raise HingeError("ctx.sync waits, which would hold up the event loop here: await the method of ctx itself")
-        if self._over or self._ctx.cancelled:
-            made.close()
+            coroutine.close()
+            raise HingeError("ctx.sync would block the event loop here: await the method of ctx itself")
+        if self._closed or self._ctx.cancelled:
+            coroutine.close()
             raise CancelledError
-        future = asyncio.run_coroutine_threadsafe(made, self._loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         self._waiting.add(future)
         future.add_done_callback(self._waiting.discard)
-        self._end_if_over(future)
+        self._cancel_if_closed(future)
         return future
 
-    def _end_if_over(self, future: Future[Any]) -> None:
-        """The call may have ended while the loop was being asked."""
-        if self._over:
+    def _cancel_if_closed(self, future: Future[Any]) -> None:
+        """The call may have ended in another thread meanwhile."""
+        if self._closed:
             future.cancel()
 
-    # ---------------------------------------------------------------- telling the client
+    def _input(self, requested: ClientInput[ValueT]) -> ValueT:
+        return self._run(requested.answer(in_thread=self._ctx._in_thread))
+
+    # ---------------------------------------------------------------- notifications to the client
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """`Context.report_progress`."""
-        self._do(self._ctx.report_progress(progress, total, message))
+        """Report how far this request got; see `Context.report_progress`.
+
+        Args:
+            progress: How far; it must grow from call to call.
+            total: How far it will get, if that is known.
+            message: What is being done, for people.
+
+        Raises:
+            HingeError: A value is not a finite number.
+        """
+        self._run(self._ctx.report_progress(progress, total, message))
 
     def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> None:
-        """`Context.log`."""
-        self._do(self._ctx.log(level, data, logger=logger))
+        """Send a log message; see `Context.log`.
 
-    def debug(self, data: Any) -> None:
-        """`log("debug", …)`."""
-        self.log("debug", data)
+        Args:
+            level: How severe it is.
+            data: Any JSON value; never secrets.
+            logger: The name of the logger.
 
-    def info(self, data: Any) -> None:
-        """`log("info", …)`."""
-        self.log("info", data)
+        Raises:
+            HingeError: There is no such level.
+        """
+        self._run(self._ctx.log(level, data, logger=logger))
 
-    def warning(self, data: Any) -> None:
-        """`log("warning", …)`."""
-        self.log("warning", data)
+    def debug(self, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message of level "debug".
 
-    def error(self, data: Any) -> None:
-        """`log("error", …)`."""
-        self.log("error", data)
+        Args:
+            data: As in `log`.
+            logger: As in `log`.
+        """
+        self.log("debug", data, logger=logger)
+
+    def info(self, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message of level "info".
+
+        Args:
+            data: As in `log`.
+            logger: As in `log`.
+        """
+        self.log("info", data, logger=logger)
+
+    def warning(self, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message of level "warning".
+
+        Args:
+            data: As in `log`.
+            logger: As in `log`.
+        """
+        self.log("warning", data, logger=logger)
+
+    def error(self, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message of level "error".
+
+        Args:
+            data: As in `log`.
+            logger: As in `log`.
+        """
+        self.log("error", data, logger=logger)
 
     def notify(self, method: str, params: Any = UNSET) -> None:
-        """`Context.notify`."""
-        self._do(self._ctx.notify(method, params))
+        """Send a notification that belongs to this request; see `Context.notify`.
+
+        Args:
+            method: The method of the notification.
+            params: Its params; none by default.
+        """
+        self._run(self._ctx.notify(method, params))
 
     # ---------------------------------------------------------------- its own server
 
     def read_resource(self, uri: str) -> ReadResourceResult:
-        """`Context.read_resource`."""
-        found: ReadResourceResult = self._do(self._ctx.read_resource(uri))
-        return found
+        """Read a resource of this server; see `Context.read_resource`.
+
+        Args:
+            uri: The URI of the resource.
+
+        Returns:
+            Its contents.
+
+        Raises:
+            ResourceNotFound: There is no such resource for this caller.
+        """
+        ctx = self._ctx
+        return self._run(ctx._nested("resources/read", {"uri": uri}, ReadResourceResult, in_thread=ctx._in_thread))
 
     def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> CallToolResult:
-        """`Context.call_tool`."""
-        result: CallToolResult = self._do(self._ctx.call_tool(name, arguments))
-        return result
+        """Call a tool of this server; see `Context.call_tool`.
+
+        Args:
+            name: The name of the tool.
+            arguments: Its arguments; none by default.
+
+        Returns:
+            Its result.
+
+        Raises:
+            ToolError: The tool failed, or there is none of this name for this caller.
+        """
+        return self._run(self._ctx._nested_tool(name, arguments, in_thread=self._ctx._in_thread))
 
     def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
-        """`Context.get_prompt`."""
-        prompt: GetPromptResult = self._do(self._ctx.get_prompt(name, arguments))
-        return prompt
+        """Get a prompt of this server; see `Context.get_prompt`.
 
-    # ---------------------------------------------------------------- asking the client
+        Args:
+            name: The name of the prompt.
+            arguments: Its arguments; none by default.
+
+        Returns:
+            Its messages.
+
+        Raises:
+            ToolError: There is no such prompt for this caller, or the arguments don't fit.
+        """
+        params, ctx = {"name": name, "arguments": dict(arguments or {})}, self._ctx
+        return self._run(ctx._nested("prompts/get", params, GetPromptResult, in_thread=ctx._in_thread))
+
+    # ---------------------------------------------------------------- input from the client
+
+    @overload
+    def elicit(self, message: str, *, key: str | None = None) -> str: ...
 
     @overload
     def elicit(self, message: str, form: type[FormT], *, key: str | None = None) -> FormT: ...
@@ -603,12 +911,38 @@ class SyncContext:
     def elicit(self, message: str, form: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]: ...
 
     def elicit(self, message: str, form: Any = str, *, key: str | None = None) -> Any:
-        """`Context.elicit`."""
-        return self._do(self._ctx.elicit(message, form, key=key))
+        """Ask the user to fill in a form, and wait; see `Context.elicit`.
+
+        Args:
+            message: What the user is asked. Never ask for secrets in a form.
+            form: The type of the answer; text by default.
+            key: A name for this request, where message and form vary between the rounds of a call.
+
+        Returns:
+            The answer, as a value of the form's type.
+
+        Raises:
+            Declined: The user did not answer.
+            MissingClientCapability: The client has no forms.
+            InvalidParams: The answer does not fit the form.
+            HingeError: Input can't be requested here.
+        """
+        return self._input(self._ctx.elicit(message, form, key=key))
 
     def elicit_url(self, message: str, url: str, *, key: str | None = None) -> None:
-        """`Context.elicit_url`."""
-        self._do(self._ctx.elicit_url(message, url, key=key))
+        """Ask the user to open a page, and wait until they agree; see `Context.elicit_url`.
+
+        Args:
+            message: Why the page should be opened.
+            url: The address of the page.
+            key: As in `elicit`.
+
+        Raises:
+            Declined: The user did not agree.
+            MissingClientCapability: The client does not open pages.
+            HingeError: Input can't be requested here.
+        """
+        self._input(self._ctx.elicit_url(message, url, key=key))
 
     def sample(
         self,
@@ -616,28 +950,64 @@ class SyncContext:
         *,
         max_tokens: int = 1000,
         key: str | None = None,
-        **options: Any,
+        **options: Unpack[SampleOptions],
     ) -> CreateMessageResult:
-        """`Context.sample`."""
-        answer: CreateMessageResult = self._do(self._ctx.sample(messages, max_tokens=max_tokens, key=key, **options))
-        return answer
+        """Ask the client's model, and wait; see `Context.sample`.
+
+        Args:
+            messages: A text, or the messages of a conversation.
+            max_tokens: The most tokens that the model may generate.
+            key: As in `elicit`.
+            **options: Further fields of the request; see `SampleOptions`.
+
+        Returns:
+            The model's answer.
+
+        Raises:
+            MissingClientCapability: The client has no model, or no tools for it.
+            PeerError: The user of a handshake client refused.
+            HingeError: Input can't be requested here.
+        """
+        return self._input(self._ctx.sample(messages, max_tokens=max_tokens, key=key, **options))
 
     def list_roots(self, *, key: str | None = None) -> list[Root]:
-        """`Context.list_roots`."""
-        roots: list[Root] = self._do(self._ctx.list_roots(key=key))
-        return roots
+        """Ask for the folders that the user has opened for this server; see `Context.list_roots`.
+
+        Args:
+            key: As in `elicit`.
+
+        Returns:
+            The roots.
+
+        Raises:
+            MissingClientCapability: The client has no roots.
+            HingeError: Input can't be requested here.
+        """
+        return self._input(self._ctx.list_roots(key=key))
 
     def step(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """`Context.step`; the function runs in this thread."""
+        """Call a function once over all rounds of this call, in this thread; see `Context.step`.
+
+        Args:
+            function: A sync function. Its result must be a JSON value.
+            *arguments: Its positional arguments.
+            **named: Its keyword arguments.
+
+        Returns:
+            Its result.
+
+        Raises:
+            HingeError: JSON can't represent the result.
+        """
         jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
         @functools.wraps(function)
         async def here(*arguments: Any, **named: Any) -> Any:
             done: asyncio.Future[Any] = self._loop.create_future()
-            jobs.put(functools.partial(_hand_over, functools.partial(function, *arguments, **named), done))
+            jobs.put(functools.partial(_run_job, functools.partial(function, *arguments, **named), done))
             return await done
 
-        future = self._begin(self._ctx.step(here, *arguments, **named))
+        future = self._start(self._ctx.step(here, *arguments, **named))
         future.add_done_callback(lambda _: jobs.put(None))
         while (job := jobs.get()) is not None:
             job()
@@ -652,16 +1022,16 @@ def _on_a_loop() -> bool:
     return True
 
 
-def _hand_over(job: Callable[[], Any], done: asyncio.Future[Any]) -> None:
-    """Run it here, give the result to the loop."""
+def _run_job(job: Callable[[], Any], done: asyncio.Future[Any]) -> None:
+    """Run a job in this thread and give its result to the event loop."""
     try:
         value, error = job(), None
     except Exception as exc:
         value, error = None, exc
-    done.get_loop().call_soon_threadsafe(_settle, done, value, error)
+    done.get_loop().call_soon_threadsafe(_set_result, done, value, error)
 
 
-def _settle(done: asyncio.Future[Any], value: Any, error: Exception | None) -> None:
+def _set_result(done: asyncio.Future[Any], value: Any, error: Exception | None) -> None:
     if done.done():
         return
     if error is None:

@@ -194,7 +194,7 @@ class Needs:
 
     async def _close(self, ctx: Context[Any], opened: list[Opened], exc: BaseException | None) -> BaseException | None:
         """Clean up, last opened first, in bounded time. Gives back what the call ends with, None for nothing wrong."""
-        limit = ctx.session.connection.limits.teardown
+        limit = ctx._session.connection.limits.teardown
         clock = asyncio.timeout(limit)
         try:
             async with clock:

@@ -6,6 +6,7 @@ params, handler, result in the shape of the caller's revision.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -35,7 +36,6 @@ from hinge.protocol.http.headers import judge_name
 from hinge.schema.base import EmptyResult, Result
 from hinge.schema.methods import METHODS, Method, method_in
 from hinge.server.context import Context
-from hinge.server.elicitation.elicit import InputRequired
 
 logger = logging.getLogger("hinge")
 
@@ -131,11 +131,11 @@ class Dispatch:
 
     async def request(self, ctx: Context[Any]) -> Any:
         """Serve one request. What it returns goes on the wire as it is; what it raises goes through the one ladder."""
-        call = ctx.call
+        call = ctx._call
         served = self.requests.get(ctx.method) or self.elsewhere.request(ctx.method)
         if served is None or not served.first <= call.revision <= served.last:
             raise _unserved(ctx)
-        if call.era.is_early(ctx.method, ctx.session.connection.handshake):
+        if call.era.is_early(ctx.method, ctx._session.connection.handshake):
             raise InvalidParams(f"Received {ctx.method!r} before 'initialize'.", "")
         params = served.read(call.params if call.inline else ctx.params)  # A-034: the handshake reads the wire
         if served.name_field is not None:
@@ -145,14 +145,10 @@ class Dispatch:
                 judge_name(head, getattr(sent, served.name_field))
         if self._running >= self._limit:
             raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
-        ctx.read = params
+        ctx._parsed = params
         self._running += 1
         try:
-            result = await served.handler(ctx, params)
-        except (InputRequired, BaseExceptionGroup) as exc:
-            if ctx.asked is None or not ctx.asked.open or not _asks(exc):
-                raise
-            result = ctx.asked.result()
+            result = await run_handler(ctx, served.handler, params)
         except ToolError as exc:  # outside a tool, which makes a result of it: its words are meant for the caller
             if isinstance(exc, ToolCallError):
                 raise
@@ -178,13 +174,8 @@ class Dispatch:
         served = self.requests.get(ctx.method) or self.elsewhere.request(ctx.method)
         if served is None:
             raise MethodNotFound(ctx.method)
-        ctx.read = params = served.read(ctx.params)
-        try:
-            result = await served.handler(ctx, params)
-        except (InputRequired, BaseExceptionGroup) as exc:
-            if ctx.asked is None or not ctx.asked.open or not _asks(exc):
-                raise
-            result = ctx.asked.result()
+        ctx._parsed = params = served.read(ctx.params)
+        result = await run_handler(ctx, served.handler, params)
         return result if isinstance(result, Result) else _structured(result, served.row, ctx.method)
 
     async def dressed(self, ctx: Context[Any], call_next: Callable[[Context[Any]], Awaitable[Any]]) -> Any:
@@ -192,7 +183,7 @@ class Dispatch:
         result = await call_next(ctx)
         if not isinstance(result, Result):
             return _object(result, ctx.method)
-        return ctx.call.era.finish_result(result, ctx.call.revision, self._description.result_meta)
+        return ctx._call.era.finish_result(result, ctx._call.revision, self._description.result_meta)
 
     def _dress(self, ctx: Context[Any], served: Served, result: Any) -> Any:
         if type(result) is served.result or isinstance(result, Result):
@@ -204,7 +195,7 @@ class Dispatch:
             result = _structured(result, served.row, ctx.method)
             if isinstance(result, dict) and result.get("resultType", "complete") not in _CORE_TYPES:
                 result = self._extended(ctx, result, result["resultType"])
-        return ctx.call.era.finish_result(result, ctx.call.revision, self._description.result_meta)
+        return ctx._call.era.finish_result(result, ctx._call.revision, self._description.result_meta)
 
     def _extended(self, ctx: Context[Any], result: dict[str, Any], said: Any) -> dict[str, Any]:
         """A result of an extension's own type: only for a client that declared it on this request (A-121, TEX-04)."""
@@ -218,11 +209,11 @@ class Dispatch:
 
     async def notification(self, ctx: Context[Any]) -> None:
         """Serve one notification; what can't be served is dropped with a word in the log (A-131…A-136)."""
-        method, call = ctx.method, ctx.call
+        method, call = ctx.method, ctx._call
         if method in METHODS and method_in(method, call.revision) is None:
             logger.debug("%s is dropped: revision %s doesn't know it", shorten(method), call.revision)
             return
-        if call.era.is_early(method, ctx.session.connection.handshake):
+        if call.era.is_early(method, ctx._session.connection.handshake):
             logger.debug("%s is dropped: the handshake isn't over", shorten(method))
             return
         served = self.notifications.get(method) or self.elsewhere.notification(method)
@@ -237,16 +228,28 @@ class Dispatch:
         await served.handler(ctx, params)
 
 
-def _asks(exc: BaseException) -> bool:
-    """Whether a handler ended because of its questions; a task group wraps that up."""
-    return isinstance(exc, InputRequired) or (
-        isinstance(exc, BaseExceptionGroup) and exc.subgroup(InputRequired) is not None
-    )
+async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], Awaitable[Any]], argument: Any) -> Any:
+    """Run a handler or a middleware. If it is suspended, because it waits for input, the result is that of the round."""
+    task = asyncio.current_task()
+    assert task is not None
+    outer, ctx._task = ctx._task, task
+    try:
+        result = await handler(ctx, argument)
+    except BaseException as exc:
+        elicitation = (ctx._root or ctx)._elicitation
+        suspended = await elicitation.settle(task, exc) if elicitation is not None else None
+        if suspended is None:
+            raise
+        return suspended
+    finally:
+        ctx._task = outer
+    elicitation = (ctx._root or ctx)._elicitation
+    return result if elicitation is None else await elicitation.settle(task, None) or result
 
 
 def _unserved(ctx: Context[Any]) -> ProtocolError:
     """Unknown, or known but not offered: malformed params of a method of the protocol come first (A-105)."""
-    kind = ctx.call.era.params_checked_first(ctx.method, ctx.call.revision)
+    kind = ctx._call.era.params_checked_first(ctx.method, ctx._call.revision)
     if kind is not None:
         try:
             params_decoder(kind)(ctx.params if ctx.params is not ABSENT else _EMPTY)

@@ -202,7 +202,7 @@ def _intercepted(extension: Extension, eras: Sequence[Era], call_next: CallTool)
     by_era: dict[Era, CallTool] = {**dict.fromkeys(ERAS.values(), call_next), **dict.fromkeys(eras, intercept)}
 
     async def call(ctx: Context[Any], params: CallToolParams) -> Any:
-        return await by_era[ctx.call.era](ctx, params)
+        return await by_era[ctx._call.era](ctx, params)
 
     return call
 
@@ -223,10 +223,10 @@ class _Guarded:
             params = self._decode(raw)
         except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
             raise invalid_params(exc) from exc
-        head = ctx.call.era.mirrored_headers(ctx.call.origin.head)
+        head = ctx._call.era.mirrored_headers(ctx._call.origin.head)
         if method.name_field is not None and head is not None:
             judge_name(head, getattr(params, method.name_field))
-        ctx.read = params
+        ctx._parsed = params
         return await method.serve(ctx, params)
 
 

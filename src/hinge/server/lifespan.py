@@ -147,21 +147,21 @@ class Conversations:
         row = METHODS.get(ctx.method)
         if row is not None and not row.may_ask and ctx.method != "completion/complete":
             return await call_next(ctx)
-        serve = self._around if ctx.session.connection.one_shot else self._by_era[ctx.call.era]
+        serve = self._around if ctx._session.connection.one_shot else self._by_era[ctx._call.era]
         return await serve(ctx, call_next)
 
     async def _shared(self, ctx: Context[Any], call_next: CallNext) -> Any:
         """One request of several that share the lifespan of their connection."""
-        ctx.conversation_state = await self._state(ctx)
+        ctx.connection_state = await self._state(ctx)
         return await call_next(ctx)
 
     async def _around(self, ctx: Context[Any], call_next: CallNext) -> Any:
         """One request with a lifespan of its own. Its answer waits for the clean-up, but not for ever (A-081)."""
         result: Any = None
         failure: BaseException | None = None
-        limit, bound = asyncio.timeout(None), ctx.session.connection.limits.teardown
+        limit, bound = asyncio.timeout(None), ctx._session.connection.limits.teardown
         try:
-            async with limit, self._manager(ctx) as ctx.conversation_state:
+            async with limit, self._manager(ctx) as ctx.connection_state:
                 try:
                     result = await call_next(ctx)
                 except BaseException as exc:
@@ -178,7 +178,7 @@ class Conversations:
         return result
 
     async def _state(self, ctx: Context[Any]) -> Any:
-        session = ctx.session
+        session = ctx._session
         conversation = self._open.get(session)
         if conversation is None:
             conversation = self._open[session] = _Conversation(self._manager, ctx)

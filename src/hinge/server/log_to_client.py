@@ -45,9 +45,9 @@ class LogToClient(logging.Handler):
         try:
             if not ctx.logs(level):
                 return
-            if ctx.log_queue is None:
-                ctx.log_queue = LogQueue(ctx)
-            ctx.log_queue.put(
+            if ctx._log_queue is None:
+                ctx._log_queue = LogQueue(ctx)
+            ctx._log_queue.put(
                 level, record.getMessage() if self.formatter is None else self.format(record), record.name
             )
         except Exception:

@@ -36,7 +36,7 @@ from hinge.server.composition.namespace import Layer, Named
 from hinge.server.composition.transform import ToolChange, ToolChanges
 from hinge.server.context import Context, current
 from hinge.server.dispatch import Dispatch, RequestHandler, Served, check_async
-from hinge.server.elicitation.request_state import Seal
+from hinge.server.elicitation.request_state import RequestStateCodec
 from hinge.server.extensions import Extension, Extensions
 from hinge.server.features.caching import CacheHints
 from hinge.server.features.options import check_text
@@ -144,7 +144,9 @@ class Server(Router, Generic[StateT]):
         self._middleware: list[Middleware] = list(map(checked, settings["middleware"]))
         connected = settings["connection_lifespan"]
         self._connections = Conversations(connected) if connected is not None else None
-        self._seal = Seal(settings["state_keys"], ttl=limits.state_ttl, once=settings["state_once"])
+        self._request_states = RequestStateCodec(
+            settings["state_keys"], ttl=limits.state_ttl, once=settings["state_once"]
+        )
         self._lifespan = Lifespan(cast(Any, lifespan), self, f"server {name!r}", limits.teardown)
         self._mounts = Mounts(self, page_size)
         self._elsewhere = MountedExtensions(self)
@@ -302,7 +304,7 @@ class Server(Router, Generic[StateT]):
 
     def warn_of_own_keys(self) -> None:
         """Several processes can't open each other's request states unless they share keys (design: state_keys)."""
-        if not self._seal.shared and STATELESS in self._description.eras:
+        if not self._request_states.shared and STATELESS in self._description.eras:
             logger.warning(
                 "Several workers without state_keys: a call that asks the user fails when its answer reaches another "
                 "worker. Give Server(state_keys=[…]) the same secret of 32 bytes everywhere"
@@ -314,18 +316,21 @@ class Server(Router, Generic[StateT]):
 
     async def handle(self, session: Session, call: Call) -> Any:
         """Serve one call: middleware, look-up, handler."""
-        state = self._lifespan.state
-        ctx: Context[Any] = Context(session, call, state, self._seal, call.method, call.params, self._chains.nested)
+        chains, state = self._chains, self._lifespan.state
+        ctx: Context[Any] = Context(session, call, state, self._request_states, call.method, call.params, chains.nested)
         token = current.set(ctx)
         try:
-            return await (self._chains.notification if call.id is None else self._chains.request)(ctx)
+            result = await (chains.notification if call.id is None else chains.request)(ctx)
+            if ctx._elicitation is not None:
+                ctx._elicitation.check_awaited()
+            return result
         finally:
             try:  # noqa: SIM105 - on the path of every call
                 current.reset(token)
             except ValueError:  # an abandoned coroutine is closed, in another context
                 pass
-            if ctx.log_queue is not None:
-                await ctx.log_queue.close()
+            if ctx._log_queue is not None:
+                await ctx._log_queue.close()
 
     @overload
     def run(self, transport: Literal["stdio"] = "stdio") -> None: ...
@@ -413,7 +418,7 @@ class Server(Router, Generic[StateT]):
             self._dispatch.requests[method] = Served(method, self._applied(method, handler))
 
     async def _initialize(self, ctx: Context[Any], params: InitializeParams) -> InitializeResult:
-        return initialize(params, ctx.session.connection.handshake, self._description)
+        return initialize(params, ctx._session.connection.handshake, self._description)
 
     async def _ping(self, ctx: Context[Any], params: Any) -> None:
         return None
@@ -422,7 +427,7 @@ class Server(Router, Generic[StateT]):
         return discover(self._description)
 
     async def _set_level(self, ctx: Context[Any], params: SetLevelParams) -> None:
-        ctx.session.connection.handshake.log_level = params.level
+        ctx._session.connection.handshake.log_level = params.level
 
     def _capabilities(self) -> ServerCapabilities:
         own = ServerCapabilities(
@@ -466,7 +471,7 @@ class Server(Router, Generic[StateT]):
 
     async def _complete(self, ctx: Context[Any], params: Any) -> Any:
         """Where nothing completes, nothing is announced, nor is there such a method (COMP-05); who mounts us announces."""
-        if ctx.session.connection.description is self._description and self._capabilities().completions is None:
+        if ctx._session.connection.description is self._description and self._capabilities().completions is None:
             raise MethodNotFound(ctx.method)
         return await self._completions.complete(ctx, params)
 
@@ -549,7 +554,7 @@ class Server(Router, Generic[StateT]):
     async def _within(self, ctx: Context[Any]) -> Any:
         """Serve a request for a server that this one is mounted in; the result isn't dressed yet."""
         ctx.state = self._lifespan.state
-        ctx.own = self._chains.nested
+        ctx._serve_nested = self._chains.nested
         return await self._chains.mounted(ctx)
 
     async def _offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:

@@ -301,7 +301,7 @@ async def test_a_cancellation_is_applied_first_and_then_seen(era: str) -> None:
 
     async def look(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method == "notifications/cancelled":
-            seen.append(request_id in ctx.session.connection.incoming)
+            seen.append(request_id in ctx._session.connection.incoming)
         return await call_next(ctx)
 
     server = a_server(look)

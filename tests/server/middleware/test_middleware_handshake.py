@@ -21,7 +21,7 @@ async def test_a_veto_leaves_no_trace_and_the_client_may_try_again() -> None:
     states: list[Any] = []
 
     async def veto(ctx: Context[Any], call_next: CallNext) -> Any:
-        handshake = ctx.session.connection.handshake
+        handshake = ctx._session.connection.handshake
         if ctx.method == "initialize":
             states.append((handshake.state, handshake.client_info))
         if ctx.method == "initialize" and vetoes:
@@ -130,10 +130,10 @@ async def test_asking_the_client_during_the_handshake_is_an_error_at_once_and_te
     async def ask(ctx: Context[Any], call_next: CallNext) -> Any:
         if ctx.method == "initialize":
             try:
-                await ctx.session.request("roots/list")
+                await ctx._session.request("roots/list")
             except HingeError as exc:
                 caught.append(exc)
-            await ctx.session.notify("notifications/acme/hello")
+            await ctx._session.notify("notifications/acme/hello")
         return await call_next(ctx)
 
     async with talking(a_server(ask), "2025", shaken=False) as talk:

@@ -130,7 +130,7 @@ class Mount(NamedTuple):
         """
         inner = ctx.replace(params=_changed(ctx.params, changes))
         if self.prefix.text is not None:
-            inner.layers = (*ctx.layers, self.prefix)
+            inner._layers = (*ctx._layers, self.prefix)
         return await (self.server._within(inner) if self.changes is None else self.changes(inner, self.server._within))
 
 

@@ -40,20 +40,20 @@ class Layer(Protocol):
 def outer_name(ctx: Any, kind: Named, inner: str) -> str | None:
     """What the caller calls it; None for what he isn't shown."""
     name: str | None = inner
-    for layer in reversed(ctx.layers):
+    for layer in reversed(ctx._layers):
         name = None if name is None else layer.outer(kind, name)
     return name
 
 
 def called(ctx: Any, kind: Named, inner: str) -> str:
     """The same for words about what the caller has asked for."""
-    return (outer_name(ctx, kind, inner) or inner) if ctx.layers else inner
+    return (outer_name(ctx, kind, inner) or inner) if ctx._layers else inner
 
 
 def argument_names(ctx: Any, tool: str) -> Rename | None:
     """What the caller calls the arguments of a tool; None if nothing stands in between."""
     steps: list[tuple[Layer, str]] = []
-    for layer in reversed(ctx.layers):
+    for layer in reversed(ctx._layers):
         steps.append((layer, tool))
         tool = layer.outer("tools", tool) or tool
 

@@ -93,7 +93,7 @@ class ToolChanges:
         """Change what is called on the way in, and what is listed on the way out."""
         if ctx.method == "tools/call":
             inner = ctx.replace(params=self._called(ctx))
-            inner.layers = (*ctx.layers, self)
+            inner._layers = (*ctx._layers, self)
             return await call_next(inner)
         result = await call_next(ctx)
         if ctx.method != "tools/list":

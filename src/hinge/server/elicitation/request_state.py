@@ -1,7 +1,7 @@
-"""Sealing `requestState`: what a handler must remember travels in the client's hands, unreadable and unchangeable there.
+"""Encrypting `requestState`: what a handler must remember travels through the client, which can't read or change it.
 
-AES-256-GCM under a ring of keys: the first seals, all open, so that keys can be changed while calls are under way and
-several processes can share them (MRTR-11…MRTR-13, T-30).
+AES-256-GCM with a list of keys: the first encrypts, all decrypt. So keys can be changed while calls are under way, and several
+processes can share them. See basic/patterns/mrtr of the specification, "Server Requirements".
 """
 
 from __future__ import annotations
@@ -19,22 +19,27 @@ _NONCE = 12
 _FINGERPRINT = 4
 
 
-class Sealed(msgspec.Struct, array_like=True):
-    """What is inside: until when it holds, what it is bound to, and the payload."""
+class _Plain(msgspec.Struct, array_like=True):
+    """What is encrypted: when it expires, what it is bound to, and the payload."""
 
     expires: float
     bound: bytes
     payload: bytes
 
 
-_decoder = msgspec.msgpack.Decoder(Sealed)
+_decoder = msgspec.msgpack.Decoder(_Plain)
 
 
-class Seal:
-    """Seals and opens states. Without keys it makes one of its own, which only this process knows.
+class RequestStateCodec:
+    """Encrypts and decrypts states. Without keys it makes one of its own, which only this process knows.
 
-    `keys` are secrets of at least 32 bytes, the current one first. `ttl` is in seconds. With `once`, a state opens one
-    time only in this process.
+    Args:
+        keys: Secrets of at least 32 bytes, the current one first.
+        ttl: Seconds until a state expires.
+        once: Whether a state is accepted one time only, in this process.
+
+    Raises:
+        DefinitionError: A key is too short.
     """
 
     def __init__(self, keys: Sequence[bytes] = (), *, ttl: float = 600.0, once: bool = False) -> None:
@@ -46,18 +51,18 @@ class Seal:
         self._secrets = [_hash(b"hinge request state" + key) for key in keys] or [os.urandom(32)]
         self._used: dict[bytes, float] = {}
 
-    def seal(self, payload: bytes, bound: bytes) -> str:
+    def encode(self, payload: bytes, bound: bytes) -> str:
         """The state as text. `bound` is whatever must be the same when it comes back."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         key = self._secrets[0]
         nonce = os.urandom(_NONCE)
-        inner = msgspec.msgpack.encode(Sealed(time.time() + self._ttl, bound, payload))
+        inner = msgspec.msgpack.encode(_Plain(time.time() + self._ttl, bound, payload))
         box = _fingerprint(key) + nonce + AESGCM(key).encrypt(nonce, inner, None)
         return base64.urlsafe_b64encode(box).decode().rstrip("=")
 
-    def open(self, state: str, bound: bytes) -> bytes:
-        """The payload. Raises InvalidParams for what isn't ours, is bound to something else, expired or used."""
+    def decode(self, state: str, bound: bytes) -> bytes:
+        """The payload. Raises InvalidParams for a state that is foreign, changed, bound to something else, expired or used."""
         from hmac import compare_digest
 
         nonce, inner = self._decrypt(state)
@@ -70,7 +75,7 @@ class Seal:
             self._consume(nonce, inner.expires, now)
         return inner.payload
 
-    def _decrypt(self, state: str) -> tuple[bytes, Sealed]:
+    def _decrypt(self, state: str) -> tuple[bytes, _Plain]:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

@@ -52,7 +52,9 @@ class RegisteredCompleter:
         arguments: dict[str, Any] = dict.fromkeys(self._context, ctx)
         arguments.update(zip(self._given, (value, chosen), strict=False))
         found = (
-            self._function(**arguments) if self._is_async else await ctx.in_thread(threads, self._function, arguments)
+            self._function(**arguments)
+            if self._is_async
+            else await ctx._run_in_thread(threads, self._function, arguments)
         )
         return await found if isinstance(found, Awaitable) else found
 

@@ -363,7 +363,7 @@ class ResourceOutput:
         if isinstance(value, AsyncIterable):
             value = await _collect(value, self._limit)
         elif hasattr(value, "read") or isinstance(value, Iterator):
-            value = await ctx.in_thread(self._threads, _drain, {"source": value, "limit": self._limit})
+            value = await ctx._run_in_thread(self._threads, _drain, {"source": value, "limit": self._limit})
         several = isinstance(value, list | tuple) and any(isinstance(item, ResourceContents | bytes) for item in value)
         return ReadResourceResult(contents=[self._one(item, uri) for item in (value if several else [value])])
 

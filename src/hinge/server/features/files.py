@@ -81,7 +81,7 @@ class Files:
 
     def read(self, ctx: Context[Any], path: str) -> ResourceContents:
         """One file or folder by its decoded path. Raises ResourceNotFound."""
-        uri = ctx.read.uri
+        uri = ctx._parsed.uri
         with self._opened(path, uri) as (file, status):
             if stat.S_ISDIR(status.st_mode):
                 return self._folder(file, path, uri)

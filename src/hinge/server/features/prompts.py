@@ -74,7 +74,7 @@ class RegisteredPrompt:
         if self._inline:
             value = self._function(**arguments)
         else:
-            value = await ctx.in_thread(self._threads, self._function, arguments)
+            value = await ctx._run_in_thread(self._threads, self._function, arguments)
         if isinstance(value, Awaitable):
             value = await value
         if isinstance(value, GetPromptResult):

@@ -136,7 +136,7 @@ class RegisteredResource:
             if self._inline:
                 value = self._function(**arguments)
             else:
-                value = await ctx.in_thread(threads, self._function, arguments)
+                value = await ctx._run_in_thread(threads, self._function, arguments)
             if isinstance(value, Awaitable):
                 value = await value
             return await self._output.result(ctx, value, params.uri)

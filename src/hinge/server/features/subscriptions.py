@@ -132,7 +132,7 @@ class Subscriptions:
 
     async def subscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
         """`resources/subscribe` of the handshake era. Raises Overloaded and InvalidParams."""
-        session = ctx.session
+        session = ctx._session
         watched = self._watched.get(session)
         if watched is None:
             watched = self._watched[session] = set()
@@ -158,7 +158,7 @@ class Subscriptions:
 
     async def unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
         """`resources/unsubscribe`."""
-        watched = self._watched.get(ctx.session, set())
+        watched = self._watched.get(ctx._session, set())
         if params.uri in watched:
             watched.remove(params.uri)
             self._unwatch((params.uri,))
@@ -188,7 +188,7 @@ class Subscriptions:
     async def _run(self, ctx: Context[Any], agreed: SubscriptionFilter) -> None:
         stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx) if self._topics else {})
         self._streams.add(stream)
-        unregister = ctx.session.on_ending(stream.end)
+        unregister = ctx._session.on_ending(stream.end)
         try:
             await stream.run()
         finally:
@@ -299,7 +299,7 @@ class _ListenStream:
                 change = next(iter(self._changes))
                 del self._changes[change]
                 await self._send(change)
-            if self._ended or ctx.call.state is not CallState.RUNNING:
+            if self._ended or ctx._call.state is not CallState.RUNNING:
                 self._announce_end()
                 return
             self._wake = self._loop.create_future()
@@ -314,7 +314,7 @@ class _ListenStream:
         """
         method, reason = "notifications/cancelled", "the server ended the subscription"
         params = {"requestId": self._ctx.request_id, "reason": reason, "_meta": self._meta()}
-        self._ctx.call.parting = Outgoing(jsonrpc.encode_notification(method, params), None, method)
+        self._ctx._call.parting = Outgoing(jsonrpc.encode_notification(method, params), None, method)
 
     async def _send(self, change: Changed) -> None:
         if change.kind == "resource":

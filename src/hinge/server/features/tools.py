@@ -112,7 +112,7 @@ class RegisteredTool:
     async def _threaded(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
         for name in self._contexts:
             arguments[name] = ctx
-        value = await ctx.in_thread(self._threads, self._function, arguments)
+        value = await ctx._run_in_thread(self._threads, self._function, arguments)
         # A sync function that wraps an async one returns an awaitable.
         return self.result(await value if isinstance(value, Awaitable) else value)
 
@@ -228,7 +228,7 @@ class Tools:
         if entry is None:
             raise unknown(ctx, "tools", params.name, self.known(ctx))
         if entry.header_params and not ctx.depth:
-            head = ctx.call.era.mirrored_headers(ctx.call.origin.head)
+            head = ctx._call.era.mirrored_headers(ctx._call.origin.head)
             if head is not None:
                 judge_parameters(head, entry.header_params, msgspec.json.decode(params.arguments))
         try:

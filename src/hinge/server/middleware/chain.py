@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from hinge.protocol.middleware import compose
 from hinge.server.context import Context
-from hinge.server.dispatch import Dispatch
+from hinge.server.dispatch import Dispatch, run_handler
 
 CallNext: TypeAlias = Callable[[Context[Any]], Awaitable[Any]]
 Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
@@ -35,7 +35,8 @@ def build_chains(
     dispatch: Dispatch, middleware: Sequence[Middleware], *, lifespan: Middleware | None, tracing: Middleware | None
 ) -> Chains:
     """Compose the chains; `lifespan` and `tracing` are left out where they are None."""
-    inner = [*([lifespan] if lifespan else []), *middleware]
+    middleware = list(map(_suspendable, middleware))
+    inner = [*([_suspendable(lifespan)] if lifespan else []), *middleware]
     outer = [tracing] if tracing else []
     return Chains(
         request=compose([*outer, *([dispatch.dressed] if middleware else []), *inner], dispatch.request),
@@ -43,3 +44,12 @@ def build_chains(
         mounted=compose(inner, dispatch.within),
         nested=compose(middleware, dispatch.within),
     )
+
+
+def _suspendable(middleware: Middleware) -> Middleware:
+    """A middleware that may request input: if it has to wait, those around it get the result of the round."""
+
+    async def run(ctx: Context[Any], call_next: CallNext) -> Any:
+        return await run_handler(ctx, middleware, call_next)
+
+    return run

@@ -111,8 +111,8 @@ def caller_of(ctx: Context[Any]) -> Hashable:
     """The authenticated principal, else the address, else the connection."""
     if ctx.principal is not None:
         return ("principal", ctx.principal)
-    transport = ctx.call.origin.transport
+    transport = ctx._call.origin.transport
     if isinstance(transport, dict):  # HTTP; a Unix socket has no addresses
         client = transport.get("client")
         return ("address", client[0] if client else None)
-    return weakref.ref(ctx.session)
+    return weakref.ref(ctx._session)

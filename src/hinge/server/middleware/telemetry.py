@@ -36,7 +36,7 @@ async def _traced(tracer: Tracer, ctx: Context[Any], call_next: CallNext) -> Any
     target, meta = _target_and_meta(ctx)
     method = shorten(ctx.method)
     attributes = {"mcp.method.name": method}
-    if not ctx.call.inline:  # `initialize` negotiates the revision
+    if not ctx._call.inline:  # `initialize` negotiates the revision
         attributes["mcp.protocol.version"] = ctx.protocol_version
     if ctx.request_id is not None:
         attributes["jsonrpc.request.id"] = shorten(str(ctx.request_id))

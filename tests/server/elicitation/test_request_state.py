@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge import DefinitionError, InvalidParams
-from hinge.server.elicitation.request_state import Seal
+from hinge.server.elicitation.request_state import RequestStateCodec
 
 PAYLOAD, BOUND = b"what we remember", b"who asks for what"
 
@@ -25,14 +25,14 @@ def changed(text: str, place: int) -> str:
 
 @given(st.binary(max_size=200), st.binary(max_size=40))
 def test_what_was_sealed_opens(payload: bytes, bound: bytes) -> None:
-    seal = Seal()
-    assert seal.open(seal.seal(payload, bound), bound) == payload
+    codec = RequestStateCodec()
+    assert codec.decode(codec.encode(payload, bound), bound) == payload
 
 
 def test_nobody_can_read_it_and_no_two_are_alike() -> None:
     """MRTR-11."""
-    seal = Seal()
-    one, two = seal.seal(PAYLOAD, BOUND), seal.seal(PAYLOAD, BOUND)
+    codec = RequestStateCodec()
+    one, two = codec.encode(PAYLOAD, BOUND), codec.encode(PAYLOAD, BOUND)
     assert one != two
     for text in (one, two):
         box = base64.urlsafe_b64decode(text + "===")
@@ -42,69 +42,69 @@ def test_nobody_can_read_it_and_no_two_are_alike() -> None:
 
 def test_every_changed_byte_is_noticed() -> None:
     """MRTR-11, T-30, SEC-49."""
-    seal = Seal()
-    text = seal.seal(PAYLOAD, BOUND)
+    codec = RequestStateCodec()
+    text = codec.encode(PAYLOAD, BOUND)
     for place in range(len(text)):
         with pytest.raises(InvalidParams, match="not made here, or was changed"):
-            seal.open(changed(text, place), BOUND)
+            codec.decode(changed(text, place), BOUND)
 
 
 @given(st.text(max_size=80) | st.binary(max_size=80).map(lambda data: base64.urlsafe_b64encode(data).decode()))
 def test_anything_else_is_refused_and_nothing_worse(text: str) -> None:
     """MRTR-11."""
     with pytest.raises(InvalidParams):
-        Seal().open(text, BOUND)
+        RequestStateCodec().decode(text, BOUND)
 
 
 def test_it_belongs_to_one_request() -> None:
     """MRTR-12, SEC-49."""
-    seal = Seal()
+    codec = RequestStateCodec()
     with pytest.raises(InvalidParams, match="belongs to another request"):
-        seal.open(seal.seal(PAYLOAD, BOUND), b"another")
+        codec.decode(codec.encode(PAYLOAD, BOUND), b"another")
 
 
 def test_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     """MRTR-12."""
-    seal = Seal(ttl=60)
+    codec = RequestStateCodec(ttl=60)
     now = time.time()
-    text = seal.seal(PAYLOAD, BOUND)
+    text = codec.encode(PAYLOAD, BOUND)
     monkeypatch.setattr(time, "time", lambda: now + 59)
-    assert seal.open(text, BOUND) == PAYLOAD
+    assert codec.decode(text, BOUND) == PAYLOAD
     monkeypatch.setattr(time, "time", lambda: now + 61)
     with pytest.raises(InvalidParams, match="has expired"):
-        seal.open(text, BOUND)
+        codec.decode(text, BOUND)
 
 
 def test_it_opens_once_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     """MRTR-13, SEC-49."""
-    seal = Seal(once=True, ttl=60)
-    texts = [seal.seal(PAYLOAD, BOUND) for _ in range(2)]
+    codec = RequestStateCodec(once=True, ttl=60)
+    texts = [codec.encode(PAYLOAD, BOUND) for _ in range(2)]
     for text in texts:
         with pytest.raises(InvalidParams, match="belongs to another"):
-            seal.open(text, b"another")  # a wrong try uses nothing up
-        assert seal.open(text, BOUND) == PAYLOAD
+            codec.decode(text, b"another")  # a wrong try uses nothing up
+        assert codec.decode(text, BOUND) == PAYLOAD
         with pytest.raises(InvalidParams, match="used already"):
-            seal.open(text, BOUND)
+            codec.decode(text, BOUND)
 
 
 def test_keys_are_shared_and_changed_while_calls_are_under_way() -> None:
     """MRTR-11, T-30: the first seals, all open."""
     old, new = secrets.token_bytes(32), secrets.token_bytes(32)
-    before, during, after = Seal([old]), Seal([new, old]), Seal([new])
-    assert during.open(before.seal(PAYLOAD, BOUND), BOUND) == PAYLOAD
-    assert after.open(during.seal(PAYLOAD, BOUND), BOUND) == PAYLOAD
+    before, during, after = RequestStateCodec([old]), RequestStateCodec([new, old]), RequestStateCodec([new])
+    assert during.decode(before.encode(PAYLOAD, BOUND), BOUND) == PAYLOAD
+    assert after.decode(during.encode(PAYLOAD, BOUND), BOUND) == PAYLOAD
     with pytest.raises(InvalidParams):
-        before.open(during.seal(PAYLOAD, BOUND), BOUND)
+        before.decode(during.encode(PAYLOAD, BOUND), BOUND)
     with pytest.raises(InvalidParams):
-        after.open(before.seal(PAYLOAD, BOUND), BOUND)
+        after.decode(before.encode(PAYLOAD, BOUND), BOUND)
 
 
 def test_without_keys_only_this_process_can_open_it() -> None:
-    text = Seal().seal(PAYLOAD, BOUND)
+    text = RequestStateCodec().encode(PAYLOAD, BOUND)
     with pytest.raises(InvalidParams):
-        Seal().open(text, BOUND)
+        RequestStateCodec().decode(text, BOUND)
 
 
 def test_a_short_key_is_refused() -> None:
     with pytest.raises(DefinitionError, match="at least 32 bytes"):
-        Seal([b"short"])
+        RequestStateCodec([b"short"])

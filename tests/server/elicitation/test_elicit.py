@@ -25,7 +25,7 @@ from hinge import (
     ToolCallError,
 )
 from hinge.schema.sampling import ToolResultContent, ToolUseContent
-from hinge.server.elicitation.elicit import check_balance
+from hinge.server.elicitation.elicit import check_tool_results
 from tests.jumping_clock import in_no_time
 from tests.transports.http_rig import serving
 from tests.wire import routes
@@ -189,7 +189,7 @@ async def test_a_question_that_varies_is_an_error_that_says_so(caplog: pytest.Lo
     async with Client(serves(tool), era="2026", on_elicit=lambda request: {"value": "x"}) as client:
         with pytest.raises((ToolCallError, PeerError)):
             await client.call_tool("it")
-    assert "a handler must ask the same in every round" in caplog.text
+    assert "a handler must request the same in every round" in caplog.text
 
 
 @both_eras
@@ -278,7 +278,7 @@ async def test_a_notification_cannot_ask(caplog: pytest.LogCaptureFixture) -> No
             await talk.say({"method": "notifications/acme"})
             await talk.call("nothing")
             assert talk.heard() == []
-    assert caplog.text.count("A notification handler can't ask") >= 2
+    assert caplog.text.count("is a notification: its handler can't request input") >= 2
 
 
 async def test_a_state_belongs_to_whom_it_was_given() -> None:
@@ -359,7 +359,7 @@ async def test_a_model_is_given_other_servers_words_where_the_client_offers_that
 def test_tool_uses_and_results_balance() -> None:
     """SAMP-06, SAMP-07, T-40."""
     hello = SamplingMessage(role="user", content=TextContent(text="hello"))
-    check_balance([hello, use("a", "b"), results("b", "a"), hello])
+    check_tool_results([hello, use("a", "b"), results("b", "a"), hello])
     for wrong in (
         [use("a")],
         [results("a")],
@@ -369,7 +369,7 @@ def test_tool_uses_and_results_balance() -> None:
         [use("a"), results("a", more=True)],
     ):
         with pytest.raises(HingeError):
-            check_balance(wrong)
+            check_tool_results(wrong)
 
 
 async def test_a_client_that_answers_with_an_error_fails_the_tool_in_its_own_words(

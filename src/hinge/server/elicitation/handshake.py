@@ -1,0 +1,47 @@
+"""Input in the handshake era: a request to the client, while the handler waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NoReturn
+
+import msgspec
+
+from hinge.errors import HingeError, PeerError, ToolError
+from hinge.schema.input_required import InputRequiredResult
+from hinge.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRefused, StepCall
+
+
+class HandshakeElicitation(ElicitationStrategy):
+    """Sends each request for input to the client; the handler runs once."""
+
+    async def answer(self, item: ClientInput[Any], *, in_thread: bool) -> Any:
+        """Send the request and wait; meanwhile the time limit of the call is paused."""
+        limit = self._session.connection.limits.question
+        if item.timeout is not None:
+            item.timeout.pause()
+        try:
+            raw = await self._session.request(item.method, item.params, about=self._call, total=limit)
+            return msgspec.json.decode(raw, type=item.kind)
+        except PeerError as exc:
+            raise InputRefused(exc.error, item.method) from exc
+        except msgspec.MsgspecError as exc:
+            raise ToolError(f"The client's answer to {item.method} can't be read: {exc}") from exc
+        finally:
+            if item.timeout is not None:
+                item.timeout.resume()
+
+    async def step(self, call: StepCall) -> Any:
+        """Run the step: the call has one round only."""
+        value, _ = await call.run()
+        return value
+
+    async def suspend(self, task: asyncio.Task[Any] | None, *, in_thread: bool) -> NoReturn:
+        """There are no rounds in this era."""
+        raise HingeError(
+            f"{self._call.method}: a result with resultType input_required exists in the stateless era only"
+        )
+
+    async def settle(self, task: asyncio.Task[Any], error: BaseException | None) -> InputRequiredResult | None:
+        """Handlers are not suspended in this era."""
+        return None
