@@ -501,7 +501,7 @@ def test_a_path_without_its_parameter_is_left_out_and_names_are_made_unique(capl
         "paths": {"/a": {"get": {"operationId": "x"}}, "/b": {"get": {"operationId": "x"}}, "/c/{d}": {"get": {}}},
     }
     server = server_from(document, base_url="https://h")
-    assert list(server._tools._entries.all) == ["x", "x_2"]
+    assert list(server._tools.all) == ["x", "x_2"]
     assert "no parameter for d" in caplog.text
 
 

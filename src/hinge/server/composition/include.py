@@ -67,23 +67,23 @@ class Registries(NamedTuple):
 def include(target: Registries, source: Registries, prefix: str | None) -> None:
     """Copy tools, prompts and resources. Raises DefinitionError, before anything is copied, for names that are taken."""
     names = Prefix(prefix)
-    tools = {names.name(name): entry for name, entry in source.tools._entries.all.items()}
-    prompts = {names.name(name): entry for name, entry in source.prompts._entries.all.items()}
-    resources = {names.uri(uri): IncludedResource(entry, names) for uri, entry in source.resources._entries.all.items()}
-    _check("tool", tools, target.tools._entries)
-    _check("prompt", prompts, target.prompts._entries)
-    _check("resource", resources, target.resources._entries)
+    tools = {names.name(name): entry for name, entry in source.tools.all.items()}
+    prompts = {names.name(name): entry for name, entry in source.prompts.all.items()}
+    resources = {names.uri(uri): IncludedResource(entry, names) for uri, entry in source.resources.all.items()}
+    _check("tool", tools, target.tools)
+    _check("prompt", prompts, target.prompts)
+    _check("resource", resources, target.resources)
     for name, tool in tools.items():
         made = copy.copy(tool)
         made.item = _renamed(tool.item, name, names.tool(tool.item.listing))
         made.run = _outward(tool.run, names)
-        target.tools._entries.add(name, made)
-    for (inner, prompt), name in zip(source.prompts._entries.all.items(), prompts, strict=True):
+        target.tools.register(name, made)
+    for (inner, prompt), name in zip(source.prompts.all.items(), prompts, strict=True):
         again = copy.copy(prompt)
         again.item = _renamed(prompt.item, name, names.prompt(prompt.item.listing))
         again._run = _outward(prompt._run, names)
         target.completions.prompts[name] = dict(source.completions.prompts[inner])
-        target.prompts._entries.add(name, again)
+        target.prompts.register(name, again)
     for uri, resource in resources.items():
         inner = names.inner_uri(uri) or uri
         target.completions.resources[uri] = dict(source.completions.resources[inner])

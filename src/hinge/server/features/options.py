@@ -11,6 +11,8 @@ from hinge.schema.base import Annotations, Icon
 from hinge.schema.tools import ToolAnnotations
 from hinge.server.features.caching import CacheScope
 from hinge.server.features.visibility import Caller
+from hinge.server.functions.signature import Signature
+from hinge.server.registration import icons_of
 
 
 class _CommonOptions(TypedDict, total=False):
@@ -97,6 +99,17 @@ def check_options(what: str, given: Mapping[str, Any], kind: type) -> None:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
             raise DefinitionError(f"{what} has no option {name!r}: {hint}")
+
+
+def common_members(signature: Signature, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that the listings of tools, prompts and resources share. An empty description leaves it out."""
+    description = options.get("description")
+    return {
+        "title": options.get("title"),
+        "description": signature.description if description is None else description or None,
+        "icons": icons_of(options.get("icons")),
+        "meta": options.get("meta"),
+    }
 
 
 def with_name(what: str, name: str | None, options: Mapping[str, Any]) -> Mapping[str, Any]:

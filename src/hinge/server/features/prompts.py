@@ -25,11 +25,11 @@ from hinge.server.dependencies import Run, inspect_handler, needs_of
 from hinge.server.features.caching import list_scope
 from hinge.server.features.completion import RegisteredCompleter, of_choices
 from hinge.server.features.content import Media, returns_blocks, to_blocks
-from hinge.server.features.options import PromptOptions, check_options
+from hinge.server.features.options import PromptOptions, check_options, common_members
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Entries, Item, Visibility, view_of
 from hinge.server.functions.signature import Signature
-from hinge.server.registration import icons_of, listed
+from hinge.server.registration import listed
 from hinge.server.threads import Threads
 
 PromptFunction: TypeAlias = Callable[..., Any]
@@ -130,7 +130,7 @@ def to_messages(value: Any, name: str) -> list[PromptMessage]:
     )
 
 
-class Prompts:
+class Prompts(Entries[RegisteredPrompt]):
     """The prompts of one server."""
 
     def __init__(
@@ -141,15 +141,12 @@ class Prompts:
         completers: dict[str, dict[str, RegisteredCompleter]],
         page_size: int | None,
     ) -> None:
-        self._entries: Entries[RegisteredPrompt] = visibility.entries(changed)
+        super().__init__(visibility, changed)
         self._threads = threads
         self._completers = completers
         self._page_size = page_size
         #: Names to suggest for an unknown one.
         self.known: Callable[[Context[Any]], Iterable[str]] = self.names
-
-    def __len__(self) -> int:
-        return len(self._entries.all)
 
     def add(self, function: PromptFunction, options: Mapping[str, Any]) -> RegisteredPrompt:
         """Register a function. Raises DefinitionError, which says what to change."""
@@ -158,52 +155,37 @@ class Prompts:
         found = signature.name
         if found == "<lambda>":
             raise DefinitionError('A prompt needs a name: write server.prompt("name")(function)')
-        if found in self._entries.all:
-            raise DefinitionError(
-                f"There is a prompt {found!r} already: give this one another name, or remove the first"
-            )
         prompt = Prompt(
             name=found,
-            title=options.get("title"),
-            description=options.get("description") or signature.description,
             arguments=[
                 PromptArgument(name=item.wire_name, description=item.description, required=item.required or None)
                 for item in signature.parameters
             ]
             or None,
-            icons=icons_of(options.get("icons")),
-            meta=options.get("meta"),
+            **common_members(signature, options),
         )
         view = view_of(found, options.get("visible"))
         item = Item("prompts", found, listed(prompt, f"Prompt {found!r}"), tags=options.get("tags", ()), view=view)
         blocking = options.get("blocking", True)
         registered = RegisteredPrompt(function, item, signature, self._threads, blocking=blocking)
+        self.register(found, registered)
         self._completers[found] = of_choices(signature)
-        self._entries.add(found, registered)
         return registered
 
     def remove(self, name: str) -> None:
         """Remove a prompt. Raises KeyError if there is none of that name."""
-        self._entries.remove(name)
+        super().remove(name)
         self._completers.pop(name, None)
-
-    def names(self, ctx: Context[Any]) -> Iterable[str]:
-        """The names that this caller sees."""
-        return self._entries.names(ctx)
-
-    def sees(self, ctx: Context[Any], name: str) -> bool:
-        """Whether there is such a prompt, for this caller."""
-        return self._entries.find(ctx, name) is not None
 
     async def list(self, ctx: Context[Any], params: PageParams) -> ListPromptsResult:
         """`prompts/list`, in the order of registration."""
-        page, cursor = paginate(self._entries.listings(ctx, Prompt), params.cursor, self._page_size)
-        scope = list_scope(bool(self._entries.restricted))
+        page, cursor = paginate(self.listings(ctx, Prompt), params.cursor, self._page_size)
+        scope = list_scope(bool(self.restricted))
         return ListPromptsResult(prompts=page, next_cursor=cursor, cache_scope=scope)
 
     async def get(self, ctx: Context[Any], params: GetPromptParams) -> GetPromptResult:
         """`prompts/get`. An unknown prompt or wrong arguments are error -32602."""
-        entry = self._entries.find(ctx, params.name)
+        entry = self.find(ctx, params.name)
         if entry is None:
             raise unknown(ctx, "prompts", params.name, self.known(ctx))
         return await entry.get(ctx, params.arguments or {})

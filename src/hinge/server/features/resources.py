@@ -30,7 +30,7 @@ from hinge.server.features.caching import apply_to_read, list_scope, resource_hi
 from hinge.server.features.completion import RegisteredCompleter, of_choices
 from hinge.server.features.content import JSON, ResourceOutput, guess_mime_type, returns_contents
 from hinge.server.features.files import leads_out
-from hinge.server.features.options import ResourceOptions, check_options
+from hinge.server.features.options import ResourceOptions, check_options, common_members
 from hinge.server.features.pagination import paginate
 from hinge.server.features.uri_templates import Matched, UriTemplate, Variable
 from hinge.server.features.visibility import Entries, Item, Visibility, view_of
@@ -38,7 +38,7 @@ from hinge.server.functions.annotations import place_of
 from hinge.server.functions.arguments import Parameter
 from hinge.server.functions.signature import Signature
 from hinge.server.functions.values import ValueRejected
-from hinge.server.registration import annotations_of, icons_of, listed
+from hinge.server.registration import annotations_of, listed
 from hinge.server.threads import Threads
 
 logger = logging.getLogger("hinge")
@@ -162,18 +162,14 @@ def define_resource(
     if signature.name == "<lambda>":
         raise DefinitionError(f'The resource {uri!r} needs a name: add name="…"')
     _check_parameters(uri, function, signature, template)
-    said = options.get("description")
     kind = (
         JSON if signature.output_schema is not None else guess_mime_type(uri if template is None else template.ending)
     )
     shown: dict[str, Any] = {
         "name": signature.name,
-        "title": options.get("title"),
-        "description": signature.description if said is None else said or None,
+        **common_members(signature, options),
         "mime_type": options.get("mime_type") or kind,
         "annotations": annotations_of(Annotations, options.get("annotations"), f"The resource {uri!r}"),
-        "icons": icons_of(options.get("icons")),
-        "meta": options.get("meta"),
     }
     listing: Resource | ResourceTemplate
     if template is None:
@@ -271,7 +267,7 @@ MAX_URI = 65_536
 _READABLE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[^\x00-\x1f\x7f]*")
 
 
-class Resources:
+class Resources(Entries[RegisteredResource]):
     """The resources of one server. `limit`, in bytes, is for a resource that a function returns in chunks.
 
     A URI is looked up among resources first, then matched against templates, the most specific first: those without
@@ -288,16 +284,13 @@ class Resources:
         page_size: int | None,
         limit: int,
     ) -> None:
-        self._entries: Entries[RegisteredResource] = visibility.entries(changed)
+        super().__init__(visibility, changed)
         self._exists: dict[str, Exists] = {}
         self._threads = threads
         self._completers = completers
         self._page_size = page_size
         self._limit = limit
         self._templates: list[RegisteredResource] = []
-
-    def __len__(self) -> int:
-        return len(self._entries.all)
 
     def add(
         self, uri: str, function: ResourceFunction, options: ResourceOptions, *, exists: Exists | None = None
@@ -307,20 +300,17 @@ class Resources:
         `exists` says whether the resource that a template's arguments name can be watched. Raises DefinitionError.
         """
         entry = define_resource(uri, function, options, threads=self._threads, limit=self._limit)
-        if uri in self._entries.all:
-            raise DefinitionError(
-                f"There is a resource {uri!r} already: give this one another URI, or remove the first"
-            )
-        self._completers[uri] = of_choices(entry.signature)
         self.adopt(uri, entry, exists)
+        self._completers[uri] = of_choices(entry.signature)
         return entry
 
     def adopt(self, uri: str, entry: RegisteredResource, exists: Exists | None) -> None:
         """Add an entry that is defined already, under a URI or template that isn't taken."""
+        self.register(uri, entry)
         if exists is not None:
             self._exists[uri] = exists
-        self._templates = self._ranked(entry, *self._templates)
-        self._entries.add(uri, entry)
+        if entry.rank is not None:
+            self._templates = sorted([*self._templates, entry], key=lambda one: one.rank or ())
 
     def existence(self, uri: str) -> Exists | None:
         """The function that says whether the resource that a template's arguments name can be watched, if there is one."""
@@ -328,27 +318,22 @@ class Resources:
 
     def remove(self, uri: str) -> None:
         """Remove a resource or template. Raises KeyError if there is none of this URI."""
-        entry = self._entries.all[uri]
+        entry = self.all[uri]
         self._exists.pop(uri, None)
         self._completers.pop(uri, None)
         self._templates = [one for one in self._templates if one is not entry]
-        self._entries.remove(uri)
-
-    def _ranked(self, new: RegisteredResource, *others: RegisteredResource) -> list[RegisteredResource]:
-        """The most specific template first; equal ones in the order of registration."""
-        ranked = [(entry.rank, entry) for entry in (*others, new) if entry.rank is not None]
-        return [entry for _, entry in sorted(ranked, key=lambda pair: pair[0])]
+        super().remove(uri)
 
     async def list(self, ctx: Context[Any], params: PageParams) -> ListResourcesResult:
         """`resources/list`, in the order of registration."""
-        page, cursor = paginate(self._entries.listings(ctx, Resource), params.cursor, self._page_size)
-        scope = list_scope(bool(self._entries.restricted))
+        page, cursor = paginate(self.listings(ctx, Resource), params.cursor, self._page_size)
+        scope = list_scope(bool(self.restricted))
         return ListResourcesResult(resources=page, next_cursor=cursor, cache_scope=scope)
 
     async def list_templates(self, ctx: Context[Any], params: PageParams) -> ListResourceTemplatesResult:
         """`resources/templates/list`, in the order of registration."""
-        page, cursor = paginate(self._entries.listings(ctx, ResourceTemplate), params.cursor, self._page_size)
-        scope = list_scope(bool(self._entries.restricted))
+        page, cursor = paginate(self.listings(ctx, ResourceTemplate), params.cursor, self._page_size)
+        scope = list_scope(bool(self.restricted))
         return ListResourceTemplatesResult(resource_templates=page, next_cursor=cursor, cache_scope=scope)
 
     async def read(self, ctx: Context[Any], params: ReadResourceParams) -> ReadResourceResult:
@@ -376,13 +361,9 @@ class Resources:
         """Whether a URI names something here, for this caller. Raises InvalidParams for what isn't a URI."""
         return self._find(ctx, uri) is not None
 
-    def sees(self, ctx: Context[Any], uri: str) -> bool:
-        """Whether there is a resource or template registered as this, for this caller."""
-        return self._entries.find(ctx, uri) is not None
-
     def _find(self, ctx: Context[Any], uri: str) -> tuple[RegisteredResource, Matched] | None:
         """The resource that a URI names, with the values of its variables. Raises InvalidParams for what isn't a URI."""
-        entry = self._entries.find(ctx, uri)
+        entry = self.find(ctx, uri)
         if entry is not None and entry.rank is None:
             return entry, {}
         if len(uri) > MAX_URI or _READABLE_URI.fullmatch(uri) is None:
@@ -390,6 +371,6 @@ class Resources:
             raise InvalidParams(f"Invalid URI: {problem}", {"uri": shorten(uri, 2048)})
         for entry in self._templates:
             values = entry.match(uri)
-            if values is not None and self._entries.find(ctx, entry.uri) is not None:
+            if values is not None and self.find(ctx, entry.uri) is not None:
                 return entry, values
         return None

@@ -27,13 +27,13 @@ from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, inspect_handler, needs_of
 from hinge.server.features.caching import list_scope
 from hinge.server.features.content import returns_blocks, to_blocks
-from hinge.server.features.options import ToolOptions, check_options
+from hinge.server.features.options import ToolOptions, check_options, common_members
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Entries, Item, View, Visibility, view_of
 from hinge.server.functions.arguments import Arguments, SchemaArguments
 from hinge.server.functions.results import ADVICE_ON_CONTENT, OutputSchema
 from hinge.server.functions.signature import Signature
-from hinge.server.registration import annotations_of, icons_of, listed
+from hinge.server.registration import annotations_of, listed
 from hinge.server.threads import Threads
 from hinge.signals import is_ctrl_c
 
@@ -141,7 +141,7 @@ class RegisteredTool:
         return CallToolResult(content=text, structured_content=structured)
 
 
-class Tools:
+class Tools(Entries[RegisteredTool]):
     """The tools of one server. `patience`: seconds that a call waits at a tool that is at its concurrency limit."""
 
     def __init__(
@@ -152,16 +152,12 @@ class Tools:
         page_size: int | None,
         patience: float,
     ) -> None:
-        self._entries: Entries[RegisteredTool] = visibility.entries(changed)
-        self._public = self._entries.public
+        super().__init__(visibility, changed)
         self._threads = threads
         self._page_size = page_size
         self._patience = patience
         #: Names to suggest for an unknown one.
         self.known: Callable[[Context[Any]], Iterable[str]] = self.names
-
-    def __len__(self) -> int:
-        return len(self._entries.all)
 
     def add(self, function: ToolFunction, options: Mapping[str, Any], *, view: View | None = None) -> RegisteredTool:
         """Register a function; `view` is what a caller sees of the listing.
@@ -178,8 +174,6 @@ class Tools:
             raise DefinitionError(
                 f"Tool name {shorten(repr(found))} is not allowed: use 1 to 128 of A-Z a-z 0-9 _ - . (no blanks)"
             )
-        if found in self._entries.all:
-            raise DefinitionError(f"There is a tool {found!r} already: give this one another name, or remove the first")
         arguments = signature.arguments if given is None else SchemaArguments(signature.parameters, given, found)
         view = view or view_of(found, options.get("visible"))
         listing = listed(_listing(signature, options), f"Tool {found!r}")
@@ -190,7 +184,7 @@ class Tools:
         except ValueError as exc:
             raise DefinitionError(f"Tool {found!r}: {exc}") from exc
         registered.run = self._limited(found, registered.run, options)
-        self._entries.add(found, registered)
+        self.register(found, registered)
         return registered
 
     def _limited(self, name: str, run: Run[Result], options: Mapping[str, Any]) -> Run[Result]:
@@ -204,27 +198,15 @@ class Tools:
             raise DefinitionError(f"Tool {name!r}: waiting= needs concurrency=, the number that run at once")
         return run
 
-    def remove(self, name: str) -> None:
-        """Remove a tool. Raises KeyError if there is none of that name."""
-        self._entries.remove(name)
-
-    def names(self, ctx: Context[Any]) -> Iterable[str]:
-        """The names that this caller sees."""
-        return self._entries.names(ctx)
-
-    def sees(self, ctx: Context[Any], name: str) -> bool:
-        """Whether there is such a tool, for this caller."""
-        return self._entries.find(ctx, name) is not None
-
     async def list(self, ctx: Context[Any], params: Any) -> ListToolsResult:
         """`tools/list`, in the order of registration."""
-        page, cursor = paginate(self._entries.listings(ctx, Tool), params.cursor, self._page_size)
-        scope = list_scope(bool(self._entries.restricted))
+        page, cursor = paginate(self.listings(ctx, Tool), params.cursor, self._page_size)
+        scope = list_scope(bool(self.restricted))
         return ListToolsResult(tools=page, next_cursor=cursor, cache_scope=scope)
 
     async def call(self, ctx: Context[Any], params: CallToolParams) -> Result:
         """`tools/call`. An unknown tool is an error; a tool that fails gives a result with `isError`."""
-        entry = self._public.get(params.name) or self._entries.find(ctx, params.name)
+        entry = self.public.get(params.name) or self.find(ctx, params.name)
         if entry is None:
             raise unknown(ctx, "tools", params.name, self.known(ctx))
         if entry.header_params and not ctx.depth:
@@ -292,14 +274,11 @@ def _output_schema(listing: Tool, signature: Signature) -> OutputSchema | None:
 
 
 def _listing(signature: Signature, options: Mapping[str, Any]) -> Tool:
-    output, description = options.get("output_schema", UNSET), options.get("description")
+    output = options.get("output_schema", UNSET)
     return Tool(
         name=signature.name,
-        description=signature.description if description is None else description,
         input_schema=options.get("input_schema") or signature.input_schema,
         output_schema=signature.output_schema if output is UNSET else output,
-        title=options.get("title"),
         annotations=annotations_of(ToolAnnotations, options.get("annotations"), f"Tool {signature.name!r}"),
-        icons=icons_of(options.get("icons")),
-        meta=options.get("meta"),
+        **common_members(signature, options),
     )

@@ -119,13 +119,13 @@ def _tags(name: str, tags: Collection[str]) -> frozenset[str]:
     return frozenset(tags)
 
 
-class Entry(Protocol):
+class Registered(Protocol):
     """A registered tool, prompt or resource."""
 
     item: Item
 
 
-EntryT = TypeVar("EntryT", bound=Entry)
+EntryT = TypeVar("EntryT", bound=Registered)
 ListingT = TypeVar("ListingT")
 
 
@@ -134,6 +134,7 @@ class Entries(Generic[EntryT]):
 
     def __init__(self, visibility: Visibility, changed: Callable[[], None]) -> None:
         self._visibility = visibility
+        visibility.entries.append(self)
         self.changed = changed
         self.all: dict[str, EntryT] = {}
         #: Those that every caller sees: on the path of a call, visibility costs a look-up here.
@@ -142,8 +143,17 @@ class Entries(Generic[EntryT]):
         self.restricted: dict[str, EntryT] = {}
         self._public_listings: dict[type, list[Any]] = {}
 
-    def add(self, name: str, entry: EntryT) -> None:
-        """Add an entry."""
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def register(self, name: str, entry: EntryT) -> None:
+        """Add an entry. Raises DefinitionError if the name is taken."""
+        if name in self.all:
+            kind = entry.item.kind.removesuffix("s")
+            what = "URI" if kind == "resource" else "name"
+            raise DefinitionError(
+                f"There is a {kind} {name!r} already: give this one another {what}, or remove the first"
+            )
         self.all[name] = entry
         self._classify(name, entry)
         self._public_listings.clear()
@@ -182,6 +192,10 @@ class Entries(Generic[EntryT]):
                 return None
         return entry
 
+    def sees(self, ctx: Context[Any], name: str) -> bool:
+        """Whether this caller sees an entry of that name."""
+        return self.find(ctx, name) is not None
+
     def names(self, ctx: Context[Any]) -> Iterable[str]:
         """The names that this caller sees, in the order of registration."""
         return [name for name, _ in self._seen(ctx)] if self.restricted else self.public
@@ -212,13 +226,8 @@ class Visibility:
         self._rules: list[Rule] = []
         self._off: set[str] = set()
         self._off_tags: set[str] = set()
-        self._entries: list[Entries[Any]] = []
-
-    def entries(self, changed: Callable[[], None]) -> Entries[Any]:
-        """A new list of entries that these rules apply to."""
-        made: Entries[Any] = Entries(self, changed)
-        self._entries.append(made)
-        return made
+        #: What the rules apply to.
+        self.entries: list[Entries[Any]] = []
 
     @property
     def has_rules(self) -> bool:
@@ -242,7 +251,7 @@ class Visibility:
     def add_rule(self, rule: Rule) -> None:
         """Add a rule that all items must satisfy."""
         self._rules.append(_sync("server.visibility(…)", rule))
-        for entries in self._entries:
+        for entries in self.entries:
             entries.refresh()
             if entries.all:
                 entries.changed()
@@ -250,10 +259,10 @@ class Visibility:
     def switch(self, names: Collection[str], tags: Collection[str], *, on: bool) -> None:
         """Enable or disable items by name and by tag. Raises KeyError for disabling a name that nothing has."""
         for name in names if not on else ():
-            if not any(name in entries.all for entries in self._entries):
+            if not any(name in entries.all for entries in self.entries):
                 raise KeyError(f"There is no tool, prompt or resource {name!r} to disable")
         for given, disabled in ((names, self._off), (_tags("", tags), self._off_tags)):
             (disabled.difference_update if on else disabled.update)(given)
-        for entries in self._entries:
+        for entries in self.entries:
             if entries.refresh():
                 entries.changed()
