@@ -1,7 +1,7 @@
-"""The client for code without async: scripts, notebooks, also under a running event loop. The same methods, blocking.
+"""The blocking client, for code without async: scripts and notebooks, also under a running event loop.
 
-One background thread runs the event loop of all blocking clients, while there is one; callbacks run in worker threads, so
-they may block too.
+`Client` has the methods of `hinge.Client`. One background thread runs the event loop of all blocking clients while one is
+open. Callbacks that are not async run in worker threads, so they may block.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any, Self, TypeVar, Unpack, overload
 
 from hinge.client.cache import CacheMode
 from hinge.client.call_options import CallOptions, RequestOptions
+from hinge.client.callbacks import awaited
 from hinge.client.client import Client as AsyncClient
 from hinge.client.negotiation import Discovery
 from hinge.client.options import ClientOptions
-from hinge.client.subscriptions import Subscription
+from hinge.client.subscriptions import Subscription as AsyncSubscription
 from hinge.errors import ConnectFailed, NotSent
 from hinge.options import accepts
 from hinge.protocol.changes import Changed, ChangesLost
@@ -33,13 +34,25 @@ from hinge.schema.tools import CallToolResult, Tool
 
 ResultT = TypeVar("ResultT")
 ReturnT = TypeVar("ReturnT")
+ClientT = TypeVar("ClientT")
 
-#: The options whose callables may block.
-_CALLBACKS = ("on_elicit", "on_elicit_url", "on_sample", "on_roots", "on_log", "on_notification")
+#: The options whose functions may block.
+_CALLBACKS = (
+    "on_elicit",
+    "on_elicit_url",
+    "on_sample",
+    "on_roots",
+    "on_log",
+    "on_change",
+    "on_notification",
+    "on_progress",
+)
+
+__all__ = ("Client", "Subscription")
 
 
 class _Background:
-    """The thread with the event loop: there while a client is open."""
+    """The thread with the event loop, which exists while a client is open."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,7 +61,7 @@ class _Background:
         self._thread: threading.Thread | None = None
 
     def enter(self) -> None:
-        """One client more."""
+        """Count a client, and start the thread for the first one."""
         with self._lock:
             self._users += 1
             if self._loop is None:
@@ -57,7 +70,7 @@ class _Background:
                 self._thread.start()
 
     def leave(self) -> None:
-        """One client less; the last one ends the thread."""
+        """Count a client less, and stop the thread after the last one."""
         with self._lock:
             self._users -= 1
             loop, thread = self._loop, self._thread
@@ -70,7 +83,7 @@ class _Background:
         loop.close()
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Run it there and wait; Ctrl-C cancels it. Raises what it raises, and NotSent when no client is open."""
+        """Run a coroutine there and wait for it; Ctrl-C cancels it. Raises what it raises, and NotSent if no client is open."""
         if self._loop is None:
             work.close()
             raise NotSent("Nothing was sent: the client is not connected")
@@ -87,31 +100,35 @@ _run = _background.run
 
 
 def _in_thread(callback: Any) -> Any:
-    """A callback that may block, run where it blocks nobody."""
+    """The callback, run in a worker thread unless it is async."""
     if not callable(callback) or inspect.iscoroutinefunction(callback):
         return callback
 
     @functools.wraps(callback)
     async def call(*arguments: Any) -> Any:
-        return await asyncio.to_thread(callback, *arguments)
+        return await awaited(await asyncio.to_thread(callback, *arguments))
 
     return call
 
 
-class Changes:
-    """Changes as they come: `with client.listen(…) as changes: for change in changes`."""
+def _threaded(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _in_thread(value) if name in _CALLBACKS else value for name, value in options.items()}
 
-    def __init__(self, make: Callable[[], Coroutine[Any, Any, Subscription]]) -> None:
-        self._make = make
-        self._listening: Subscription | None = None
+
+class Subscription:
+    """An open subscription: `with client.listen(…) as changes: for change in changes`. Made by `Client.listen`."""
+
+    def __init__(self, _open: Callable[[], Coroutine[Any, Any, AsyncSubscription]]) -> None:
+        self._open = _open
+        self._subscription: AsyncSubscription | None = None
 
     def __enter__(self) -> Self:
-        self._listening = _run(self._make())
+        self._subscription = _run(self._open())
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        if self._listening is not None:
-            _run(self._listening.close())
+        if self._subscription is not None:
+            _run(self._subscription.close())
 
     def __iter__(self) -> Iterator[Changed | ChangesLost]:
         return self
@@ -123,24 +140,51 @@ class Changes:
         return change
 
     def next(self, timeout: float | None = None) -> Changed | ChangesLost | None:
-        """The next change; None when listening ended. Raises TimeoutError after `timeout` seconds without one."""
-        assert self._listening is not None, "use it in a with block"
-        listening = self._listening
+        """Wait for the next change.
+
+        Args:
+            timeout: Seconds to wait; None for no limit.
+
+        Returns:
+            The change; None when the subscription has ended.
+
+        Raises:
+            TimeoutError: There was no change in time.
+            ConnectionLost: The subscription was lost and can't be opened again.
+        """
+        assert self._subscription is not None, "use it in a with block"
+        subscription = self._subscription
 
         async def take() -> Changed | ChangesLost | None:
             async with asyncio.timeout(timeout):
-                return await anext(listening, None)
+                return await anext(subscription, None)
 
         return _run(take())
 
 
+def _documented(cls: type[ClientT]) -> type[ClientT]:
+    """Give the methods of the blocking client the documentation of the async ones."""
+    for name, method in vars(cls).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            method.__doc__ = getattr(AsyncClient, name).__doc__
+    return cls
+
+
+@_documented
 class Client:
-    """A conversation with one MCP server: `with Client(target) as client`. Options as for `hinge.Client`."""
+    """A blocking client of one MCP server: `with Client(target) as client`.
+
+    Args:
+        target: A URL, a command line, a Python file, a `Server`, or a transport; see `hinge.Client`.
+        **options: The options of `hinge.Client`.
+
+    Raises:
+        DefinitionError: On connecting: an option is unknown, or its value is not allowed.
+    """
 
     @accepts(ClientOptions)
     def __init__(self, target: Any, **options: Unpack[ClientOptions]) -> None:
-        threaded: Any = {name: _in_thread(value) if name in _CALLBACKS else value for name, value in options.items()}
-        self._make = functools.partial(AsyncClient, target, **threaded)
+        self._make = functools.partial(AsyncClient, target, **_threaded(options))
         self._opened: AsyncClient | None = None
 
     def __enter__(self) -> Self:
@@ -151,7 +195,7 @@ class Client:
         self.close()
 
     def connect(self) -> None:
-        """Open the conversation. Raises ConnectFailed or another CallError."""
+        """Connect; see `hinge.Client.connect`."""
 
         async def connect() -> AsyncClient:
             client = self._make()
@@ -168,7 +212,7 @@ class Client:
             raise
 
     def close(self) -> None:
-        """End the conversation; twice is fine."""
+        """Close the connection; see `hinge.Client.close`."""
         client, self._opened = self._opened, None
         if client is not None:
             try:
@@ -184,27 +228,27 @@ class Client:
 
     @property
     def discovery(self) -> Discovery:
-        """What the server turned out to be."""
+        """What the negotiation found out."""
         return self._client.discovery
 
     @property
     def era(self) -> EraName:
-        """The era in use."""
+        """The protocol generation in use."""
         return self._client.era
 
     @property
     def protocol_version(self) -> str:
-        """The revision in use."""
+        """The protocol revision in use."""
         return self._client.protocol_version
 
     @property
     def server_info(self) -> Implementation | None:
-        """Who the server says it is."""
+        """The name and version that the server gives itself."""
         return self._client.server_info
 
     @property
     def server_capabilities(self) -> ServerCapabilities:
-        """What the server offers."""
+        """The capabilities that the server declares."""
         return self._client.server_capabilities
 
     @property
@@ -213,12 +257,12 @@ class Client:
         return self._client.instructions
 
     def server_extension(self, extension_id: str) -> dict[str, Any] | None:
-        """The server's settings of an extension, None if it doesn't offer it."""
+        """See `hinge.Client.server_extension`."""
         return self._client.server_extension(extension_id)
 
     def list_tools(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Tool]:
-        """All tools."""
-        return _run(self._client.list_tools(cache=cache, **options))
+        """See `hinge.Client.list_tools`."""
+        return _run(self._client.list_tools(cache=cache, **_threaded(options)))
 
     @overload
     def call_tool(
@@ -241,34 +285,34 @@ class Client:
     ) -> CallToolResult: ...
 
     def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Any:
-        """Call a tool; see `hinge.Client.call_tool`. `on_progress` is called in the background thread: be brief."""
-        return _run(self._client.call_tool(name, arguments, **options))
+        """See `hinge.Client.call_tool`."""
+        return _run(self._client.call_tool(name, arguments, **_threaded(options)))
 
     def list_resources(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Resource]:
-        """All resources."""
-        return _run(self._client.list_resources(cache=cache, **options))
+        """See `hinge.Client.list_resources`."""
+        return _run(self._client.list_resources(cache=cache, **_threaded(options)))
 
     def list_resource_templates(
         self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]
     ) -> list[ResourceTemplate]:
-        """All resource templates."""
-        return _run(self._client.list_resource_templates(cache=cache, **options))
+        """See `hinge.Client.list_resource_templates`."""
+        return _run(self._client.list_resource_templates(cache=cache, **_threaded(options)))
 
     def read_resource(
         self, uri: str, *, cache: CacheMode = "use", **options: Unpack[CallOptions]
     ) -> ReadResourceResult:
-        """What a resource holds."""
-        return _run(self._client.read_resource(uri, cache=cache, **options))
+        """See `hinge.Client.read_resource`."""
+        return _run(self._client.read_resource(uri, cache=cache, **_threaded(options)))
 
     def list_prompts(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Prompt]:
-        """All prompts."""
-        return _run(self._client.list_prompts(cache=cache, **options))
+        """See `hinge.Client.list_prompts`."""
+        return _run(self._client.list_prompts(cache=cache, **_threaded(options)))
 
     def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
     ) -> GetPromptResult:
-        """The messages of a prompt."""
-        return _run(self._client.get_prompt(name, arguments, **options))
+        """See `hinge.Client.get_prompt`."""
+        return _run(self._client.get_prompt(name, arguments, **_threaded(options)))
 
     def complete(
         self,
@@ -280,9 +324,9 @@ class Client:
         given: Mapping[str, str] | None = None,
         **options: Unpack[CallOptions],
     ) -> Completion:
-        """Suggestions for an argument; see `hinge.Client.complete`."""
+        """See `hinge.Client.complete`."""
         asking = self._client.complete(
-            argument=argument, value=value, prompt=prompt, resource=resource, given=given, **options
+            argument=argument, value=value, prompt=prompt, resource=resource, given=given, **_threaded(options)
         )
         return _run(asking)
 
@@ -309,25 +353,25 @@ class Client:
     def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, result: Any = None, **options: Any
     ) -> Any:
-        """Any request; see `hinge.Client.request`."""
-        return _run(self._client.request(method, params, result=result, **options))
+        """See `hinge.Client.request`."""
+        return _run(self._client.request(method, params, result=result, **_threaded(options)))
 
     def notify(
         self, method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> None:
-        """Send a notification of your own."""
+        """See `hinge.Client.notify`."""
         _run(self._client.notify(method, params, meta=meta))
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
+        """See `hinge.Client.ping`."""
         _run(self._client.ping())
 
     def set_log_level(self, level: LoggingLevel) -> None:
-        """From which level on log messages are wanted."""
+        """See `hinge.Client.set_log_level`."""
         _run(self._client.set_log_level(level))
 
     def roots_changed(self) -> None:
-        """Tell a handshake server that the roots changed."""
+        """See `hinge.Client.roots_changed`."""
         _run(self._client.roots_changed())
 
     def listen(
@@ -338,13 +382,13 @@ class Client:
         resources: bool | Sequence[str] = False,
         resource_list: bool = False,
         topics: Mapping[str, Any] | None = None,
-    ) -> Changes:
-        """Hear of changes: `with client.listen(tools=True) as changes: for change in changes`."""
+    ) -> Subscription:
+        """See `hinge.Client.listen`; here the subscription is a context manager and iterator."""
 
-        async def make() -> Subscription:
-            listening = self._client.listen(
+        async def make() -> AsyncSubscription:
+            subscription = self._client.listen(
                 tools=tools, prompts=prompts, resources=resources, resource_list=resource_list, topics=topics
             )
-            return await listening.__aenter__()
+            return await subscription.__aenter__()
 
-        return Changes(make)
+        return Subscription(make)

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from hinge import CallError, ConnectFailed, ConnectionLost, Discovery, ErrorObject, PeerError
 from hinge.client import negotiation
-from hinge.client.negotiation import Answer, Handshake, Probe, negotiate
+from hinge.client.negotiation import Initialize, Probe, StepAnswer, negotiate
 from tests.fuzz import messages
 from tests.fuzz.ends import examples
 from tests.support import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, EraName
@@ -37,10 +37,10 @@ class Peer:
         self.polite = polite
         self.agreed: str | None = None
 
-    def answer(self, step: Probe | Handshake) -> Answer:
+    def answer(self, step: Probe | Initialize) -> StepAnswer:
         return self._discover(step.revision) if isinstance(step, Probe) else self._initialize(step.revision)
 
-    def _discover(self, revision: str) -> Answer:
+    def _discover(self, revision: str) -> StepAnswer:
         if not self.new:
             return self._unknown("discover")
         if revision not in self.new:
@@ -48,7 +48,7 @@ class Peer:
         self.agreed = revision
         return _result("discover", supportedVersions=self.new[::-1] + self.old, capabilities={}, resultType="complete")
 
-    def _initialize(self, revision: str) -> Answer:
+    def _initialize(self, revision: str) -> StepAnswer:
         if not self.old:
             return _refused("initialize", -32601, {"supported": self.new})
         if revision not in self.old and not self.polite:
@@ -57,17 +57,17 @@ class Peer:
         info = {"name": "peer", "version": "1"}
         return _result("initialize", protocolVersion=self.agreed, capabilities={}, serverInfo=info)
 
-    def _unknown(self, to: Any) -> Answer:
+    def _unknown(self, to: Any) -> StepAnswer:
         codes = {"method": -32601, "params": -32602, "request": -32600, "own": -32000}
-        return Answer(to) if self.manner == "silence" else _refused(to, codes[self.manner], None)
+        return StepAnswer(to) if self.manner == "silence" else _refused(to, codes[self.manner], None)
 
 
-def _result(to: Any, **members: Any) -> Answer:
-    return Answer(to, result=Raw(msgspec.json.encode(members)))
+def _result(to: Any, **members: Any) -> StepAnswer:
+    return StepAnswer(to, result=Raw(msgspec.json.encode(members)))
 
 
-def _refused(to: Any, code: int, data: Any) -> Answer:
-    return Answer(to, error=PeerError(ErrorObject(code, "no", data)))
+def _refused(to: Any, code: int, data: Any) -> StepAnswer:
+    return StepAnswer(to, error=PeerError(ErrorObject(code, "no", data)))
 
 
 def _drive(era: Any, answer: Any) -> tuple[Discovery | CallError, int]:
@@ -143,14 +143,14 @@ def test_a_server_that_answers_the_probe_late_is_understood_like_a_quick_one(
     """VER-09: a modern answer may overtake the first or second `initialize`, and both ends mean the same revision."""
     assume(old and new)
     peer = Peer(their_old, their_new, "method", polite)
-    slow: list[Answer] = []
+    slow: list[StepAnswer] = []
     handshakes = 0
 
-    def answer(step: Probe | Handshake) -> Answer:
+    def answer(step: Probe | Initialize) -> StepAnswer:
         nonlocal handshakes
         if isinstance(step, Probe) and not handshakes:
             slow.append(peer.answer(step))
-            return Answer("discover")
+            return StepAnswer("discover")
         if isinstance(step, Probe):
             return peer.answer(step)
         handshakes += 1
@@ -170,13 +170,13 @@ def test_a_server_that_answers_the_probe_late_is_understood_like_a_quick_one(
 
 
 @st.composite
-def answers(draw: st.DrawFn, to: Any) -> Answer:
+def answers(draw: st.DrawFn, to: Any) -> StepAnswer:
     """Anything that can come back to a request."""
     kind = draw(st.sampled_from(["result", "peer error", "lost", "silence"]))
     if kind == "silence":
-        return Answer(to)
+        return StepAnswer(to)
     if kind == "lost":
-        return Answer(to, error=ConnectionLost("gone"))
+        return StepAnswer(to, error=ConnectionLost("gone"))
     versions = st.lists(messages.revisions | messages.scalars, max_size=3)
     if kind == "result":
         members = {
@@ -187,10 +187,10 @@ def answers(draw: st.DrawFn, to: Any) -> Answer:
             "_meta": messages.metas() | messages.values,
         }
         found = draw(st.fixed_dictionaries({}, optional=members))
-        return Answer(to, result=Raw(msgspec.json.encode(found)))
+        return StepAnswer(to, result=Raw(msgspec.json.encode(found)))
     code = draw(st.sampled_from([-32022, -32021, -32020, -32601, -32602, -32600, -32000, 0]))
     data = draw(st.fixed_dictionaries({}, optional={"supported": versions | messages.values}) | messages.values)
-    return Answer(to, error=PeerError(ErrorObject(code, "no", data)))
+    return StepAnswer(to, error=PeerError(ErrorObject(code, "no", data)))
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -199,9 +199,9 @@ def test_whatever_a_server_says_the_negotiation_ends(era: Any, data: st.DataObje
     """VER-08, VER-14: a discovery or a CallError, after a few steps; a silent probe may still answer later."""
     probing = False
 
-    def answer(step: Probe | Handshake) -> Answer:
+    def answer(step: Probe | Initialize) -> StepAnswer:
         nonlocal probing
-        if isinstance(step, Handshake) and probing and data.draw(st.booleans(), "late"):
+        if isinstance(step, Initialize) and probing and data.draw(st.booleans(), "late"):
             probing = False
             return data.draw(answers("discover").filter(lambda found: found.result or found.error))
         found = data.draw(answers("discover" if isinstance(step, Probe) else "initialize"))

@@ -14,7 +14,7 @@ import pytest
 from msgspec import Raw
 
 from hinge import ConnectFailed, ConnectionLost, Discovery, ErrorObject, HttpStatus, Limits, PeerError
-from hinge.client.negotiation import Answer, Handshake, Probe, negotiate
+from hinge.client.negotiation import Initialize, Probe, StepAnswer, negotiate
 from tests.support import V2025_03, V2025_06, V2025_11, V2026_07
 from tests.transports.http_rig import ABSENT, JSON_HEADERS, Log, Site, initialize, make_server, modern, serving
 
@@ -185,36 +185,36 @@ async def test_a_missing_capability_comes_last_before_the_handler() -> None:
 # ---------------------------------------------------------------- table 4.D
 
 
-def result(**members: Any) -> Answer:
-    return Answer("discover", result=Raw(json.dumps(members).encode()))
+def result(**members: Any) -> StepAnswer:
+    return StepAnswer("discover", result=Raw(json.dumps(members).encode()))
 
 
-def discovered(*versions: str) -> Answer:
+def discovered(*versions: str) -> StepAnswer:
     return result(supportedVersions=versions, capabilities={}, resultType="complete", ttlMs=0, cacheScope="private")
 
 
-def refused(code: int, **data: Any) -> Answer:
-    return Answer("discover", error=PeerError(ErrorObject(code, "no", data)))
+def refused(code: int, **data: Any) -> StepAnswer:
+    return StepAnswer("discover", error=PeerError(ErrorObject(code, "no", data)))
 
 
-def status(number: int) -> Answer:
-    return Answer("discover", error=HttpStatus("no", number, {}))
+def status(number: int) -> StepAnswer:
+    return StepAnswer("discover", error=HttpStatus("no", number, {}))
 
 
-TABLE_D: dict[str, tuple[Answer, Any]] = {
+TABLE_D: dict[str, tuple[StepAnswer, Any]] = {
     "a stateless revision in common": (discovered(UNKNOWN, V2026_07, V2025_11), Discovery),
-    "handshake revisions only": (discovered(V2025_11), Handshake),
+    "handshake revisions only": (discovered(V2025_11), Initialize),
     "nothing in common": (discovered(UNKNOWN), ConnectFailed),
     "-32022, a stateless revision in common": (refused(-32022, supported=[V2026_07]), Probe),
-    "-32022, handshake revisions only": (refused(-32022, supported=[V2025_06]), Handshake),
+    "-32022, handshake revisions only": (refused(-32022, supported=[V2025_06]), Initialize),
     "-32022, nothing in common": (refused(-32022, supported=[UNKNOWN]), ConnectFailed),
     "-32020": (refused(-32020), ConnectFailed),
     "-32021": (refused(-32021), ConnectFailed),
-    **{f"{code}": (refused(code), Handshake) for code in (-32601, -32602, -32600, -32000, -32700, 7)},
-    **{f"HTTP {number}": (status(number), Handshake) for number in (400, 404, 405)},
+    **{f"{code}": (refused(code), Initialize) for code in (-32601, -32602, -32600, -32000, -32700, 7)},
+    **{f"HTTP {number}": (status(number), Initialize) for number in (400, 404, 405)},
     **{f"HTTP {number}": (status(number), HttpStatus) for number in (401, 403, 500, 502, 503)},
-    "silence": (Answer("discover"), Handshake),
-    "the connection breaks": (Answer("discover", error=ConnectionLost("gone")), ConnectionLost),
+    "silence": (StepAnswer("discover"), Initialize),
+    "the connection breaks": (StepAnswer("discover", error=ConnectionLost("gone")), ConnectionLost),
 }
 
 
@@ -232,5 +232,5 @@ def test_an_answer_to_the_first_request_is_read_by_the_table(name: str) -> None:
     except (ConnectFailed, ConnectionLost, HttpStatus) as exc:
         found = exc
     assert type(found) is verdict
-    if verdict is Handshake:
+    if verdict is Initialize:
         assert found.revision == V2025_11

@@ -1,6 +1,6 @@
-"""What a server sends, for people: content in words, and binary content as files where the user wants them.
+"""Content of results for people: as text, and saved to files.
 
-A server's names never decide about a place: of a URI only the last part is used, without anything that leads elsewhere.
+A server does not decide where a file is written: only the last part of a URI is used, with harmless characters.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from hinge.schema.resources import ReadResourceResult
 from hinge.schema.sampling import ToolResultContent, ToolUseContent
 from hinge.schema.tools import CallToolResult
 
-#: What has bytes that can be saved.
+#: Content that has data.
 Saveable: TypeAlias = TextContent | ImageContent | AudioContent | EmbeddedResource | ResourceContents
 Block: TypeAlias = ContentBlock | ResourceContents | ToolUseContent | ToolResultContent
 Result: TypeAlias = CallToolResult | ReadResourceResult | GetPromptResult
 
-#: Where systems differ, or know nothing.
+#: MIME types for which systems differ.
 _SUFFIXES = {
     "application/json": ".json",
     "application/octet-stream": ".bin",
@@ -54,19 +54,30 @@ _SUFFIXES = {
     "text/plain": ".txt",
 }
 _UNFIT = re.compile(r"[^\w.-]+", re.ASCII)
-#: Names that mean a device to Windows, whatever their suffix.
+#: Names of devices on Windows, with any suffix.
 _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
-#: Names are tried with numbers up to this one before a directory is called full.
+#: The highest number that is tried for a name.
 _MOST_NAMES = 10_000
 
 
 def save_content(content: Saveable, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Write a picture, sound, text or resource to a file, and say where it is now.
+    """Write an image, audio, text or resource to a file.
 
-    A `path` without a suffix gets that of the MIME type. In a directory (one that exists, or a path with a slash at its
-    end, which is made) the file is named after the resource or the kind of content, with a number if that name is taken.
-    A file that is there is kept unless `overwrite` is set. Raises FileExistsError and other OSError, InvalidResponse for
-    data that is no base64.
+    Args:
+        content: A content block or resource contents.
+        path: The file. Without a suffix it gets that of the MIME type. In a directory (an existing one, or a path that ends
+            with a slash, which is made) the file is named after the resource or the kind of content, with a number if the
+            name is taken.
+        overwrite: Whether an existing file is replaced.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        FileExistsError: The file exists, and `overwrite` is not set.
+        OSError: The file can't be written.
+        InvalidResponse: The data is not base64.
+        TypeError: The content has no data, like a resource link.
     """
     data, kind, uri = _parts(content)
     suffix = suffix_of(kind)
@@ -82,9 +93,20 @@ def save_content(content: Saveable, path: str | os.PathLike[str], *, overwrite: 
 
 
 def save_contents(result: Result | Iterable[Any], directory: str | os.PathLike[str]) -> list[Path]:
-    """Write all that is no plain text (pictures, sounds, resources) of a result into a directory, which is made.
+    """Write the images, audio and resources of a result into a directory.
 
-    Links to resources are left out: read them first. Nothing is overwritten. Raises OSError, InvalidResponse.
+    Text blocks and resource links are left out. Nothing is overwritten.
+
+    Args:
+        result: A result, or content blocks.
+        directory: The directory, which is made if it does not exist.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        OSError: A file can't be written.
+        InvalidResponse: The data of a block is not base64.
     """
     folder = os.path.join(os.fspath(directory), "")
     kinds = (ImageContent, AudioContent, EmbeddedResource, ResourceContents)
@@ -92,7 +114,7 @@ def save_contents(result: Result | Iterable[Any], directory: str | os.PathLike[s
 
 
 def blocks_of(result: Result | Iterable[Any]) -> list[Any]:
-    """The blocks of a result, whichever it is."""
+    """The content blocks of any result."""
     if isinstance(result, CallToolResult):
         return list(result.content)
     if isinstance(result, ReadResourceResult):
@@ -110,9 +132,16 @@ def suffix_of(mime_type: str | None) -> str:
 
 
 def content_to_text(content: Result | Block) -> str:
-    """A result, or one block of it, as somebody would read it: text as it is, all else in brackets as kind, size and name.
+    """Render a result, or one block of it, as text for people.
 
-    Structured content stands there as JSON where there is nothing else.
+    Text is kept; other content is rendered in brackets with its type, size and name. Structured content is rendered as JSON
+    if there is nothing else.
+
+    Args:
+        content: A result or a content block.
+
+    Returns:
+        The text.
     """
     if isinstance(content, GetPromptResult):
         return "\n".join(f"{message.role}: {_block(message.content)}" for message in content.messages)
@@ -160,7 +189,7 @@ def _parts(content: Saveable) -> tuple[bytes, str | None, str]:
 
 
 def _name(uri: str, kind: str | None, suffix: str) -> str:
-    """A name for a file, harmless whatever the URI is."""
+    """A harmless name for a file."""
     last = unquote(re.split(r"[?#]", uri)[0].rstrip("/").rpartition("/")[2])
     stem, _, end = _UNFIT.sub("_", last).strip("._").rpartition(".")
     named, stem = bool(stem), stem or end
@@ -174,7 +203,7 @@ def _name(uri: str, kind: str | None, suffix: str) -> str:
 
 
 def _write_new(folder: Path, name: str, data: bytes) -> Path:
-    """A new file in a folder; no other is touched, and no link followed."""
+    """Write a new file in a folder, without following links."""
     stem, _, suffix = name.rpartition(".")
     for number in range(1, _MOST_NAMES):
         path = folder / (name if number == 1 else f"{stem}-{number}.{suffix}")

@@ -1,7 +1,4 @@
-"""Whether a server that says nothing is still there: a socket may be open with nobody behind it.
-
-Knows when to ask for a sign of life and what to make of silence; how to ask is the link's. Whatever comes counts.
-"""
+"""Detection of dead connections: a socket can be open although the server is gone. Anything that arrives counts as alive."""
 
 from __future__ import annotations
 
@@ -18,31 +15,31 @@ logger = logging.getLogger("hinge")
 
 
 class Liveness:
-    """Looks after one session. `ask(session, within)` is a request that every server answers at once."""
+    """Watches one session. `probe(session, within)` is a request that every server answers at once."""
 
-    def __init__(self, session: Session, limits: Limits, ask: Callable[[Session, float], Awaitable[object]]) -> None:
+    def __init__(self, session: Session, limits: Limits, probe: Callable[[Session, float], Awaitable[object]]) -> None:
         self._session = session
         self._limits = limits
-        self._ask = ask
+        self._probe = probe
         self._looking: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
-        #: Only byte streams can be silent and open; they say whether something came.
+        #: Only byte streams can be open without a server; they record whether something arrived.
         self._channel: Any = session.channel if hasattr(session.channel, "heard") else None
 
     def start(self) -> None:
-        """Ask after each silence of `limits.alive` seconds, if that is set."""
+        """Probe after each `limits.alive` seconds of silence, if that is set."""
         if self._channel is not None and self._limits.alive > 0:
             self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     def doubt(self) -> None:
-        """A call got no answer in time: a socket that then stays silent for `limits.silence` seconds is dead."""
+        """A request got no answer in time: probe a socket, which is dead after `limits.silence` more seconds of silence."""
         if self._channel is None or self._channel.kind != "socket" or self._limits.silence <= 0:
             return
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         tasks = [task for task in (self._looking, self._watching) if task is not None]
         for task in tasks:
             task.cancel()
@@ -60,10 +57,10 @@ class Liveness:
         within = self._limits.silence or self._limits.alive
         self._channel.heard = False
         try:
-            await self._ask(self._session, within)
+            await self._probe(self._session, within)
         except CallTimeout:
             if not self._channel.heard:
-                logger.warning("The server gave no sign of life for %g seconds; the connection is given up", within)
-                self._channel.abort(f"the server gave no sign of life for {within:g} seconds")
-        except CallError as exc:  # an answer, or an end that speaks for itself
-            logger.debug("a sign of life of sorts: %s", exc)
+                logger.warning("The server did not respond for %g seconds; the connection is closed", within)
+                self._channel.abort(f"the server did not respond for {within:g} seconds")
+        except CallError as exc:  # an answer, or the end of the session
+            logger.debug("the probe was answered by an error: %s", exc)

@@ -1,7 +1,8 @@
-"""Finding out what a server speaks: pure decisions, as a generator that yields what to ask and is sent what came back.
+"""The negotiation of the era and revision with a server: a pure generator of steps, and the class that runs it.
 
-The table that it follows reads each answer once: recognised modern errors mean modern, silence and unknown errors mean a
-handshake server, failures of the transport mean nothing (VER-06…VER-16, T-08).
+An error that only stateless servers send means a stateless server; silence and unknown errors mean a handshake server;
+failures of the transport mean nothing. See
+https://modelcontextprotocol.io/specification/draft/basic/versioning.
 """
 
 from __future__ import annotations
@@ -32,15 +33,23 @@ from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from hinge.session import Session
 
 UNSUPPORTED_VERSION = -32022
-#: Errors that only a modern server sends; they never mean "shake hands" (VER-08, VER-13).
+#: Errors that only a stateless server sends.
 MODERN_ERRORS = frozenset({-32020, -32021, UNSUPPORTED_VERSION})
-#: HTTP statuses of a server that doesn't know the request and says so without JSON-RPC (VER-14).
+#: HTTP statuses of a server that does not know the request and says so without JSON-RPC.
 LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
 _REFUSALS = frozenset({-32600, -32601, -32602, UNSUPPORTED_VERSION})
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server turned out to be. Save it (`msgspec.json.encode`) to connect later without a round trip."""
+    """What the negotiation with a server found out. Save it with `msgspec.json.encode` to connect later without a round trip.
+
+    Attributes:
+        era: "2025" (handshake) or "2026" (stateless).
+        revision: The protocol revision.
+        server_info: The name and version that the server gives itself.
+        capabilities: The capabilities that it declares.
+        instructions: How it wants to be used.
+    """
 
     era: EraName
     revision: str
@@ -50,42 +59,42 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """Ask `server/discover` in this revision. On a pipe, silence is answered with None and the probe stays open.
+    """The step: send `server/discover` in this revision. Over a byte stream it remains open after a time without an answer.
 
-    `only`: there is nothing else to try, so silence means that the server is slow.
+    With `only` there is no other step: wait longer for a slow server.
     """
 
     revision: str
     only: bool = False
 
 
-class Handshake(msgspec.Struct, frozen=True):
-    """Ask `initialize` with this revision; an open probe may still answer first."""
+class Initialize(msgspec.Struct, frozen=True):
+    """The step: send `initialize` with this revision. The answer to an open probe may come first."""
 
     revision: str
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What came back to a step: a result, or the error that ended it; neither for silence. `to` names the request."""
+class StepAnswer(msgspec.Struct, frozen=True):
+    """The answer to a step: a result or an error, neither if there was none in time. `to` names the request."""
 
     to: Literal["discover", "initialize"]
     result: Raw | None = None
     error: Exception | None = None
 
 
-Steps = Generator[Probe | Handshake, Answer, Discovery]
+Steps = Generator[Probe | Initialize, StepAnswer, Discovery]
 
 
 def negotiate(era: EraName | Literal["auto"]) -> Steps:
-    """Drive it with the answers to what it yields; its return value is the Discovery. Raises ConnectFailed."""
+    """Yield steps and take their answers; the return value is the Discovery. Raises ConnectFailed."""
     if era == "2025":
         return (yield from _handshake(None))
     newest = STATELESS_REVISIONS[-1]
     return (yield from _judge((yield Probe(newest, only=era == "2026")), era, may_repeat=True))
 
 
-def _judge(answer: Answer, era: EraName | Literal["auto"], *, may_repeat: bool) -> Steps:
-    """The verdict on an answer to the probe."""
+def _judge(answer: StepAnswer, era: EraName | Literal["auto"], *, may_repeat: bool) -> Steps:
+    """Judge the answer to the probe."""
     if answer.result is not None:
         return (yield from _discovered(answer.result, era, may_repeat=may_repeat))
     error = answer.error
@@ -106,12 +115,12 @@ def _means_legacy(error: Exception | None) -> bool:
 
 
 def refuses_the_era(error: PeerError | HttpStatus) -> bool:
-    """Whether a server that doesn't know the era may have refused a request so, before it ran anything."""
+    """Whether a server that does not know the era refuses requests in this way, before it runs them."""
     return error.status in LEGACY_STATUSES if isinstance(error, HttpStatus) else error.code in _REFUSALS
 
 
 def may_be_older(error: CallError) -> bool:
-    """Whether a refused handshake may mean that the server knows only the first revision's transport (VER-21)."""
+    """Whether a refused handshake may mean that the server only knows the HTTP transport of the first revision."""
     cause = error.__cause__
     if isinstance(error, ConnectFailed) and isinstance(cause, PeerError):
         return cause.code not in MODERN_ERRORS
@@ -155,11 +164,11 @@ def _only_legacy(supported: list[str], era: EraName | Literal["auto"]) -> Steps:
 
 
 def _handshake(because: Exception | None, *, may_probe: bool = False) -> Steps:
-    """`initialize` with our newest; servers that refuse a revision by an error get one they name (LIFE-16).
+    """Send `initialize` with our latest revision; to a server that refuses it by an error, with one that it supports.
 
-    One that was too slow for the probe and speaks only the stateless era is probed once more.
+    A stateless server that was too slow for the probe is probed once more.
     """
-    answer = yield Handshake(HANDSHAKE_REVISIONS[-1])
+    answer = yield Initialize(HANDSHAKE_REVISIONS[-1])
     if answer.to == "initialize" and isinstance(answer.error, PeerError):
         supported = _supported(answer.error)
         modern = [revision for revision in STATELESS_REVISIONS if revision in supported]
@@ -175,21 +184,21 @@ def _handshake(because: Exception | None, *, may_probe: bool = False) -> Steps:
     return _agreed(answer.result)
 
 
-def _late_discovery(answer: Answer, because: Exception | None) -> Steps:
-    """The probe was answered after all, while `initialize` was on its way: a slow modern server."""
+def _late_discovery(answer: StepAnswer, because: Exception | None) -> Steps:
+    """The probe was answered while `initialize` was on its way: a slow stateless server."""
     if answer.result is not None or (isinstance(answer.error, PeerError) and answer.error.code in MODERN_ERRORS):
         return (yield from _judge(answer, "auto", may_repeat=True))
     return (yield from _handshake(because))
 
 
-def _second_try(error: PeerError) -> Generator[Probe | Handshake, Answer, Answer]:
+def _second_try(error: PeerError) -> Generator[Probe | Initialize, StepAnswer, StepAnswer]:
     supported = _supported(error)
     common = [revision for revision in HANDSHAKE_REVISIONS if revision in supported]
     if not common:
         if any(revision in STATELESS_REVISIONS for revision in supported):
             raise ConnectFailed(f"The server speaks only the stateless era ({', '.join(supported)}): use era='2026'")
         raise ConnectFailed(f"The server refused initialize: {error}") from error
-    return (yield Handshake(common[-1]))
+    return (yield Initialize(common[-1]))
 
 
 def _agreed(result: Raw) -> Discovery:
@@ -197,8 +206,10 @@ def _agreed(result: Raw) -> Discovery:
         found = msgspec.json.decode(result, type=InitializeResult)
     except msgspec.MsgspecError as exc:
         raise ConnectFailed(f"The server's answer to initialize can't be read: {exc}") from exc
-    if found.protocol_version not in HANDSHAKE_REVISIONS:  # LIFE-05
-        raise ConnectFailed(f"The server wants protocol revision {shorten(found.protocol_version)!r}, unknown here")
+    if found.protocol_version not in HANDSHAKE_REVISIONS:
+        raise ConnectFailed(
+            f"The server requires the protocol revision {shorten(found.protocol_version)!r}, which is unknown to this client"
+        )
     return Discovery(
         era="2025",
         revision=found.protocol_version,
@@ -244,7 +255,7 @@ class Negotiation:
         self._capabilities = capabilities
         self._span = span
         #: A probe without an answer: over a byte stream a slow server may still answer it.
-        self._probe: asyncio.Task[Answer] | None = None
+        self._probe: asyncio.Task[StepAnswer] | None = None
 
     async def run(self, era: EraName | Literal["auto"]) -> Discovery:
         """Negotiate. Raises ConnectFailed, or the transport's own error when it says nothing about the era."""
@@ -261,14 +272,14 @@ class Negotiation:
                 self._probe.cancel()
                 await asyncio.wait([self._probe])
 
-    async def _take(self, step: Probe | Handshake) -> Answer:
+    async def _take(self, step: Probe | Initialize) -> StepAnswer:
         if isinstance(step, Probe):
             return await self._discover(step.revision, only=step.only)
         return await self._initialize(step.revision)
 
-    async def _discover(self, revision: str, *, only: bool) -> Answer:
+    async def _discover(self, revision: str, *, only: bool) -> StepAnswer:
         if self._probe is not None:
-            self._probe.cancel()  # the new one will do
+            self._probe.cancel()
         meta = STATELESS.request_meta(revision, self._info, self._capabilities(STATELESS))
         on_http = self._session.channel.kind == "post"
         headers = request_headers("server/discover", None, revision) if on_http else None
@@ -279,9 +290,9 @@ class Negotiation:
         if asking.done():
             return asking.result()
         self._probe = asking
-        return Answer("discover")
+        return StepAnswer("discover")
 
-    async def _initialize(self, revision: str) -> Answer:
+    async def _initialize(self, revision: str) -> StepAnswer:
         capabilities = self._capabilities(HANDSHAKE)
         mine = InitializeParams(protocol_version=revision, capabilities=capabilities, client_info=self._info)
         params = shape(mine, revision)
@@ -301,22 +312,22 @@ class Negotiation:
         await asyncio.wait([asking])
         return probe.result()
 
-    async def _ask(self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"]) -> Answer:
+    async def _ask(self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"]) -> StepAnswer:
         try:
             pending = self._session.ask(method)
             with self._span(method, {}, pending.id) as trace:
                 if trace:
                     params = msgspec.to_builtins(params)
                     params["_meta"] = {**params.get("_meta", {}), **trace}
-                return Answer(to, result=await self._session.exchange(pending, params, headers=headers))
+                return StepAnswer(to, result=await self._session.exchange(pending, params, headers=headers))
         except CallTimeout:
-            return Answer(to)
+            return StepAnswer(to)
         except CallError as exc:
-            return Answer(to, error=exc)
+            return StepAnswer(to, error=exc)
 
 
-async def _own(task: asyncio.Task[Answer]) -> Answer:
-    """Wait for a task that is ours alone: it ends with us."""
+async def _own(task: asyncio.Task[StepAnswer]) -> StepAnswer:
+    """Wait for a task, and cancel it if this task is cancelled."""
     try:
         return await task
     except asyncio.CancelledError:
@@ -324,8 +335,8 @@ async def _own(task: asyncio.Task[Answer]) -> Answer:
         raise
 
 
-def _modern(answer: Answer) -> bool:
-    """Whether a late answer to the probe shows a modern server."""
+def _modern(answer: StepAnswer) -> bool:
+    """Whether a late answer to the probe comes from a stateless server."""
     if answer.error is not None:
         return getattr(answer.error, "code", None) in MODERN_ERRORS
     return answer.result is not None

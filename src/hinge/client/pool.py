@@ -1,8 +1,4 @@
-"""Several clients of one server, lent one at a time: for gateways, where each caller needs a conversation for himself.
-
-Knows how many there are and which of them are free. Opens one when it is needed, looks at one that lay idle before it
-lends it again, and closes what nobody has needed for a while.
-"""
+"""Several clients of one server, lent to one caller at a time: for gateways, where each caller needs a connection."""
 
 from __future__ import annotations
 
@@ -11,20 +7,32 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack, overload
 
 import msgspec
 
+from hinge.client.call_options import CallOptions
 from hinge.client.client import Client
 from hinge.client.options import ClientOptions, ClientPoolOptions
 from hinge.errors import CallError, HingeError, NotSent
 from hinge.options import accepts, check_option, options_of, resolve, whole
+from hinge.schema.tools import CallToolResult
 
 logger = logging.getLogger("hinge")
 
+ReturnT = TypeVar("ReturnT")
+
 
 class PoolHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How a pool is: clients lent and free, callers in line, and clients opened and given up since the start."""
+    """The health of a pool.
+
+    Attributes:
+        lent: How many clients are lent.
+        free: How many clients are open and free.
+        waiting: How many callers wait.
+        opened: How many clients were opened since the start.
+        discarded: How many clients were given up since the start.
+    """
 
     lent: int
     free: int
@@ -34,18 +42,22 @@ class PoolHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Free(msgspec.Struct):
-    """A client that nobody has, and since when (seconds of the monotonic clock)."""
+    """A free client, and since when, in seconds of the monotonic clock."""
 
     client: Client
     since: float
 
 
 class ClientPool:
-    """Up to `size` clients of one target: `async with ClientPool(target, 10) as pool: async with pool.client() as client`.
+    """Clients of one target: `async with ClientPool(target, 10) as pool: async with pool.client() as client`.
 
-    A client that lay idle for more than `check_after` seconds is pinged before it is lent, and replaced if it doesn't
-    answer within `check_within`; after `idle` seconds it is closed. When all are lent, up to `queue` callers wait, each
-    for at most `wait` seconds. `options` are those of Client.
+    Args:
+        target: What a Client takes.
+        size: How many clients there may be.
+        **options: See `ClientPoolOptions`.
+
+    Raises:
+        DefinitionError: An option is unknown, or its value is not allowed.
     """
 
     @accepts(ClientPoolOptions)
@@ -62,7 +74,7 @@ class ClientPool:
         self._queue = settings["queue"]
         self._places = asyncio.Semaphore(size)
         self._waiting = 0
-        #: Who was given back last is lent first: the others may grow old.
+        #: The last one is lent first, so that the others can be closed.
         self._free: list[_Free] = []
         self._lent: set[Client] = set()
         self._opened = self._discarded = 0
@@ -77,7 +89,7 @@ class ClientPool:
         await self.close()
 
     async def close(self) -> None:
-        """Close all clients, lent ones too: their calls fail with ConnectionLost. Twice is fine."""
+        """Close all clients, lent ones too: their requests fail with ConnectionLost. Closing twice is harmless."""
         self._open = False
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -88,7 +100,7 @@ class ClientPool:
 
     @property
     def health(self) -> PoolHealth:
-        """How it is now."""
+        """The health of the pool now."""
         return PoolHealth(
             lent=len(self._lent),
             free=len(self._free),
@@ -99,7 +111,15 @@ class ClientPool:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
-        """A client for this caller alone, until the end of the block. Raises NotSent, or why none could be opened."""
+        """Lend a client until the end of the block.
+
+        Yields:
+            The client.
+
+        Raises:
+            NotSent: The pool is closed, or there was no free client in time.
+            CallError: No client could be connected.
+        """
         await self._take_place()
         client: Client | None = None
         try:
@@ -110,8 +130,44 @@ class ClientPool:
                 await self._give_back(client)
             self._places.release()
 
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: type[ReturnT],
+        **options: Unpack[CallOptions],
+    ) -> ReturnT: ...
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        raise_on_error: bool = True,
+        **options: Unpack[CallOptions],
+    ) -> CallToolResult: ...
+
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Any:
-        """Call a tool with any of the clients; see `Client.call_tool`."""
+        """Call a tool with any of the clients; see `Client.call_tool`.
+
+        Args:
+            name: The name of the tool.
+            arguments: The arguments, by name.
+            returns: The type of the structured content.
+            raise_on_error: Whether a result that is marked as an error raises ToolCallError.
+            **options: See `CallOptions`.
+
+        Returns:
+            The result, or with `returns` the value.
+
+        Raises:
+            NotSent: There was no free client in time.
+            ToolCallError: The tool reported an error.
+            CallError: There is no result for another reason.
+        """
         async with self.client() as client:
             return await client.call_tool(name, arguments, **options)
 
@@ -166,7 +222,7 @@ class ClientPool:
             async with asyncio.timeout(self._check_within):
                 await found.client.ping()
         except (CallError, TimeoutError) as exc:
-            logger.info("A client of the pool doesn't answer any more and is replaced: %s", exc)
+            logger.info("A client of the pool does not answer and is replaced: %s", exc)
             return False
         return True
 
@@ -185,10 +241,10 @@ class ClientPool:
         try:
             await client.close()
         except HingeError as exc:
-            logger.debug("A client of the pool was not closed in good order: %s", exc)
+            logger.debug("A client of the pool could not be closed properly: %s", exc)
 
     async def _sweep(self) -> None:
-        """Close what has been idle for too long; ends when nothing is left to watch."""
+        """Close clients that were unused for too long; ends when none is left."""
         while self._free:
             oldest = self._free[0]
             left = oldest.since + self._idle - time.monotonic()

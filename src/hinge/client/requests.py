@@ -307,7 +307,14 @@ class Requests:
         meta = request.meta if trace is None else {**trace, **(request.meta or {})}
         given = params.get("_meta")
         if session.connection.era is STATELESS:
-            written: Any = _stateless_meta(connection.meta, given, pending, meta)
+            # The encoded `_meta` is extended. The progress token is always sent, since progress renews the time limit.
+            if given is None:
+                start = b'{"progressToken":' + msgspec.json.encode(pending.id) + b","
+                if meta:
+                    start += msgspec.json.encode(meta)[1:-1] + b","
+                written: Any = Raw(start + connection.meta[1:])
+            else:
+                written = {"progressToken": pending.id, **msgspec.json.decode(connection.meta), **(meta or {}), **given}
         else:
             written = {"progressToken": pending.id, **(meta or {}), **(given or {})}
         sent = {**params, "_meta": written}
@@ -352,8 +359,8 @@ class Requests:
         row = METHODS.get(method) or self._extensions.sent.get(method)
         name = params.get(row.name_field) if row is not None and row.name_field is not None else None
         headers = request_headers(method, name, found.revision)
-        if method == "tools/call" and (tool := _decoded(name)) in self._tools.known:
-            headers |= self._tools.headers(tool, _decoded(params.get("arguments")) or {})
+        if method == "tools/call" and name in self._tools.known:
+            headers |= self._tools.headers(name, _decoded(params.get("arguments")) or {})
         return headers if request.headers is None else {**_own_headers(request.headers), **headers}
 
 
@@ -425,18 +432,6 @@ def _less(left: float | None, start: float) -> float | None:
 def _worse(before: CallError | None, now: CallError) -> CallError:
     """The error to report after several attempts: one that may have run counts more."""
     return before if before is not None and before.outcome is Outcome.UNKNOWN else now
-
-
-def _stateless_meta(
-    meta: bytes, given: Mapping[str, Any] | None, pending: Pending, more: Mapping[str, Any] | None = None
-) -> Any:
-    """The encoded `_meta` with the progress token of a request: progress is always requested, since it renews the limit."""
-    if given is None:
-        token = b'{"progressToken":' + msgspec.json.encode(pending.id) + b","
-        if more:
-            token += msgspec.json.encode(more)[1:-1] + b","
-        return Raw(token + meta[1:])
-    return {"progressToken": pending.id, **msgspec.json.decode(meta), **(more or {}), **given}
 
 
 def _result_type(raw: Raw, method: str, *, strict: bool) -> str:

@@ -1,4 +1,4 @@
-"""From what a user calls a server (a URL, a command line, a Server, a transport) to a transport."""
+"""The transport to a target: a URL, a command line, a Server, or a transport."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from hinge.transports.stream.options import ProcessOptions
 
 _HTTP = ("http://", "https://")
 _SOCKETS = ("unix:", "tcp://")
-#: How a text begins that is the address of a server; any other is a command line.
+#: The prefixes of addresses; any other string is a command line.
 ADDRESSES = (*_HTTP, *_SOCKETS)
-#: What is meant as an address, and is no program.
+#: A string that is meant as an address.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://")
 
 
@@ -29,7 +29,7 @@ class TransportOptions(HttpClientOptions, ProcessOptions, total=False):
 
 
 def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOptions]) -> Transport:
-    """The transport to a target. Options that the transport doesn't know raise DefinitionError.
+    """The transport to a target. Raises DefinitionError for options that the transport does not have.
 
     - `http://…` or `https://…`: Streamable HTTP (`headers`, `auth`, …)
     - `unix:/path`, `tcp://host:port`: sockets with one message per line
@@ -60,7 +60,7 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
 
 
 def _made(kind: Callable[..., Transport], declared: type, target: Any, limits: Limits, options: Any) -> Transport:
-    """The transport, if it has these options."""
+    """The transport. Raises DefinitionError for unknown options."""
     if unknown := options.keys() - options_of(declared).keys():
         raise DefinitionError(f"A client of {target!r} has no option {', '.join(sorted(unknown))}")
     return kind(target, limits=limits, **options)
@@ -81,16 +81,16 @@ def _socket(target: str, limits: Limits, options: Any) -> Transport:
     if target.startswith("unix:"):
         path = target.removeprefix("unix:").removeprefix("//")
         if not path:
-            raise DefinitionError(f"{target!r} is no socket address: write unix:/path/of/server.sock")
+            raise DefinitionError(f"{target!r} is not a socket address: write unix:/path/of/server.sock")
         return UnixSocket(path, limits=limits)
     host, _, port = target.removeprefix("tcp://").rstrip("/").rpartition(":")
     if not (port.isascii() and port.isdecimal()) or not host:
-        raise DefinitionError(f"{target!r} is no socket address: write tcp://host:port")
+        raise DefinitionError(f"{target!r} is not a socket address: write tcp://host:port")
     return TcpSocket(host.strip("[]"), int(port), limits=limits)
 
 
 def words_of(target: Any) -> str:
-    """A target as people write it."""
+    """A target as text for people."""
     if isinstance(target, str | Path):
         return shorten(str(target))
     if isinstance(target, Sequence):
@@ -99,13 +99,13 @@ def words_of(target: Any) -> str:
 
 
 def command_line(target: Any) -> list[str]:
-    """The words of a command; a Python file runs in this interpreter. Raises DefinitionError for anything else."""
+    """The words of a command line; a Python file runs in this interpreter. Raises DefinitionError."""
     if isinstance(target, Path) or (isinstance(target, str) and target.endswith(".py") and Path(target).is_file()):
         return [sys.executable, str(target)]
     if isinstance(target, str):
         if _ADDRESS.match(target):
             raise DefinitionError(
-                f"{shorten(target)!r} is no address that a client knows: write http://…, https://…, tcp://host:port, "
+                f"{shorten(target)!r} is not an address that a client knows: write http://…, https://…, tcp://host:port, "
                 "unix:/path, or a command line"
             )
         try:

@@ -1,7 +1,7 @@
 """OpenTelemetry: a CLIENT span for each request and notification that leaves, and its trace context in their `_meta`.
 
-Follows the semantic conventions for MCP. Imports nothing, and costs one look-up, until the process has installed a tracer
-provider. Never records arguments or results.
+Follows the semantic conventions for MCP (https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/). Imports nothing until the
+process has installed a tracer provider. Never records arguments or results.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ended = msgspec.json.Decoder(_Ended)
 
 
 def tracer() -> Tracer | None:
-    """What makes spans; None in a process that traces nothing."""
+    """The tracer; None in a process without a tracer provider."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return None
@@ -40,7 +40,7 @@ def tracer() -> Tracer | None:
 
 
 def place_of(transport: Any) -> dict[str, str | int]:
-    """Where a transport leads, in the words of the conventions. No path and no query of a URL: they may hold secrets."""
+    """The address of a transport as span attributes, without path and query of a URL, which may contain secrets."""
     url, host = getattr(transport, "url", None), getattr(transport, "host", None)
     if isinstance(url, str):
         parts = urlsplit(url)
@@ -72,7 +72,7 @@ def span(
     revision: str | None = None,
     place: Mapping[str, str | int] | None = None,
 ) -> Iterator[tuple[Span, dict[str, str]]]:
-    """One span around one message; comes with what its `_meta` must say for the receiver's spans to join in (META-06)."""
+    """The span of one message. Yields it with the trace context for the `_meta` of the message."""
     from opentelemetry.propagate import inject
     from opentelemetry.trace import SpanKind
 
@@ -99,7 +99,7 @@ def span(
 
 
 def ended(span: Span, method: str, result: Raw) -> None:
-    """A result has come: one that reports a tool's own failure counts as an error."""
+    """Record the result of a request: that of a failed tool counts as an error."""
     from opentelemetry.trace import StatusCode
 
     if method != "tools/call":
@@ -120,13 +120,13 @@ def _failed(span: Span, exc: BaseException) -> None:
         span.set_attribute("rpc.response.status_code", str(exc.code))
     kind = str(exc.code) if isinstance(exc, PeerError) else type(exc).__name__
     span.set_attribute("error.type", "cancelled" if isinstance(exc, asyncio.CancelledError) else kind)
-    # A server may quote the arguments that it refuses.
+    # A server may quote invalid arguments.
     refused = isinstance(exc, PeerError) and exc.code == InvalidParams.code
     span.set_status(StatusCode.ERROR, "Invalid request parameters" if refused else shorten(str(exc)) or None)
 
 
 def _target(method: str, params: Mapping[str, Any]) -> tuple[str | None, dict[str, str]]:
-    """What the message names: for the span's name only where there are few of them, so no URIs."""
+    """The target of a message, for the name of the span, and its attributes. URIs are not in the name: there may be many."""
     name, uri = params.get("name"), params.get("uri")
     if method == "tools/call" and isinstance(name, str):
         return name, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}

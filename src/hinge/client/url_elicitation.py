@@ -1,6 +1,6 @@
-"""Pages that a handshake server wants opened before it serves a request (-32042): which, and when to ask for it again.
+"""URLElicitationRequiredError (-32042): pages that the user must open before the server serves a request, and the retries.
 
-Knows errors and clocks; must not know how a client asks, nor how a page is opened.
+See https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from hinge.schema.elicitation import ElicitUrlParams
 REQUIRED = -32042
 FINISHED = "notifications/elicitation/complete"
 
-#: Servers needn't say that a page is finished: the request is made again after so many seconds, then after twice as many …
+#: Seconds until the request is repeated, doubled each time: servers need not announce that a page is finished.
 FIRST_WAIT = 5.0
 
 ResultT = TypeVar("ResultT")
 
 
 class UrlElicitationRequired(PeerError):
-    """The server serves this request only after the user has opened these pages; it did not run (ELIC-14).
+    """The server serves this request only after the user has opened pages; it did not run.
 
-    `elicitations` are the pages: `message`, `url`, `elicitation_id`.
+    Args:
+        error: The error of the server.
+        elicitations: The pages, each with `message`, `url` and `elicitation_id`.
     """
 
     def __init__(self, error: PeerError, elicitations: Sequence[ElicitUrlParams]) -> None:
@@ -36,11 +38,11 @@ class UrlElicitationRequired(PeerError):
 
     def __str__(self) -> str:
         where = ", ".join(shorten(page.url) for page in self.elicitations)
-        return f"{self.message}: open {where}, then ask again ({self.code})"
+        return f"{self.message}: open {where}, then send the request again ({self.code})"
 
 
 def required_by(error: PeerError) -> UrlElicitationRequired | None:
-    """The pages that an error wants opened; None for any other error, and for one that doesn't say which."""
+    """The error with its pages; None for any other error, and for one without pages."""
     data = error.data if error.code == REQUIRED else None
     found = data.get("elicitations") if isinstance(data, dict) else None
     try:
@@ -51,14 +53,14 @@ def required_by(error: PeerError) -> UrlElicitationRequired | None:
 
 
 class _Wait:
-    """Until some pages are finished."""
+    """Waits until some pages are finished."""
 
     def __init__(self, pages: Sequence[ElicitUrlParams]) -> None:
         self.left = {page.elicitation_id for page in pages}
         self.over = asyncio.Event()
 
     async def moments(self, patience: float) -> AsyncIterator[None]:
-        """The moments at which to ask again: now and then, and when all are finished, which is the last."""
+        """Yield when the request is to be repeated: with growing pauses, and when all pages are finished, which is the last."""
         pause, last = FIRST_WAIT, False
         while not last:
             try:
@@ -71,7 +73,7 @@ class _Wait:
 
 
 class RequiredPages:
-    """What one client waits for. `patience` is in seconds, for the user; `rounds` is how often there may be more pages."""
+    """The pages that one client waits for. `patience` is in seconds; `rounds` is how often there may be more pages."""
 
     def __init__(self, patience: float, rounds: int) -> None:
         self._patience = patience
@@ -79,7 +81,7 @@ class RequiredPages:
         self._waits: set[_Wait] = set()
 
     def finished(self, identity: object) -> None:
-        """The server says that a page is finished; names that nobody waits for mean nothing (ELIC-13)."""
+        """Take the id of a finished page; unknown ids are ignored."""
         for wait in self._waits:
             if isinstance(identity, str) and identity in wait.left:
                 wait.left.discard(identity)
@@ -101,11 +103,10 @@ class RequiredPages:
         agreed: Callable[[Sequence[ElicitUrlParams]], Awaitable[bool]],
         again: Callable[[], Awaitable[ResultT]],
     ) -> ResultT:
-        """Ask for consent, wait for the user, ask again: what comes of the request in the end.
+        """Let the user open the pages, repeat the request until it is served, and return its result.
 
-        Raises what `again` raises, and UrlElicitationRequired when the user doesn't agree or isn't done in time. While
-        pages are open, an error that names others is the same one in a server's new words: only when all are finished
-        does it mean more pages.
+        Raises what `again` raises, and UrlElicitationRequired if the user does not agree or is not done in time. While pages
+        are open, an error with other pages replaces them; only after all are finished it means more pages.
         """
         for _ in range(self._rounds):
             with self._waiting(required.elicitations) as wait:

@@ -34,7 +34,7 @@ _HOMES = {
     "GetPromptResult": "hinge",
     "ReadResourceResult": "hinge",
     "UriTemplate": "hinge",
-    "CallOptions": "hinge.client.options",
+    "CallOptions": "hinge.client.call_options",
 }
 _RESERVED = (*_HOMES, "annotations", "msgspec", "Client", "self", "given", "kind", "found", "answer", "template", "uri")
 _TYPES = ("bool", "dict", "float", "int", "list", "str", "tuple")

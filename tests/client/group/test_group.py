@@ -434,7 +434,7 @@ async def test_health_tells_latency_era_and_what_is_wrong() -> None:
         health = await hosts.health(timeout=0.1)
     assert health["a"].latency is not None
     assert (health["a"].state, health["a"].era, health["a"].revision[:4]) == ("ready", "2026", "2026")
-    assert (health["quiet"].latency, health["quiet"].reason) == (None, "no sign of life within 0.1 seconds")
+    assert (health["quiet"].latency, health["quiet"].reason) == (None, "no answer within 0.1 seconds")
     assert health["bad"].state == "failed"
     assert "refused" in health["bad"].reason
 

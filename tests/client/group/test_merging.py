@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.client.group.names import Origin, merge_names, prefix_of
+from hinge.client.group.names import NameOrigin, merge_names, prefix_of
 
 
 def test_a_name_that_one_server_has_stays_and_one_that_several_have_gets_theirs_in_front() -> None:
@@ -49,7 +49,7 @@ def test_every_tool_has_exactly_one_name_and_every_name_one_tool(
     """TOOL-09: nothing is lost, nothing is hidden behind another, and the same input gives the same names."""
     merged = merge_names(listings, prefixing)  # type: ignore[arg-type]  # one of its words
     assert sorted(merged.values()) == sorted(
-        Origin(server, name) for server, names in listings.items() for name in set(names)
+        NameOrigin(server, name) for server, names in listings.items() for name in set(names)
     )
     assert merged == merge_names(listings, prefixing)  # type: ignore[arg-type]  # one of its words
 

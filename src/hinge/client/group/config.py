@@ -1,7 +1,4 @@
-"""The configuration that hosts of MCP servers share: which servers there are and how to reach them.
-
-Reads and checks; it starts nothing and knows no client. Each mistake is named by file, server and key.
-"""
+"""The configuration file of MCP hosts: which servers there are and how to reach them. Errors name file, server and key."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ logger = logging.getLogger("hinge")
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 Kind: TypeAlias = Literal["stdio", "http", "sse"]
 
-#: Hosts call the same thing by these names.
+#: The names of the section in the files of different hosts.
 _SECTIONS = ("mcpServers", "servers")
 _KINDS: dict[str, Kind] = {
     "stdio": "stdio",
@@ -40,7 +37,20 @@ _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
 class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One server of a configuration. `command` is set for `stdio`, `url` for `http` and `sse`."""
+    """One server of a configuration.
+
+    Attributes:
+        name: The name.
+        kind: "stdio", "http", or "sse" (the HTTP transport of the first revision).
+        command: The command line, for "stdio".
+        env: Environment variables, for "stdio".
+        cwd: The working directory, for "stdio".
+        url: The address, for "http" and "sse".
+        headers: HTTP headers, for "http" and "sse".
+        disabled: Whether it is to be left out.
+        lock: The path of the lock file that the server must match.
+        drift: Whether differences from the lock file are refused or logged.
+    """
 
     name: str
     kind: Kind
@@ -50,12 +60,15 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     headers: dict[str, str] = {}
     disabled: bool = False
-    #: The path of the lock that the server is held to, and what becomes of a difference.
     lock: str | None = None
     drift: Literal["refuse", "warn"] = "refuse"
 
     def reach(self) -> tuple[Any, dict[str, Any]]:
-        """What a Client takes to reach it: the target, and options of the transport and, if it has one, of its lock."""
+        """Get what a Client needs.
+
+        Returns:
+            The target, and options.
+        """
         locked: dict[str, Any] = {} if self.lock is None else {"lock": self.lock, "drift": self.drift}
         if self.kind == "stdio":
             return list(self.command), {"env": self.env, "cwd": self.cwd, **locked}
@@ -67,12 +80,21 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_config(source: Source, *, environ: Mapping[str, str] | None = None) -> dict[str, ServerEntry]:
-    """The servers of a configuration, by name, in their order; disabled ones are marked, not left out.
+    """Read a configuration.
 
-    `{"mcpServers": {name: {"command", "args", "env", "cwd"} or {"url", "headers", "type"}}}`, each also with `lock`, the
-    path of a lock file (from the configuration's folder), and `drift`, "refuse" or "warn". `${VAR}`, `${VAR:-default}`
-    and `${env:VAR}` stand for variables of `environ`, the process's own by default. Keys that only some hosts know are
-    ignored. Raises StartError.
+    The format is `{"mcpServers": {name: {"command", "args", "env", "cwd"} or {"url", "headers", "type"}}}`, each also with
+    `lock`, the path of a lock file (relative to the file), and `drift`, "refuse" or "warn". `${VAR}`, `${VAR:-default}` and
+    `${env:VAR}` are replaced by variables. Keys that only other hosts know are ignored.
+
+    Args:
+        source: The path of a JSON file, or its content.
+        environ: The variables; those of the process by default.
+
+    Returns:
+        The servers by name, in their order; disabled ones are marked.
+
+    Raises:
+        StartError: The configuration can't be read or is invalid.
     """
     where, found = ("the configuration", source) if isinstance(source, Mapping) else (str(source), _load(source))
     section = next((name for name in _SECTIONS if name in found), None) if isinstance(found, Mapping) else None
@@ -84,19 +106,20 @@ def read_config(source: Source, *, environ: Mapping[str, str] | None = None) -> 
     variables = os.environ if environ is None else environ
     folder = "" if isinstance(source, Mapping) else os.path.dirname(os.path.abspath(source))
     return {
-        name: _located(_Reader(where, name, table, variables).read(), folder) for name, table in found[section].items()
+        name: _located(_EntryReader(where, name, table, variables).read(), folder)
+        for name, table in found[section].items()
     }
 
 
 def _located(entry: ServerEntry, folder: str) -> ServerEntry:
-    """Where the lock is, seen from anywhere."""
+    """The entry with an absolute path of its lock file."""
     if entry.lock is None:
         return entry
     return msgspec.structs.replace(entry, lock=os.path.join(folder, os.path.expanduser(entry.lock)))
 
 
 def pick(entries: Mapping[str, ServerEntry], name: str | None) -> ServerEntry:
-    """The entry of that name, or the only one that isn't disabled. Raises StartError."""
+    """The entry of that name, or the only one that is not disabled. Raises StartError."""
     if name is not None:
         if name not in entries:
             raise StartError(f"There is no server {name!r} in the configuration: it has {_names(entries)}")
@@ -128,13 +151,13 @@ def _object(path: str | os.PathLike[str], pairs: list[tuple[str, Any]]) -> dict[
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise StartError(f"{path}: {name!r} stands there twice; only one of them can count")
+            raise StartError(f"{path}: {name!r} is there twice")
         found[name] = value
     return found
 
 
-class _Reader:
-    """Reads one server's table."""
+class _EntryReader:
+    """Reads the table of one server."""
 
     def __init__(self, where: str, name: str, table: Any, variables: Mapping[str, str]) -> None:
         self._place = f"{where}: server {name!r}"
@@ -145,7 +168,7 @@ class _Reader:
         self._variables = variables
 
     def read(self) -> ServerEntry:
-        """The entry. A disabled server is not looked at any closer: its variables may be missing."""
+        """Read the entry. A disabled server is not checked: its variables may be missing."""
         disabled = self._flag("disabled", False) or not self._flag("enabled", True)
         kind = self._kind()
         if disabled:
@@ -179,7 +202,7 @@ class _Reader:
             return "stdio" if has_command else "http"
         kind = _KINDS.get(self._table[key]) if isinstance(self._table[key], str) else None
         if kind is None:
-            raise self._wrong(key, f"{self._table[key]!r} is no type of server: use one of {', '.join(_KINDS)}")
+            raise self._wrong(key, f"{self._table[key]!r} is not a type of server: use one of {', '.join(_KINDS)}")
         if (kind == "stdio") != has_command:
             raise self._wrong(key, f"{self._table[key]!r} doesn't go with a {'command' if has_command else 'url'}")
         return kind
@@ -195,24 +218,24 @@ class _Reader:
     def _text(self, key: str) -> str:
         value = self._table.get(key)
         if not isinstance(value, str) or not value:
-            raise self._wrong(key, "must be a text that isn't empty")
+            raise self._wrong(key, "must be a string that is not empty")
         return self._expand(key, value)
 
     def _list(self, key: str) -> list[str]:
         values = self._table.get(key, [])
         if not isinstance(values, list):
-            raise self._wrong(key, "must be a list of texts")
+            raise self._wrong(key, "must be a list of strings")
         return [self._item(f"{key}[{place}]", value) for place, value in enumerate(values)]
 
     def _texts(self, key: str) -> dict[str, str]:
         values = self._table.get(key) or {}
         if not isinstance(values, Mapping):
-            raise self._wrong(key, "must be an object that maps names to texts")
+            raise self._wrong(key, "must be an object that maps names to strings")
         return {name: self._item(f"{key}.{name}", value) for name, value in values.items()}
 
     def _item(self, key: str, value: Any) -> str:
         if not isinstance(value, str):
-            raise self._wrong(key, f"must be a text, in quotes, not {shorten(json.dumps(value))}")
+            raise self._wrong(key, f"must be a string, in quotes, not {shorten(json.dumps(value))}")
         return self._expand(key, value)
 
     # ---------------------------------------------------------------- variables
@@ -224,7 +247,7 @@ class _Reader:
         def look_up(found: re.Match[str]) -> str:
             name = _NAME.fullmatch(found[1])
             if name is None:
-                raise self._wrong(key, f"{found[0]} means something to another host only; write the value itself")
+                raise self._wrong(key, f"{found[0]} is only known to another host; write the value itself")
             value, default = self._variables.get(name[1]), name.groups()[1]
             if value is None and default is None:
                 hint = f"set it, or write ${{{name[1]}:-default}}"
@@ -237,7 +260,7 @@ class _Reader:
         return StartError(f"{self._place}: {key}: {what}")
 
     def _warn_of_slips(self) -> None:
-        """A key that nobody knows is another host's; one that is nearly ours is a slip."""
+        """Warn about keys that are almost known ones; others belong to other hosts."""
         unknown = [key for key in self._table if key not in _KEYS]
         if not unknown:
             return

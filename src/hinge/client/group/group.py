@@ -1,6 +1,6 @@
-"""Many servers as one: their lists merged, each call sent to the server that it is for, all eras and transports side by side.
+"""Several servers used as one: merged lists, and each call sent to the server that it is for.
 
-Knows several members and the names that stand for what they offer. One server that fails leaves the others alone.
+A server that fails does not affect the others.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 import msgspec
 
 from hinge.client.cache import CacheMode
+from hinge.client.call_options import CallOptions, RequestOptions
 from hinge.client.client import Client
 from hinge.client.group.config import ServerEntry, Source, read_config
 from hinge.client.group.member import Health, Member
-from hinge.client.group.names import Origin, Prefixing, merge_names
+from hinge.client.group.names import NameOrigin, Prefixing, merge_names
 from hinge.client.options import ClientGroupOptions
 from hinge.errors import CallError, NotSent, shorten
 from hinge.options import accepts, check_option, instance, resolve
@@ -30,7 +31,7 @@ logger = logging.getLogger("hinge")
 #: The key in the `_meta` of everything listed that names the server it is from.
 SERVER = "hinge/server"
 
-#: What is asked with these callables; each gets the server's name on top, as its last argument (ELIC-19).
+#: The callbacks of Client; each gets the name of the server as an additional last argument.
 _CALLBACKS = (
     "on_elicit",
     "on_elicit_url",
@@ -48,18 +49,27 @@ Kind = Literal["tools", "prompts"]
 
 
 class ClientGroup:
-    """Several servers: `async with ClientGroup({"files": "python files.py", "web": "https://host/mcp"}) as hosts`.
+    """Several servers: `async with ClientGroup({"files": "files.py", "web": "https://host/mcp"}) as group`.
 
-    `targets` maps names to what a Client takes, to a ServerEntry of a configuration, or to a Client. All are connected
-    at once; one that can't be reached is tried again in the background, further and further apart, and `servers[name]`
-    tells its `state` and `reason`. At most `concurrency` requests at once go to each.
+    All servers are connected at the same time. One that can't be reached is tried again in the background, with backoff;
+    `servers[name]` has its `state` and `reason`. Names of tools and prompts that several servers have are written
+    `server_name`. The `_meta` of everything listed holds the name of the server under "hinge/server".
 
-    Names of tools and prompts that several servers have are written `server_name` (see `merging`), with
-    `prefix="always"` all of them; the `_meta` of everything listed holds the server's name under "hinge/server".
+    Args:
+        targets: What each server is reached by: what a Client takes, a ServerEntry of a configuration, or a Client.
+        **options: See `ClientGroupOptions`. Each callback gets the name of the server as an additional last argument:
+            `on_elicit(params, server)`, `on_change(change, server)`. `on_change` is also called, with `ChangesLost`, for a
+            server that was reached late or again.
 
-    `options` are those of Client, for all of them. Each callback gets the name of the server as its last argument:
-    `on_elicit(form, server)`, `on_roots(server)`. `on_change(change, server)`, sync or async, hears of changes of
-    the servers' lists; of a server that came late or came back, with a ChangesLost.
+    Attributes:
+        servers: The servers by name, in their order.
+
+    Raises:
+        DefinitionError: An option is unknown, or its value is not allowed.
+
+    Example:
+        >>> async with ClientGroup.from_config("mcp.json") as group:
+        ...     tools = await group.list_tools()
     """
 
     @accepts(ClientGroupOptions)
@@ -69,19 +79,29 @@ class ClientGroup:
         own = ("concurrency", "prefix", "on_change")
         of_clients = {name: value for name, value in options.items() if name not in own}
         concurrency, on_change = settings["concurrency"], settings["on_change"]
-        #: The servers by name, in the order in which they were given.
         self.servers: dict[str, Member] = {
             name: Member(name, _client(name, target, of_clients), concurrency=concurrency, on_change=on_change)
             for name, target in targets.items()
         }
         self._prefix: Prefixing = settings["prefix"]
-        #: What each server listed last, for the names; a server that is away for a while keeps its own.
+        #: The names that each server listed last; one that is lost for a while keeps its own.
         self._listed: dict[Kind, dict[str, list[str]]] = {"tools": {}, "prompts": {}}
-        self._origins: dict[Kind, dict[str, Origin]] = {"tools": {}, "prompts": {}}
+        self._origins: dict[Kind, dict[str, NameOrigin]] = {"tools": {}, "prompts": {}}
 
     @classmethod
     def from_config(cls, source: Source, **options: Unpack[ClientGroupOptions]) -> Self:
-        """The servers of a configuration: a JSON file with `mcpServers`, or what it holds. Raises StartError."""
+        """Make a group of the servers of a configuration.
+
+        Args:
+            source: The path of a JSON file with `mcpServers`, or its content.
+            **options: Options of the group.
+
+        Returns:
+            The group, not connected yet.
+
+        Raises:
+            StartError: The configuration is invalid.
+        """
         return cls(read_config(source), **options)
 
     # ---------------------------------------------------------------- life
@@ -94,7 +114,7 @@ class ClientGroup:
         await self.close()
 
     async def connect(self) -> None:
-        """Connect to all; returns when each is ready or has failed once, which raises nothing."""
+        """Connect to all servers. Returns when each is ready or has failed once; failures are in `servers`, not raised."""
         for member in self.servers.values():
             member.start()
         try:
@@ -104,31 +124,66 @@ class ClientGroup:
             raise
 
     async def close(self) -> None:
-        """Leave all servers; twice is fine."""
+        """Close all connections. Closing twice is harmless."""
         await asyncio.gather(*(member.close() for member in self.servers.values()))
 
     async def health(self, timeout: float = 5.0) -> dict[str, Health]:
-        """How each server is, asked all at once for a sign of life within `timeout` seconds."""
+        """Check all servers at the same time.
+
+        Args:
+            timeout: Seconds to wait for an answer.
+
+        Returns:
+            The health of each server, by name.
+        """
         found = await asyncio.gather(*(member.health(timeout) for member in self.servers.values()))
         return dict(zip(self.servers, found, strict=True))
 
     # ---------------------------------------------------------------- lists
 
     async def list_tools(self, *, cache: CacheMode = "use") -> list[Tool]:
-        """The tools of all servers that can be asked, with merged names."""
+        """List the tools of all available servers, with merged names.
+
+        Args:
+            cache: "use" the caches of the clients, "refresh" them, or "bypass" them.
+
+        Returns:
+            The tools, in the order of the servers. Servers that fail are left out and logged.
+        """
         return self._renamed("tools", await self._gather("tools", lambda client: client.list_tools(cache=cache)))
 
     async def list_prompts(self, *, cache: CacheMode = "use") -> list[Prompt]:
-        """The prompts of all servers that can be asked, with merged names."""
+        """List the prompts of all available servers, with merged names.
+
+        Args:
+            cache: "use" the caches of the clients, "refresh" them, or "bypass" them.
+
+        Returns:
+            The prompts, in the order of the servers. Servers that fail are left out and logged.
+        """
         return self._renamed("prompts", await self._gather("prompts", lambda client: client.list_prompts(cache=cache)))
 
     async def list_resources(self, *, cache: CacheMode = "use") -> list[Resource]:
-        """The resources of all servers that can be asked; a URI that several have stands there once for each."""
+        """List the resources of all available servers. A URI that several servers have is listed once for each.
+
+        Args:
+            cache: "use" the caches of the clients, "refresh" them, or "bypass" them.
+
+        Returns:
+            The resources, in the order of the servers. Servers that fail are left out and logged.
+        """
         found = await self._gather("resources", lambda client: client.list_resources(cache=cache))
         return [_of_server(server, item) for server, items in found.items() for item in items]
 
     async def list_resource_templates(self, *, cache: CacheMode = "use") -> list[ResourceTemplate]:
-        """The resource templates of all servers that can be asked."""
+        """List the resource templates of all available servers.
+
+        Args:
+            cache: "use" the caches of the clients, "refresh" them, or "bypass" them.
+
+        Returns:
+            The resource templates, in the order of the servers. Servers that fail are left out and logged.
+        """
         found = await self._gather("resources", lambda client: client.list_resource_templates(cache=cache))
         return [_of_server(server, item) for server, items in found.items() for item in items]
 
@@ -158,7 +213,7 @@ class ClientGroup:
             if origin.server in items_of
         ]
 
-    # ---------------------------------------------------------------- asking
+    # ---------------------------------------------------------------- requests
 
     @overload
     async def call_tool(
@@ -168,51 +223,157 @@ class ClientGroup:
         *,
         returns: type[ReturnT],
         server: str | None = None,
-        **options: Any,
+        **options: Unpack[CallOptions],
     ) -> ReturnT: ...
 
     @overload
     async def call_tool(
-        self, name: str, arguments: Mapping[str, Any] | None = None, *, server: str | None = None, **options: Any
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        raise_on_error: bool = True,
+        server: str | None = None,
+        **options: Unpack[CallOptions],
     ) -> CallToolResult: ...
 
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, server: str | None = None, **options: Any
     ) -> Any:
-        """Call a tool by its merged name, or by its own with `server`; see `Client.call_tool` for the options and errors.
+        """Call a tool; see `Client.call_tool`.
 
-        Raises NotSent as well when no server has it, or its server can't be asked.
+        Args:
+            name: The merged name, or with `server` the name that the server uses.
+            arguments: The arguments, by name.
+            returns: The type of the structured content.
+            raise_on_error: Whether a result that is marked as an error raises ToolCallError.
+            server: The name of the server.
+            **options: See `CallOptions`.
+
+        Returns:
+            The result, or with `returns` the value.
+
+        Raises:
+            NotSent: No server has the tool, or its server is not available.
+            ToolCallError: The tool reported an error.
+            CallError: There is no result for another reason.
         """
         origin = await self._find("tools", name, server)
         async with self._member(origin.server).turn() as client:
             return await client.call_tool(origin.name, arguments, **options)
 
     async def get_prompt(
-        self, name: str, arguments: Mapping[str, str] | None = None, *, server: str | None = None, **options: Any
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        server: str | None = None,
+        **options: Unpack[CallOptions],
     ) -> GetPromptResult:
-        """The messages of a prompt, by its merged name, or by its own with `server`."""
+        """Get the messages of a prompt; see `Client.get_prompt`.
+
+        Args:
+            name: The merged name, or with `server` the name that the server uses.
+            arguments: The arguments, by name.
+            server: The name of the server.
+            **options: See `CallOptions`.
+
+        Returns:
+            The messages.
+
+        Raises:
+            NotSent: No server has the prompt, or its server is not available.
+            CallError: There is no result for another reason.
+        """
         origin = await self._find("prompts", name, server)
         async with self._member(origin.server).turn() as client:
             return await client.get_prompt(origin.name, arguments, **options)
 
     async def read_resource(
-        self, uri: str | Resource | ResourceLink, *, server: str | None = None, **options: Any
+        self,
+        uri: str | Resource | ResourceLink,
+        *,
+        server: str | None = None,
+        cache: CacheMode = "use",
+        **options: Unpack[CallOptions],
     ) -> ReadResourceResult:
-        """What a resource holds: of the server that it was listed by, or the one that lists its URI or has a template for it;
-        `server` says which otherwise."""
+        """Read a resource; see `Client.read_resource`.
+
+        Args:
+            uri: The URI, a listed resource, or a link from a result.
+            server: The name of the server; by default the one that listed the resource, that lists its URI, or that has a
+                template for it.
+            cache: "use" the cache of the client, "refresh" it, or "bypass" it.
+            **options: See `CallOptions`.
+
+        Returns:
+            The contents.
+
+        Raises:
+            NotSent: No server or several servers list the URI, or the server is not available.
+            CallError: There is no result for another reason.
+        """
         if server is None and isinstance(uri, Resource):
             server = (uri.meta or {}).get(SERVER)
         uri = uri if isinstance(uri, str) else uri.uri
         async with self._member(server or await self._owner(uri)).turn() as client:
-            return await client.read_resource(uri, **options)
+            return await client.read_resource(uri, cache=cache, **options)
+
+    @overload
+    async def request(
+        self,
+        server: str,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        result: type[ReturnT],
+        **options: Unpack[RequestOptions],
+    ) -> ReturnT: ...
+
+    @overload
+    async def request(
+        self,
+        server: str,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        result: None = None,
+        **options: Unpack[RequestOptions],
+    ) -> dict[str, Any]: ...
 
     async def request(self, server: str, method: str, params: Mapping[str, Any] | None = None, **options: Any) -> Any:
-        """Any request to one server; see `Client.request`."""
+        """Send any request to one server; see `Client.request`.
+
+        Args:
+            server: The name of the server.
+            method: The method.
+            params: The params.
+            result: The type that the result is read into; a dict by default.
+            **options: See `RequestOptions`.
+
+        Returns:
+            The result.
+
+        Raises:
+            NotSent: There is no such server, or it is not available.
+            CallError: There is no result for another reason.
+        """
         async with self._member(server).turn() as client:
             return await client.request(method, params, **options)
 
-    def origin(self, name: str, kind: Kind = "tools") -> Origin:
-        """Which server a merged name is of, and what that calls it. Raises NotSent for a name that wasn't listed."""
+    def origin(self, name: str, kind: Kind = "tools") -> NameOrigin:
+        """Find the server that a merged name belongs to.
+
+        Args:
+            name: The merged name, as it was listed.
+            kind: "tools" or "prompts".
+
+        Returns:
+            The name of the server, and the name that it uses.
+
+        Raises:
+            NotSent: The name was not listed.
+        """
         found = self._origins[kind].get(name)
         if found is None:
             raise NotSent(self._missing(kind, name))
@@ -223,10 +384,10 @@ class ClientGroup:
             raise NotSent(f"There is no server {server!r}: there are {', '.join(map(repr, self.servers)) or 'none'}")
         return self.servers[server]
 
-    async def _find(self, kind: Kind, name: str, server: str | None) -> Origin:
-        """Names that were listed stay what they were until the next list: no server can slip in between."""
+    async def _find(self, kind: Kind, name: str, server: str | None) -> NameOrigin:
+        """The origin of a name; names keep their meaning until the next list."""
         if server is not None:
-            return Origin(server, name)
+            return NameOrigin(server, name)
         if name not in self._origins[kind]:
             await (self.list_tools(cache="refresh") if kind == "tools" else self.list_prompts(cache="refresh"))
         return self.origin(name, kind)
@@ -256,7 +417,7 @@ class ClientGroup:
 
 
 def _client(name: str, target: Any, options: Mapping[str, Any]) -> Client | None:
-    """The client of one server, whose callbacks know its name. None for a disabled one."""
+    """The client of one server, whose callbacks get its name; None for a disabled one."""
     if isinstance(target, Client):
         return target
     bound = {key: _named(value, name) if key in _CALLBACKS else value for key, value in options.items()}
@@ -284,7 +445,7 @@ def _server_of(item: Resource | ResourceTemplate) -> str:
 
 
 def _best_prefix(uri: str, templates: list[ResourceTemplate]) -> set[str]:
-    """The servers whose template agrees with the URI for longest before its first variable."""
+    """The servers whose template has the longest literal prefix in common with the URI."""
     best: tuple[int, set[str]] = (0, set())
     for template in templates:
         literal = template.uri_template.partition("{")[0]

@@ -1,7 +1,4 @@
-"""One server among several: whether it is there and why not, kept up in the background, and how much it is asked at once.
-
-Knows one client. Nothing that goes wrong here reaches the other servers.
-"""
+"""One server of a client group: its state, kept connected in the background, and its limit of concurrent requests."""
 
 from __future__ import annotations
 
@@ -33,19 +30,28 @@ from hinge.timeouts import give_up_if_cancelled
 
 logger = logging.getLogger("hinge")
 
-#: `lost` was ready before and is opened again by the next call; `failed` has never been reached so far.
+#: `lost` was ready before and is connected again by the next call; `failed` was never reached.
 State: TypeAlias = Literal["disabled", "connecting", "ready", "lost", "failed", "closed"]
 
-#: Hears of a change, and of which server; sync or async.
+#: Called with a change and the name of the server; sync or async.
 OnChange: TypeAlias = Callable[[Changed | ChangesLost, str], Any]
 
-#: Seconds before the next attempt to reach a server: at first, and at most. Spread by chance, so that many don't meet.
+#: Seconds before the next attempt to reach a server: the first and the longest pause, with jitter.
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server is. `latency` is the time of a ping in seconds, None if it wasn't answered; `running` its open calls."""
+    """The health of a server.
+
+    Attributes:
+        state: Its state.
+        reason: Why it is not ready.
+        latency: The time of a ping in seconds; None if it was not answered.
+        running: How many requests are in flight.
+        era: The era of the connection.
+        revision: The protocol revision of the connection.
+    """
 
     state: State
     reason: str = ""
@@ -56,9 +62,12 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Member:
-    """One server. `concurrency` requests at once go to it; the others wait their turn.
+    """One server of a group.
 
-    `on_change(change, name)`, sync or async, hears of changes of its lists, and with a ChangesLost that it can be asked after all.
+    Attributes:
+        name: The name in the group.
+        state: "ready", or why it is not; see `State`.
+        reason: More about a state that is not "ready".
     """
 
     def __init__(
@@ -71,7 +80,6 @@ class Member:
     ) -> None:
         self.name = name
         self.state: State = "disabled" if client is None else "connecting"
-        #: Why it isn't ready.
         self.reason = "it is disabled in the configuration" if client is None else ""
         self._client = client
         self._concurrency = concurrency
@@ -89,32 +97,36 @@ class Member:
 
     @property
     def client(self) -> Client:
-        """Its client. Raises NotSent for a disabled server."""
+        """The client of the server.
+
+        Raises:
+            NotSent: The server is disabled.
+        """
         if self._client is None:
             raise NotSent(f"Server {self.name!r} is disabled in the configuration")
         return self._client
 
     @property
     def available(self) -> bool:
-        """Whether asking makes sense: it was reached, and isn't closed."""
+        """Whether requests can be sent: it was reached and is not closed."""
         return self.state in ("ready", "lost")
 
     # ---------------------------------------------------------------- life
 
     def start(self) -> None:
-        """Begin to keep it up."""
+        """Connect, and keep connected, in the background."""
         if self._client is not None and self._supervising is None:
             self.state, self.reason = "connecting", ""
             self._settled.clear()
             self._supervising = asyncio.get_running_loop().create_task(self._supervise(self._client))
 
     async def settled(self) -> None:
-        """Wait until the first attempt to reach it is over, whatever came of it."""
+        """Wait until the first attempt to connect is over, successful or not."""
         if self._client is not None:
             await self._settled.wait()
 
     async def close(self) -> None:
-        """Leave it; twice is fine."""
+        """Close the connection. Closing twice is harmless."""
         tasks = [task for task in (self._supervising, self._watching) if task is not None]
         self._supervising = self._watching = None
         for task in tasks:
@@ -144,10 +156,9 @@ class Member:
             wait = min(wait * 2, LONGEST_WAIT)
 
     async def _ended(self, client: Client) -> str:
-        """Wait until the server is lost, and say why: its conversation ends, it can no longer be listened to, or a call
-        didn't get through, nor does a ping.
+        """Wait until the server is lost, and return why: its session ends, its subscription ends, or a request and a ping fail.
 
-        Where each request is a conversation of its own, the last two are all that there is to notice.
+        Over stateless HTTP there is no session that could end.
         """
         session = client.session
         if session is None:
@@ -168,7 +179,7 @@ class Member:
             unheard.cancel()
 
     async def _unheard(self, client: Client) -> str:
-        """Wait until a call didn't get through, and a ping doesn't either: why."""
+        """Wait until a request and then a ping have failed, and return why."""
         while True:
             await self._doubted.wait()
             self._doubted.clear()
@@ -196,10 +207,9 @@ class Member:
         self._settled.set()
 
     async def _watch(self, client: Client, on_change: OnChange, late: bool) -> str:
-        """Hear of changes of all lists that the server says it tells about; it goes on over losses by itself. Gives the
-        reason when it can't go on, "" when there is nothing to hear.
+        """Subscribe to changes of all lists that the server supports. Returns why it ended; "" if there are none.
 
-        A server that came late or came back is a change as well: nobody has seen its lists.
+        `late` reports a change first: the server was reached late or again, and its lists may be new.
         """
         if late:
             await self._tell(on_change, ChangesLost("the server can be asked now"))
@@ -219,7 +229,7 @@ class Member:
         return ""
 
     async def _tell(self, on_change: OnChange, change: Changed | ChangesLost) -> None:
-        """One change at a time; those that come meanwhile wait, and are told once. What fails there ends nothing here."""
+        """Call `on_change`; its errors are only logged."""
         try:
             said = on_change(change, self.name)
             if isinstance(said, Awaitable):
@@ -227,11 +237,11 @@ class Member:
         except Exception:
             logger.exception("Server %r: on_change failed", self.name)
 
-    # ---------------------------------------------------------------- asking
+    # ---------------------------------------------------------------- requests
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Client]:
-        """The client, when it is our turn. Raises NotSent when the server can't be asked, or not within `limits.call_total`."""
+        """Wait for a free place, and lend the client. Raises NotSent if there is none within `limits.call_total`."""
         client = self.client
         client.callbacks.refuse_nested("A request")  # it would wait for the one that is being served
         limit = client.limits.call_total
@@ -256,7 +266,14 @@ class Member:
             self._places.release()
 
     async def health(self, timeout: float) -> Health:
-        """Ask for a sign of life, for at most `timeout` seconds."""
+        """Ping the server.
+
+        Args:
+            timeout: Seconds to wait for the answer.
+
+        Returns:
+            The health.
+        """
         if not self.available:
             return Health(state=self.state, reason=self.reason, running=self._running)
         client = self.client
@@ -268,7 +285,7 @@ class Member:
                 await client.ping()
             latency, reason = time.monotonic() - began, ""
         except (CallError, TimeoutError) as exc:
-            reason = str(exc) or f"no sign of life within {timeout:g} seconds"
+            reason = str(exc) or f"no answer within {timeout:g} seconds"
         return Health(
             state=self.state,
             reason=reason,
