@@ -137,12 +137,12 @@ class InvalidEnvelope(InvalidParams):
 
 
 class InvalidArguments(InvalidParams):
-    """A tool's arguments don't fit its schema; one line for each problem, written for the model."""
+    """A tool's arguments don't fit its schema; `errors` has one line for each error, written for the model."""
 
-    def __init__(self, problems: Sequence[str], tool: str = "") -> None:
-        self.problems = list(problems)
+    def __init__(self, errors: Sequence[str], tool: str = "") -> None:
+        self.errors = list(errors)
         where = f" for tool {shorten(tool)!r}" if tool else ""
-        super().__init__(f"Invalid arguments{where}: " + "; ".join(self.problems))
+        super().__init__(f"Invalid arguments{where}: " + "; ".join(self.errors))
 
 
 class ResourceNotFound(InvalidParams):

@@ -80,14 +80,14 @@ def refused(signature: Signature, value: Any) -> list[str] | None:
     try:
         signature.arguments.from_json(msgspec.json.encode(value))
     except InvalidArguments as error:
-        return error.problems
+        return error.errors
     return None
 
 
 def problems(signature: Signature, text: bytes) -> list[str]:
     with pytest.raises(InvalidArguments) as caught:
         signature.arguments.from_json(text)
-    return caught.value.problems
+    return caught.value.errors
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_texts_become_what_is_wanted() -> None:
     }
     with pytest.raises(InvalidArguments) as caught:
         signature.arguments.from_text({"days": "many", "filter": '{"tags":1}', "on": "{", "town": "Oslo"})
-    assert caught.value.problems == [
+    assert caught.value.errors == [
         "city: missing (required string)",
         'days: expected integer, got string "many"',
         "filter.tags: expected array, got integer 1",

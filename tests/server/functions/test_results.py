@@ -241,7 +241,7 @@ def test_a_type_without_json_form_is_refused_when_registering(annotation: Any) -
     name = "Plain" if annotation is Plain else "list[Plain]"
     assert str(caught.value) == (
         f"forecast() at app.py:12: the return annotation `{name}` can't become JSON: Plain has no JSON form; return a "
-        "dataclass, TypedDict, msgspec.Struct, pydantic model, dict, list, number or str, or leave the annotation away "
+        "dataclass, TypedDict, msgspec.Struct, pydantic model, dict, list, number or str, or remove the annotation "
         "to send text"
     )
 

@@ -241,7 +241,7 @@ def test_what_cannot_be_called_for_one_result_is_refused(function: Any, message:
 
 
 def test_what_has_no_signature_is_refused() -> None:
-    with pytest.raises(DefinitionError, match=r"has no signature that Python can tell .*; wrap it in a function"):
+    with pytest.raises(DefinitionError, match=r"has no signature that Python can read .*; wrap it in a function"):
         inspected(min)
 
 

@@ -15,7 +15,7 @@ from hinge.server.functions.signature import Signature
 from hinge.server.registration import icons_of
 
 
-class _CommonOptions(TypedDict, total=False):
+class _ItemOptions(TypedDict, total=False):
     #: Name for people, in user interfaces. Default: none.
     title: str | None
     #: In place of the description in the function's docstring.
@@ -33,7 +33,7 @@ class _CommonOptions(TypedDict, total=False):
     blocking: bool
 
 
-class PromptOptions(_CommonOptions, total=False):
+class PromptOptions(_ItemOptions, total=False):
     """The options of `@server.prompt`, all optional.
 
     https://modelcontextprotocol.io/specification/2025-11-25/server/prompts
@@ -43,7 +43,7 @@ class PromptOptions(_CommonOptions, total=False):
     name: str | None
 
 
-class ToolOptions(_CommonOptions, total=False):
+class ToolOptions(_ItemOptions, total=False):
     """The options of `@server.tool`, all optional.
 
     https://modelcontextprotocol.io/specification/2025-11-25/server/tools
@@ -69,7 +69,7 @@ class ToolOptions(_CommonOptions, total=False):
     waiting: int
 
 
-class ResourceOptions(_CommonOptions, total=False):
+class ResourceOptions(_ItemOptions, total=False):
     """The options of `@server.resource` besides the URI, all optional.
 
     https://modelcontextprotocol.io/specification/2025-11-25/server/resources

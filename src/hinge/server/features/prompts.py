@@ -63,7 +63,7 @@ class RegisteredPrompt:
         try:
             arguments = self.signature.arguments.from_text(given)
         except InvalidArguments as exc:
-            text = "; ".join(exc.problems)
+            text = "; ".join(exc.errors)
             name = called(ctx, "prompts", self.prompt.name)
             raise InvalidParams(f"Invalid arguments for prompt {name!r}: {text}") from None
         return await self._run(ctx, arguments)

@@ -123,7 +123,7 @@ class RegisteredResource:
             return self.signature.arguments.from_text(texts)
         except InvalidArguments as exc:
             uri = called(ctx, "resources", self.uri)
-            raise InvalidParams(f"Invalid values for resource {uri!r}: {'; '.join(exc.problems)}") from None
+            raise InvalidParams(f"Invalid values for resource {uri!r}: {'; '.join(exc.errors)}") from None
 
     async def read(
         self, ctx: Context[Any], params: ReadResourceParams, values: Matched, threads: Threads

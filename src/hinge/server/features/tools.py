@@ -257,7 +257,7 @@ def _invalid_arguments(
         logger.error("Tool %r: %s", params.name, exc)
         return _unexpected(ctx, params.name)
     assert isinstance(seen, InvalidArguments)
-    said = InvalidArguments(seen.problems, called(ctx, "tools", params.name))
+    said = InvalidArguments(seen.errors, called(ctx, "tools", params.name))
     if not knows(ctx.protocol_version, "argument results"):
         raise said from None
     return failure(str(said))

@@ -386,7 +386,7 @@ def _fragment(text: str, rest: list[Part]) -> Variable | None:
         return None
     variable, *more = last.variables
     if more:
-        raise mistake(text, f"{last} can't be matched: a fragment may hold commas, so write one variable")
+        raise mistake(text, f"{last} can't be matched: a fragment may contain commas, so write one variable")
     del rest[-1]
     return variable
 
@@ -399,9 +399,9 @@ def _query(text: str, rest: list[Part]) -> tuple[bool, dict[str, bool]]:
         del rest[-1]
     for part in (*rest, *found[1:]):
         if isinstance(part, Expression) and part.operator.sign in ("?", "#"):
-            raise mistake(text, f"{part} must stand at the end; only {{&x}} and {{#x}} can follow a query")
+            raise mistake(text, f"{part} must be at the end; only {{&x}} and {{#x}} can follow a query")
         if isinstance(part, Expression) and part in rest and part.operator.sign == "&":
-            raise mistake(text, f"{part} must stand at the end; only {{&x}} and {{#x}} can follow it")
+            raise mistake(text, f"{part} must be at the end; only {{&x}} and {{#x}} can follow it")
     first = found[0] if found else None
     asks = first is not None and first.operator.sign == "?"
     if asks and any(isinstance(part, str) and "?" in part for part in rest):

@@ -16,6 +16,10 @@ from hinge.errors import DefinitionError, InvalidArguments, InvalidParams
 from hinge.protocol.validation import compile_schema, schema_errors
 from hinge.server.functions.json_schema import Schema
 from hinge.server.functions.validation_errors import (
+    NOT_AN_OBJECT,
+    NOT_JSON,
+    REPEATED,
+    TOO_DEEP,
     Rejection,
     Violation,
     error_lines,
@@ -114,12 +118,12 @@ class Arguments:
         try:
             given = msgspec.json.decode(text, type=dict[str, Raw])
         except RecursionError:
-            return InvalidArguments(["arguments: nested too deeply"])
+            return InvalidArguments(error_lines([Violation(("arguments",), TOO_DEEP)]))
         except msgspec.ValidationError:
-            error = Violation(("arguments",), "expected object", msgspec.json.decode(text))
+            error = Violation(("arguments",), NOT_AN_OBJECT, msgspec.json.decode(text))
             return InvalidParams(error_lines([error])[0])
         except _NOT_JSON:
-            return InvalidParams("arguments: not valid JSON")
+            return InvalidParams(error_lines([Violation(("arguments",), NOT_JSON)])[0])
         found: list[Violation] = []
         fixed: list[Violation] = []
         for parameter in self._parameters:
@@ -135,7 +139,7 @@ class Arguments:
         found += self._unknown(given, rename)
         if fixed and not found:
             raise _wrong_fixed_argument(error_lines(fixed))
-        return InvalidArguments(error_lines(found) or ["arguments: not accepted; is a name given twice?"])
+        return InvalidArguments(error_lines(found or [Violation(("arguments",), REPEATED)]))
 
     def _from_one_text(self, parameter: Parameter, text: str, found: list[Violation]) -> Any:
         try:
@@ -162,9 +166,9 @@ class Arguments:
                 return self._explained(parameter, error.value, error.rejections)
             return [out_of_range(path, parameter.schema, self._schema)]
         except RecursionError:
-            return [Violation(path, "nested too deeply")]
+            return [Violation(path, TOO_DEEP)]
         except _NOT_JSON:
-            return [Violation(path, "not valid JSON")]
+            return [Violation(path, NOT_JSON)]
 
     def _explained(self, parameter: Parameter, value: Any, rejections: Sequence[Rejection]) -> list[Violation]:
         path = (parameter.wire_name,)
@@ -172,7 +176,7 @@ class Arguments:
             whole = {**parameter.schema, "$defs": self._schema.get("$defs", {})}
             return explain(whole, value, rejections, path=path, exact=parameter.type.exact)
         except RecursionError:
-            return [Violation(path, "nested too deeply")]
+            return [Violation(path, TOO_DEEP)]
 
     def _unknown(self, given: Mapping[str, Any], rename: Rename = str) -> list[Violation]:
         known = [parameter.wire_name for parameter in self._parameters]

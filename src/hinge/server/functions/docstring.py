@@ -47,18 +47,18 @@ def parse_docstring(text: str | None) -> Docstring:
     """Parse a docstring. What isn't understood stays in the description; nothing is an error."""
     if not text:
         return Docstring(None, {}, None)
-    reader = _Reader(inspect.cleandoc(text).splitlines())
-    return reader.read()
+    parser = _DocstringParser(inspect.cleandoc(text).splitlines())
+    return parser.parse()
 
 
-class _Reader:
+class _DocstringParser:
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
         self.description: list[str] = []
         self.arguments: dict[str, str] = {}
         self.returns: str | None = None
 
-    def read(self) -> Docstring:
+    def parse(self) -> Docstring:
         position, fenced = 0, False
         while position < len(self.lines):
             line = self.lines[position]

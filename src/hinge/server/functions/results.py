@@ -43,7 +43,7 @@ class Encoded(msgspec.Struct, frozen=True):
 
 
 class Output(NamedTuple):
-    """How a function's values are sent. `schema` is None when the annotation says nothing about them."""
+    """How a function's values are sent. `schema` is None if its annotation gives none."""
 
     schema: Schema | None
     encode: Callable[[Any], Encoded]
@@ -148,7 +148,7 @@ class _TypedOutput:
         except (TypeError, NameError) as reason:
             raise place.mistake(
                 f"the return annotation `{shown(annotation)}` can't become JSON: {reason}; {_SUGGESTED}, "
-                "or leave the annotation away to send text"
+                "or remove the annotation to send text"
             ) from None
         self.schema = root_schema(self.type.schema, writer.definitions)
         self._decode = msgspec.json.Decoder(annotation).decode if isinstance(self.type, MsgspecType) else None

@@ -143,7 +143,7 @@ def inspect_function(
 
 
 def _callable(function: Any, name: str | None) -> Callable[..., Any]:
-    """The thing that will be called; refuses what can't be a handler."""
+    """What will be called. Raises DefinitionError for what can't be a handler."""
     if isinstance(function, staticmethod):
         function = function.__func__
     if isinstance(function, classmethod):
@@ -216,7 +216,7 @@ def _signature(function: Callable[..., Any], place: Place) -> inspect.Signature:
     except NameError as error:  # Python 3.14 evaluates annotations here
         raise place.mistake(f"an annotation can't be resolved: {error}; {_UNRESOLVED}") from None
     except (ValueError, TypeError) as error:
-        raise place.mistake(f"has no signature that Python can tell ({error}); wrap it in a function") from None
+        raise place.mistake(f"has no signature that Python can read ({error}); wrap it in a function") from None
 
 
 def _resolve(annotation: Any, code: Any, place: Place, parameter: str | None = None) -> Any:

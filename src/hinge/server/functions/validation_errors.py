@@ -29,6 +29,12 @@ _MAX_ECHO = 40
 #: At most this many options of an enum are listed.
 _MAX_OPTIONS = 12
 
+#: What is wrong with JSON text that has no value to compare.
+NOT_JSON = "not valid JSON"
+NOT_AN_OBJECT = "expected object"
+TOO_DEEP = "nested too deeply"
+REPEATED = "not accepted; is a name given twice?"
+
 Schema: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -78,7 +84,7 @@ def explain(
     lenient: only differences at a place that it rejected count, and patterns are left to it.
     `schema` may hold `$ref`s into its own `$defs`. Paths of rejections are relative to the value.
     """
-    found = _Comparison(schema, patterns=exact).violations(schema, value, ())
+    found = _SchemaComparison(schema, patterns=exact).violations(schema, value, ())
     if not exact:
         found = [error for error in found if any(_overlap(error.path, rejection.path) for rejection in rejections)]
     for rejection in rejections:
@@ -106,7 +112,7 @@ def missing(path: Path, schema: Schema, root: Schema) -> Violation:
 
 
 def out_of_range(path: Path, schema: Schema, root: Schema) -> Violation:
-    """A number that no Python float can hold."""
+    """A number that is too large for a Python float."""
     return Violation(path, f"expected {describe(schema, root)}, got a number out of range")
 
 
@@ -140,7 +146,7 @@ def _from_rejection(schema: Schema, value: Any, rejection: Rejection) -> Violati
     return Violation(rejection.path, f"expected {describe(here, schema)}", value)
 
 
-class _Comparison:
+class _SchemaComparison:
     """Compares a value with a schema."""
 
     def __init__(self, root: Schema, *, patterns: bool) -> None:
@@ -171,10 +177,10 @@ class _Comparison:
             yield Violation(path, f"expected {describe(schema, self.root)}", value)
 
     def _has_type(self, schema: Schema, value: Any) -> bool:
-        wanted = schema.get("type")
-        if wanted is None:
+        expected = schema.get("type")
+        if expected is None:
             return True
-        types = wanted if isinstance(wanted, list) else [wanted]
+        types = expected if isinstance(expected, list) else [expected]
         actual = json_type(value)
         return actual in types or (actual == "integer" and "number" in types)
 
@@ -252,7 +258,7 @@ class _Comparison:
 
 
 def _tags(branches: Sequence[Schema]) -> tuple[str, list[Any]] | None:
-    """The member that tells the object branches of a union apart, and its values."""
+    """The member that distinguishes the object branches of a union, and its values."""
     objects: list[Schema] = [branch["properties"] for branch in branches if "properties" in branch]
     for name in objects[0] if len(objects) > 1 else ():
         if all("const" in properties.get(name, ()) for properties in objects):
@@ -327,10 +333,10 @@ def _json(value: Any) -> str:
 
 
 def _json_in_a_string(violation: Violation) -> str:
-    """Models sometimes write JSON into a string where JSON itself is wanted."""
+    """A hint for models that put JSON into a string."""
     value = violation.value
-    wants = violation.text.startswith(("expected object", "expected array"))
-    return " (pass the JSON itself, not a string that holds JSON)" if wants and _is_json_text(value) else ""
+    nested = violation.text.startswith((NOT_AN_OBJECT, "expected array"))
+    return " (pass the JSON itself, not a string that holds JSON)" if nested and _is_json_text(value) else ""
 
 
 def _is_json_text(value: Any) -> bool:
@@ -379,11 +385,11 @@ def json_type(value: Any) -> str:
 
 def has_format(schema: Schema, value: str) -> bool:
     """Whether the string has the schema's format or encoding; formats that aren't known here always fit."""
-    wanted = bytes if schema.get("contentEncoding") == "base64" else _FORMATS.get(schema.get("format", ""))
-    if wanted is None:
+    kind = bytes if schema.get("contentEncoding") == "base64" else _FORMATS.get(schema.get("format", ""))
+    if kind is None:
         return True
     try:
-        msgspec.convert(value, wanted)
+        msgspec.convert(value, kind)
     except msgspec.ValidationError:
         return False
     return True
