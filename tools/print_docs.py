@@ -222,7 +222,7 @@ def client() -> str:
 
 
 #: Members that are public for other modules, not for users.
-_INNER = {"Context": {"asked", "in_thread", "questions"}, "Client": {"mirrors"}}
+_INNER = {"Client": {"mirrors"}}
 
 
 def _members(kind: type, name: str) -> str:
@@ -235,11 +235,14 @@ def _public(kind: type) -> Iterator[tuple[str, str]]:
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__[:-1]):
         found |= {key: value for key, value in vars(base).items() if not key.startswith("_")}
-    for key in _INNER[kind.__name__]:
+    for key in _INNER.get(kind.__name__, ()):
         found.pop(key, None)
+    attributes = dict(re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", (inspect.getdoc(kind) or ""), re.MULTILINE))
     for key, value in found.items():
         words = inspect.getdoc(value)
-        if callable(value) or isinstance(value, property):
+        if key in attributes:
+            yield key, _first_sentence(attributes[key])
+        elif callable(value) or isinstance(value, property):
             assert words, f"{kind.__name__}.{key} has no docstring"
             sign = "" if isinstance(value, property) else "()"
             yield f"{key}{sign}", _first_sentence(words)

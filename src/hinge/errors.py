@@ -56,6 +56,9 @@ def shorten(text: str, limit: int = ECHO_LIMIT) -> str:
 class HingeError(Exception):
     """The root: everything that Hinge raises on purpose."""
 
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+
 
 class DefinitionError(HingeError):
     """The author of a server wrote something that can't work; the message names it and says what to do.

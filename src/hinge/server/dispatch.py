@@ -130,19 +130,21 @@ class Dispatch:
         self.elsewhere = Elsewhere()
 
     async def request(self, ctx: Context[Any]) -> Any:
-        """Serve one request. What it returns goes on the wire as it is; what it raises goes through the one ladder."""
+        """Serve one request. The result is ready to be encoded; `errors.wire_error` says what the client learns of errors."""
         call = ctx._call
         served = self.requests.get(ctx.method) or self.elsewhere.request(ctx.method)
         if served is None or not served.first <= call.revision <= served.last:
             raise _unserved(ctx)
         if call.era.is_early(ctx.method, ctx._session.connection.handshake):
             raise InvalidParams(f"Received {ctx.method!r} before 'initialize'.", "")
-        params = served.read(call.params if call.inline else ctx.params)  # A-034: the handshake reads the wire
-        if served.name_field is not None:
-            head = call.era.mirrored_headers(call.origin.head)
-            if head is not None:
-                sent = params if ctx.params is call.params or ctx.method != call.method else served.read(call.params)
-                judge_name(head, getattr(sent, served.name_field))
+        head = call.origin.head
+        if head is not None:
+            head = call.era.mirrored_headers(head)
+        # Middleware can't change what `initialize` negotiates.
+        params = served.read(call.params if call.inline else ctx.params)
+        if head is not None and served.name_field is not None:
+            sent = params if ctx.params is call.params or ctx.method != call.method else served.read(call.params)
+            judge_name(head, getattr(sent, served.name_field))
         if self._running >= self._limit:
             raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
         ctx._parsed = params

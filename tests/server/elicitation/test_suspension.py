@@ -310,7 +310,8 @@ async def test_a_form_in_place_of_its_answer_is_an_error(era: Era, kind: str, ca
     server: Server[Any] = Server("asks")
 
     def wipe(ctx: Context[Any]) -> str:
-        if not ctx.elicit("Really wipe?", bool):
+        requested: Any = ctx.elicit("Really wipe?", bool)
+        if not requested:
             return "kept"
         wiped.append("all")
         return "wiped"

@@ -64,7 +64,7 @@ class HandshakeEra(Era):
         return
 
     def is_early(self, method: str, handshake: Handshake) -> bool:
-        return not handshake.open and method not in _ALWAYS_ALLOWED
+        return handshake.state is not HandshakeState.READY and not handshake.open and method not in _ALWAYS_ALLOWED
 
     def allows_batch(self, version: str | None, handshake: Handshake, one_shot: bool) -> bool:
         if handshake.open:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from typing import Any, Generic, NoReturn, TypeVar, get_type_hints
 
 import msgspec
@@ -107,7 +107,7 @@ class ClientInput(Coroutine[Any, Any, ValueT], Generic[ValueT]):
         self.awaited = True
         raise DefinitionError(f"{self.label} is not the answer: write `await {self.label}`, without async `ctx.sync.…`")
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, Any, ValueT]:
         return self._started().__await__()
 
     def send(self, value: Any, /) -> Any:
