@@ -23,7 +23,7 @@ from tests.stubs.hostile import SERVERS
 
 #: All that a module may call, import, and be made of.
 CALLS = {"TypedDict", "UriTemplate", "_without_unset", "expand", "items", "call_tool", "get_prompt", "read_resource"}
-MODULES = {"__future__", "typing", "msgspec", "hinge", "hinge.sync", "hinge.client.options"}
+MODULES = {"__future__", "typing", "msgspec", "hinge", "hinge.sync", "hinge.client.call_options"}
 NEVER = (ast.Raise, ast.With, ast.Lambda, ast.While, ast.For, ast.Try, ast.Delete, ast.JoinedStr, ast.Global)
 TOP = (ast.Expr, ast.Import, ast.ImportFrom, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.FunctionDef)
 
