@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,23 @@ import pytest
 
 from hinge import (
     Client,
+    Context,
     CreateMessageParams,
+    DefinitionError,
     ElicitFormParams,
     ElicitResult,
     ElicitUrlParams,
     HingeError,
     InvalidParams,
     InvalidResponse,
+    LogParams,
     MethodNotFound,
     Root,
     SamplingRejected,
+    Server,
 )
+from hinge.client.callbacks import Callbacks
+from hinge.schema.lifecycle import ClientCapabilities, Elicitation
 from tests.client.puppet import META, SILENCE, Puppet, done, legacy, modern
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -233,6 +240,63 @@ def test_what_can_be_answered_is_what_is_declared() -> None:
     assert capabilities(on_sample=print) == {"sampling": {}}
     assert capabilities(on_sample=print, sampling_tools=True) == {"sampling": {"tools": {}}}
     assert capabilities(on_roots=[]) == {"roots": {"listChanged": True}}
+
+
+class Relayed(Callbacks):
+    """Callbacks of a gateway: it answers in the place of those that the client was given."""
+
+    def __init__(self, own: Callbacks) -> None:
+        super().__init__(on_notification=own.on_notification)
+        self.own = own
+        self.asked: list[str] = []
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        return ClientCapabilities(elicitation=Elicitation(form={}))
+
+    async def answer(self, method: str, params: bytes) -> Any:
+        self.asked.append(method)
+        return ElicitResult(action="accept", content={"value": "relayed"})
+
+
+@both_eras
+async def test_callbacks_can_be_replaced_before_connecting(era: Any) -> None:
+    server = Server("asking")
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        answer: str = await ctx.elicit("Who?", str)
+        return answer
+
+    client = Client(server, era=era)
+    assert client.callbacks.capabilities.elicitation is None
+    relayed = Relayed(client.callbacks)
+    client.use_callbacks(relayed)
+    async with client:
+        assert (await client.call_tool("ask")).text == "relayed"
+        with pytest.raises(DefinitionError, match="before the client connects"):
+            client.use_callbacks(Callbacks())
+    assert relayed.asked == ["elicitation/create"]
+
+
+@both_eras
+async def test_callbacks_for_changes_and_logs_may_be_async(era: Any) -> None:
+    server, seen = Server("talking"), list[Any]()
+
+    @server.tool
+    async def talk(ctx: Context) -> str:
+        await ctx.info("hello")
+        return "done"
+
+    async def log(params: LogParams) -> None:
+        await asyncio.sleep(0)
+        seen.append(params.data)
+
+    async with Client(server, era=era, on_log=log) as client:
+        await client.call_tool("talk")
+        while not seen:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert seen == ["hello"]
 
 
 async def test_a_stateless_server_is_told_nothing_of_changing_roots() -> None:

@@ -322,3 +322,23 @@ async def test_in_the_handshake_era_a_result_type_is_a_member_like_any_other(sai
     puppet.by_method["acme/table"] = {"resultType": said, "rows": [1]}
     async with Client(puppet) as client:
         assert await client.request("acme/table") == {"resultType": said, "rows": [1]}
+
+
+async def test_an_async_on_progress_is_called_in_order_before_the_result() -> None:
+    def working(puppet: Puppet, message: dict[str, Any]) -> Any:
+        for step in range(1, 4):
+            token = message["params"]["_meta"]["progressToken"]
+            puppet.say({"method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
+        return done()
+
+    seen: list[float] = []
+
+    async def slow(progress: ProgressParams) -> None:
+        await asyncio.sleep(0.01)
+        seen.append(progress.progress)
+        if progress.progress == 2:
+            raise ValueError("only logged")
+
+    async with Client(modern(tools_call=working)) as client:
+        await client.call_tool("x", on_progress=slow)
+    assert seen == [1, 2, 3]
