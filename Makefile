@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance interop bench bench-quick coverage-ids format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance interop bench bench-quick coverage-ids all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -19,6 +19,7 @@ help:
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm)"
 	@echo "make bench         Hinge beside its peers; bench-quick takes less than 90 s"
 	@echo "make coverage-ids  which requirements the tests cite"
+	@echo "make all-checks    everything above"
 	@echo "make format        format and fix what can be fixed"
 	@echo "make clean         remove what tools leave behind; distclean also .venv and .cache"
 
@@ -51,6 +52,8 @@ shape: .venv/.check
 
 conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
+
+all-checks: test check shape demo conformance interop bench coverage-ids
 
 interop: .venv/.demo
 	$(PY) -m tests.interop.run
