@@ -1,4 +1,4 @@
-"""What all features share: implementation, icons, annotations, `_meta`, pages and the bare result."""
+"""What all features share: implementation, icons, annotations, `_meta`, pages, results without data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-#: The prefix of every `_meta` key that the specification reserves (META-05).
+#: The prefix of every `_meta` key that the specification reserves.
 RESERVED = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = RESERVED + "protocolVersion"
 CLIENT_CAPABILITIES = RESERVED + "clientCapabilities"
@@ -18,16 +18,23 @@ SERVER_INFO = RESERVED + "serverInfo"
 
 ProgressToken = str | int
 
-#: Stands in a field of undecoded JSON that wasn't there; compared by identity.
+#: The value of a field of undecoded JSON that was absent; compared by identity.
 NOTHING = Raw(b"")
 
 
 class Model(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """The root of all wire types: camelCase on the wire, absent when default, unknown members ignored (BASE-20)."""
+    """The root of all wire types: camelCase on the wire, absent when default, unknown members ignored."""
 
 
 class Icon(Model, kw_only=True):
-    """A picture for a list: `src` is an https or data URI; `sizes` are `WxH` or `any` (ICON-01)."""
+    """An icon for user interfaces (specification: "Icons").
+
+    Args:
+        src: An https or data URI.
+        mime_type: Its MIME type.
+        sizes: Sizes such as `48x48`, or `any`.
+        theme: The background it is made for.
+    """
 
     src: str
     mime_type: str | None = None
@@ -36,7 +43,16 @@ class Icon(Model, kw_only=True):
 
 
 class Implementation(Model, kw_only=True):
-    """Who a peer says it is: display data, never a ground for decisions (REQM-08)."""
+    """The identity of a client or server, for display; not to be used for decisions.
+
+    Args:
+        name: The name of the program.
+        version: Its version.
+        title: A name for people.
+        description: What it is for.
+        website_url: Where people read about it.
+        icons: Icons for user interfaces.
+    """
 
     name: str
     version: str
@@ -47,7 +63,13 @@ class Implementation(Model, kw_only=True):
 
 
 class Annotations(Model, kw_only=True):
-    """Hints about a resource or a content block (CONT-05). `priority` 0..1, `last_modified` ISO 8601."""
+    """Hints about a resource or a content block.
+
+    Args:
+        audience: Whom it is for.
+        priority: From 0 (optional) to 1 (required).
+        last_modified: A time in ISO 8601.
+    """
 
     audience: list[Literal["user", "assistant"]] | None = None
     priority: float | None = None
@@ -55,10 +77,10 @@ class Annotations(Model, kw_only=True):
 
 
 class RequestMeta(Model, kw_only=True):
-    """The `_meta` of a request as the kernel needs it. What the client says of itself is decoded when asked for."""
+    """The `_meta` of a request. The client's description of itself is decoded when it is needed."""
 
     progress_token: ProgressToken | None = None
-    #: A string, unless the client errs.
+    #: A string, unless the client is wrong.
     protocol_version: Any = msgspec.field(name=PROTOCOL_VERSION, default=NOTHING)
     client_capabilities: Raw = msgspec.field(name=CLIENT_CAPABILITIES, default=NOTHING)
     client_info: Raw = msgspec.field(name=CLIENT_INFO, default=NOTHING)
@@ -67,40 +89,40 @@ class RequestMeta(Model, kw_only=True):
 
 
 class Result(Model, kw_only=True):
-    """What every result may carry. The era writes `result_type` and the reserved `_meta` keys, never a feature."""
+    """The members of every result. `result_type` and the reserved `_meta` keys are written by the era."""
 
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
     result_type: str | UnsetType = UNSET
 
 
 class EmptyResult(Result, kw_only=True):
-    """A result that says only: done."""
+    """A result without data."""
 
 
 class CacheableResult(Result, kw_only=True):
-    """A result that may be kept for `ttl_ms` milliseconds, by all (`public`) or its caller (`private`) (CACHE-02)."""
+    """A result that may be cached for `ttl_ms` milliseconds, for everybody (`public`) or for its caller (`private`)."""
 
     ttl_ms: int | UnsetType = UNSET
     cache_scope: Literal["public", "private"] | UnsetType = UNSET
 
 
 class PageParams(Model, kw_only=True):
-    """Which page of a list; "" is a cursor like any other (PAGE-04)."""
+    """The page of a list; an empty cursor is a valid one."""
 
     cursor: str | None = None
 
 
 class Page(CacheableResult, kw_only=True):
-    """A page of a list; no `next_cursor` means the end (PAGE-03)."""
+    """A page of a list, the last one if it has no `next_cursor`."""
 
     next_cursor: str | None = None
 
 
 class EmptyParams(Model, kw_only=True):
-    """No parameters of its own."""
+    """Params without members."""
 
 
 class NotificationParams(Model, kw_only=True):
-    """What every notification may carry; on a subscription, `meta` names it (SUB-05)."""
+    """The members of every notification. `meta` names the subscription that it belongs to, if any."""
 
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)

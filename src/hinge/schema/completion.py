@@ -1,10 +1,10 @@
-"""Completion of prompt arguments and template variables (COMP-01…COMP-05)."""
+"""Completion of prompt arguments and template variables."""
 
 from __future__ import annotations
 
 from hinge.schema.base import Model, Result
 
-#: COMP-04
+#: Values in one result at most.
 MAX_VALUES = 100
 
 
@@ -22,20 +22,20 @@ class ResourceReference(Model, tag_field="type", tag="ref/resource", kw_only=Tru
 
 
 class CompletionArgument(Model, kw_only=True):
-    """The argument being typed, and what stands there so far."""
+    """The argument that is being typed, and its value so far."""
 
     name: str
     value: str
 
 
 class CompletionContext(Model, kw_only=True):
-    """What was chosen for other arguments before (COMP-03)."""
+    """The values of other arguments that were chosen before."""
 
     arguments: dict[str, str] | None = None
 
 
 class CompleteParams(Model, kw_only=True):
-    """What to complete."""
+    """Params of `completion/complete`."""
 
     ref: PromptReference | ResourceReference
     argument: CompletionArgument
@@ -43,7 +43,13 @@ class CompleteParams(Model, kw_only=True):
 
 
 class Completion(Model, kw_only=True):
-    """Values, best first, at most 100; `total` if known, `has_more` if there are more."""
+    """Completions of an argument.
+
+    Args:
+        values: At most 100, best first.
+        total: How many there are, if known.
+        has_more: Whether there are more.
+    """
 
     values: list[str]
     total: int | None = None
@@ -51,6 +57,6 @@ class Completion(Model, kw_only=True):
 
 
 class CompleteResult(Result, kw_only=True):
-    """The answer to `completion/complete`."""
+    """Result of `completion/complete`."""
 
     completion: Completion

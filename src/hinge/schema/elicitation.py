@@ -1,4 +1,4 @@
-"""Asking the user, by form or by URL (ELIC-01…ELIC-25)."""
+"""Elicitation: input from the user, by form or by URL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from hinge.schema.base import Model, NotificationParams, Result
 
 
 class ElicitFormParams(Model, kw_only=True):
-    """A form: a message and a flat object schema of primitive fields (ELIC-04, ELIC-05)."""
+    """Params of `elicitation/create` in form mode.
+
+    Args:
+        message: What the user is asked.
+        requested_schema: A flat JSON Schema of an object with primitive fields.
+        mode: `"form"`, or absent.
+    """
 
     message: str
     requested_schema: dict[str, Any]
@@ -16,7 +22,14 @@ class ElicitFormParams(Model, kw_only=True):
 
 
 class ElicitUrlParams(Model, kw_only=True):
-    """A page to open; `elicitation_id` only in the last handshake revision (ELIC-11)."""
+    """Params of `elicitation/create` in URL mode.
+
+    Args:
+        message: What the user is asked.
+        url: The page to open.
+        mode: `"url"`.
+        elicitation_id: Names the elicitation; in revision 2025-11-25 only.
+    """
 
     message: str
     url: str
@@ -25,13 +38,18 @@ class ElicitUrlParams(Model, kw_only=True):
 
 
 class ElicitResult(Result, kw_only=True):
-    """What the user did; `content` only for an accepted form (ELIC-10)."""
+    """Result of `elicitation/create`.
+
+    Args:
+        action: What the user did.
+        content: The fields of an accepted form.
+    """
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
 
 
 class ElicitationCompleteParams(NotificationParams, kw_only=True):
-    """A URL elicitation was finished elsewhere (last handshake revision only)."""
+    """A URL elicitation was completed; in revision 2025-11-25 only."""
 
     elicitation_id: str

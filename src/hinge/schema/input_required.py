@@ -1,4 +1,4 @@
-"""A call that needs something from the user, the model or the roots before it can go on (MRTR-01…MRTR-20)."""
+"""`input_required`: a result of the stateless era that asks the client for input before the call can continue."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ InputMethod = Literal["elicitation/create", "sampling/createMessage", "roots/lis
 
 
 class InputRequest(Model, kw_only=True):
-    """One question: a method and its params, without `jsonrpc` and `id` (MRTR-04)."""
+    """One request for input: a method and its params, without `jsonrpc` and `id`."""
 
     method: str
     params: Any = UNSET
 
 
 class InputRequiredResult(Result, kw_only=True):
-    """The answer of a call that isn't done: questions by key, and a state to be echoed unchanged (MRTR-03).
+    """The result of a call that needs input before it can continue.
 
-    The era writes `resultType: "input_required"`.
+    Args:
+        input_requests: Requests for input, by key.
+        request_state: Returned unchanged by the client when it repeats the call.
     """
 
     input_requests: dict[str, InputRequest] | None = None

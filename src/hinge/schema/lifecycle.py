@@ -1,4 +1,4 @@
-"""How a conversation opens: `initialize` in the handshake revisions, `server/discover` in the stateless one."""
+"""Lifecycle: `initialize` in the handshake era, `server/discover` in the stateless era, and capabilities."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from hinge.schema.base import CacheableResult, Implementation, Model, Result
 
 
 class ListChanged(Model, kw_only=True):
-    """A feature whose list may change under way."""
+    """A feature whose list may change."""
 
     list_changed: bool | None = None
 
 
 class ResourcesCapability(Model, kw_only=True):
-    """Resources: may the list change, may single ones be watched."""
+    """Resources: whether the list may change, and whether clients may subscribe."""
 
     subscribe: bool | None = None
     list_changed: bool | None = None
 
 
 class ServerCapabilities(Model, kw_only=True):
-    """What a server offers (LIFE-12, DISC-04). A feature that isn't offered is None.
+    """What a server offers. A feature that isn't offered is None.
 
-    `tasks` is the experimental form of the last handshake revision (TSK-01), kept as it came.
+    `tasks` is the experimental form of revision 2025-11-25, not decoded.
     """
 
     tools: ListChanged | None = None
@@ -37,25 +37,25 @@ class ServerCapabilities(Model, kw_only=True):
 
 
 class RootsCapability(ListChanged, kw_only=True):
-    """Roots; only a handshake client tells of their changes (ROOT-01)."""
+    """Roots; only clients of the handshake era announce changes."""
 
 
 class Elicitation(Model, kw_only=True):
-    """Which ways of asking the user a client has; neither set means form only (ELIC-01)."""
+    """The modes of elicitation that a client supports; form mode only if neither is set."""
 
     form: dict[str, Any] | None = None
     url: dict[str, Any] | None = None
 
 
 class Sampling(Model, kw_only=True):
-    """What a client's model access can do besides plain messages."""
+    """What a client supports in sampling besides plain messages."""
 
     tools: dict[str, Any] | None = None
     context: dict[str, Any] | None = None
 
 
 class ClientCapabilities(Model, kw_only=True):
-    """What a client offers (LIFE-11, REQM-09); `tasks` as in ServerCapabilities."""
+    """What a client offers; `tasks` as in ServerCapabilities."""
 
     roots: RootsCapability | None = None
     sampling: Sampling | None = None
@@ -66,7 +66,7 @@ class ClientCapabilities(Model, kw_only=True):
 
 
 class InitializeParams(Model, kw_only=True):
-    """What a client says first in a handshake (LIFE-02)."""
+    """Params of `initialize`."""
 
     protocol_version: str
     capabilities: ClientCapabilities
@@ -74,7 +74,7 @@ class InitializeParams(Model, kw_only=True):
 
 
 class InitializeResult(Result, kw_only=True):
-    """What a server answers to it (LIFE-06)."""
+    """Result of `initialize`."""
 
     protocol_version: str
     capabilities: ServerCapabilities
@@ -83,7 +83,7 @@ class InitializeResult(Result, kw_only=True):
 
 
 class DiscoverResult(CacheableResult, kw_only=True):
-    """What a server says of itself in the stateless revision (DISC-02); its identity stands in `_meta`."""
+    """Result of `server/discover`; the server's identity is in `_meta`."""
 
     supported_versions: list[str]
     capabilities: ServerCapabilities
@@ -91,4 +91,4 @@ class DiscoverResult(CacheableResult, kw_only=True):
 
 
 class InitializedParams(Model, kw_only=True):
-    """`notifications/initialized` says nothing more."""
+    """Params of `notifications/initialized`."""

@@ -30,10 +30,9 @@ Sender = Literal["client", "server", "both"]
 
 
 class Method(msgspec.Struct, frozen=True, kw_only=True):
-    """One method. `result` is None for a notification; `name_field` is what `Mcp-Name` mirrors (HDR-03).
+    """One method. `result` is None for a notification; `name_field` is what the header `Mcp-Name` repeats.
 
-    `capability` names the server capability it stands behind; `may_ask` says whether it may be answered with
-    `input_required` (MRTR-02).
+    `capability` is the server capability that it requires; `may_ask` says whether its result may be `input_required`.
     """
 
     name: str
@@ -119,6 +118,6 @@ METHODS: dict[str, Method] = {row.name: row for row in _ROWS}
 
 
 def method_in(name: str, revision: str) -> Method | None:
-    """The row of a method, if this revision knows it (A-104)."""
+    """The row of a method, if this revision has it."""
     row = METHODS.get(name)
     return row if row is not None and row.first <= revision <= row.last else None

@@ -7,20 +7,27 @@ from typing import Any, Literal, get_args
 from hinge.schema.base import Model, NotificationParams, ProgressToken
 
 LoggingLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-#: From low to high (LOG-02).
+#: From low to high.
 LOGGING_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
 SEVERITY = {level: rank for rank, level in enumerate(LOGGING_LEVELS)}
 
 
 class CancelledParams(NotificationParams, kw_only=True):
-    """Which request is no longer wanted, and why (CANC-01)."""
+    """Params of `notifications/cancelled`."""
 
     request_id: str | int
     reason: str | None = None
 
 
 class ProgressParams(NotificationParams, kw_only=True):
-    """How far a request got; `progress` strictly increases, `total` and fractions are free (PROG-04)."""
+    """Params of `notifications/progress`.
+
+    Args:
+        progress_token: The token of the request.
+        progress: How far it got; increases with each notification.
+        total: The value of `progress` at the end, if known.
+        message: What is being done.
+    """
 
     progress_token: ProgressToken
     progress: float
@@ -29,7 +36,13 @@ class ProgressParams(NotificationParams, kw_only=True):
 
 
 class LogParams(NotificationParams, kw_only=True):
-    """One log message; `data` is any JSON value (LOG-02)."""
+    """Params of `notifications/message`: one log message.
+
+    Args:
+        level: Its severity.
+        data: Any JSON value.
+        logger: The name of the logger.
+    """
 
     level: LoggingLevel
     data: Any
@@ -37,6 +50,6 @@ class LogParams(NotificationParams, kw_only=True):
 
 
 class SetLevelParams(Model, kw_only=True):
-    """The least severe level that a handshake session wants (LOG-03)."""
+    """Params of `logging/setLevel`: the least severe level that is sent."""
 
     level: LoggingLevel

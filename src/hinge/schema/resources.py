@@ -1,4 +1,4 @@
-"""Resources: listing, templates, reading, watching (RES-01…RES-09)."""
+"""Resources: listing, templates, reading, subscribing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,19 @@ from hinge.schema.content import ResourceContents
 
 
 class Resource(Model, kw_only=True):
-    """A resource as it is listed; `size` in bytes before base64."""
+    """A resource in a list.
+
+    Args:
+        uri: The URI to read.
+        name: Its name.
+        title: A name for people.
+        description: What it holds.
+        mime_type: Its MIME type.
+        size: Its size in bytes, before base64.
+        annotations: Hints for the client.
+        icons: Icons for user interfaces.
+        meta: `_meta` of the resource.
+    """
 
     uri: str
     name: str
@@ -26,7 +38,18 @@ class Resource(Model, kw_only=True):
 
 
 class ResourceTemplate(Model, kw_only=True):
-    """A family of resources, named by an RFC 6570 template; `mime_type` only when all of them share it (RES-03)."""
+    """A resource template in a list.
+
+    Args:
+        uri_template: An RFC 6570 template.
+        name: Its name.
+        title: A name for people.
+        description: What its resources hold.
+        mime_type: The MIME type that all its resources share.
+        annotations: Hints for the client.
+        icons: Icons for user interfaces.
+        meta: `_meta` of the template.
+    """
 
     uri_template: str
     name: str
@@ -51,7 +74,7 @@ class ListResourceTemplatesResult(Page, kw_only=True):
 
 
 class ReadResourceParams(Model, kw_only=True):
-    """Which resource; the answers and the state of an earlier round, if there was one."""
+    """Params of `resources/read`, with the input and the state of an earlier round."""
 
     uri: str
     input_responses: Raw = Raw(b"")
@@ -59,23 +82,30 @@ class ReadResourceParams(Model, kw_only=True):
 
 
 class ReadResourceResult(CacheableResult, kw_only=True):
-    """What a resource holds; several items are allowed, none is not."""
+    """Result of `resources/read`.
+
+    Args:
+        contents: The contents, at least one.
+        ttl_ms: How long it may be cached, in milliseconds (stateless era).
+        cache_scope: Who may share the cached result (stateless era).
+        meta: `_meta` of the result.
+    """
 
     contents: list[ResourceContents]
 
     @property
     def text(self) -> str:
-        """All texts, joined; binary contents have none."""
+        """The text contents, joined."""
         return "".join(item.text for item in self.contents if item.text is not None)
 
 
 class SubscribeParams(Model, kw_only=True):
-    """Which resource to watch, or to watch no longer (handshake revisions)."""
+    """Params of `resources/subscribe` and `resources/unsubscribe` (handshake era)."""
 
     uri: str
 
 
 class ResourceUpdatedParams(NotificationParams, kw_only=True):
-    """A watched resource, or one below it, changed (SUB-13)."""
+    """Params of `notifications/resources/updated`: a resource, or one below it, changed."""
 
     uri: str

@@ -1,7 +1,6 @@
-"""The published revisions in order, and what came or left with which: behaviours, types, members. Data only.
+"""The published revisions in order, and what each added or removed: behaviours, types, members. Data only.
 
-Revision names compare like dates. What isn't named here is known to all revisions. No enumeration ever gained or lost a
-value; unions did, with the types in them. It knows the structs by name only.
+Revision names compare like dates. What is not listed exists in all revisions. Structs are named, not imported.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ V2025_06 = "2025-06-18"
 V2025_11 = "2025-11-25"
 V2026_07 = "2026-07-28"
 
-#: The handshake revisions, oldest first. The list is closed: a name that isn't here is no handshake revision (C-032).
+#: The handshake revisions, oldest first. No more will be published.
 HANDSHAKE_REVISIONS = (FIRST, V2025_03, V2025_06, V2025_11)
 #: The stateless revisions, oldest first.
 STATELESS_REVISIONS = (V2026_07,)
 REVISIONS = HANDSHAKE_REVISIONS + STATELESS_REVISIONS
 
-#: The first and the last revision that know something.
+#: The first and the last revision that have something.
 Window: TypeAlias = tuple[str, str]
 
 ALWAYS: Window = (FIRST, V2026_07)
@@ -44,19 +43,19 @@ Behaviour = Literal[
 ]
 
 _BEHAVIOURS: Mapping[str, Window] = {
-    # BASE-11, BASE-13
+    # a JSON array of messages
     "batches": (V2025_03, V2025_03),
-    # TOOL-20, TOOL-21: bad arguments are a result that the model reads, no protocol error
+    # invalid arguments are a result that the model reads, not a protocol error
     "argument results": SINCE_11,
-    # LHTTP-27
+    # requests over HTTP carry MCP-Protocol-Version
     "version header": SINCE_06,
-    # LHTTP-08: a stream opens with an id and empty data
+    # a stream opens with an id and empty data
     "priming event": ONLY_11,
-    # TOOL-13, TOOL-14: structured content of any JSON type, output schemas with any root; before, objects only
+    # structured content of any JSON type, output schemas with any root; before, objects only
     "any structured content": SINCE_26,
-    # SAMP-04: a sampling message may hold a list of blocks
+    # a sampling message may hold a list of blocks
     "several blocks": SINCE_11,
-    # ELIC-07, ELIC-08: titled choices as `oneOf`, choices of several, defaults of all kinds
+    # titled choices as `oneOf`, choices of several, defaults of all kinds
     "rich forms": SINCE_11,
 }
 assert set(_BEHAVIOURS) == set(get_args(Behaviour))
@@ -92,7 +91,7 @@ TYPES: Mapping[str, Window] = {
 
 _TITLE_META_ICONS: Mapping[str, Window] = {"title": SINCE_06, "meta": SINCE_06, "icons": SINCE_11}
 _RETRY: Mapping[str, Window] = {"input_responses": SINCE_26, "request_state": SINCE_26}
-#: What comes back for an input request is bare in the stateless revision (SAMP-13, T-29).
+#: A response to an input request has no result type and no `_meta` in the stateless era.
 _BARE: Mapping[str, Window] = {"result_type": NEVER, "meta": UNTIL_11}
 
 #: Members, by the names of their structs and their Python names. A struct inherits the rows of its bases.
@@ -132,7 +131,7 @@ MEMBERS: Mapping[str, Mapping[str, Window]] = {
     "PromptReference": {"title": SINCE_06},
     "CompleteParams": {"context": SINCE_06},
     "ProgressParams": {"message": SINCE_03},
-    # what the server asks
+    # requests of the server
     "SamplingMessage": {"meta": SINCE_11},
     "CreateMessageParams": {"tools": SINCE_11, "tool_choice": SINCE_11},
     "CreateMessageResult": {"result_type": NEVER},
@@ -143,7 +142,7 @@ MEMBERS: Mapping[str, Mapping[str, Window]] = {
     "ListRootsResult": _BARE,
 }
 
-#: Reserved `_meta` keys that not every revision knows (META-05).
+#: Reserved `_meta` keys that not every revision has.
 META_KEYS: Mapping[str, Window] = {
     "io.modelcontextprotocol/serverInfo": SINCE_26,
     "io.modelcontextprotocol/subscriptionId": SINCE_26,
@@ -151,7 +150,7 @@ META_KEYS: Mapping[str, Window] = {
 
 _TEXTS: Mapping[str, Window] = {"type": SINCE_06, "title": SINCE_06, "description": SINCE_06}
 _LIMITS: Mapping[str, Window] = {"minimum": SINCE_06, "maximum": SINCE_06, "default": SINCE_11}
-#: The words of a form's fields, by their JSON type (ELIC-06…ELIC-08); a type without its words is no field.
+#: The keywords of a form's fields, by JSON type.
 FORM_WORDS: Mapping[str, Mapping[str, Window]] = {
     "string": {
         **_TEXTS,
@@ -166,12 +165,12 @@ FORM_WORDS: Mapping[str, Mapping[str, Window]] = {
         **dict.fromkeys(("items", "minItems", "maxItems", "default"), SINCE_11),
     },
 }
-#: Words at the root of a tool's schema or a form that not every revision knows (TOOL-05).
+#: Keywords at the root of a tool's schema or a form that not every revision has.
 SCHEMA_WORDS: Mapping[str, Window] = {"$schema": SINCE_11}
 
 
 def within(revision: str, window: Window) -> bool:
-    """Whether the window holds the revision."""
+    """Whether the revision is within the window."""
     return window[0] <= revision <= window[1]
 
 

@@ -1,4 +1,4 @@
-"""Roots: the folders that a client lets a server know (ROOT-01…ROOT-07)."""
+"""Roots: the folders that a client shares with a server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from hinge.schema.base import Model, Result
 
 
 class Root(Model, kw_only=True):
-    """One root, a `file://` URI."""
+    """One root.
+
+    Args:
+        uri: A `file://` URI.
+        name: A name for people.
+        meta: `_meta` of the root.
+    """
 
     uri: str
     name: str | None = None
@@ -18,6 +24,6 @@ class Root(Model, kw_only=True):
 
 
 class ListRootsResult(Result, kw_only=True):
-    """The answer to `roots/list`."""
+    """Result of `roots/list`."""
 
     roots: list[Root]

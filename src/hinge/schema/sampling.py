@@ -1,4 +1,4 @@
-"""Asking the client's model (SAMP-01…SAMP-13)."""
+"""Sampling: requests to the client's model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hinge.schema.tools import Tool
 
 
 class ToolUseContent(Model, tag_field="type", tag="tool_use", kw_only=True):
-    """The model wants a tool called."""
+    """A tool call that the model asks for."""
 
     type: ClassVar[Literal["tool_use"]] = "tool_use"
     id: str
@@ -23,7 +23,7 @@ class ToolUseContent(Model, tag_field="type", tag="tool_use", kw_only=True):
 
 
 class ToolResultContent(Model, tag_field="type", tag="tool_result", kw_only=True):
-    """What the tool answered; stands alone with its like in a message (SAMP-06)."""
+    """The result of a tool call; a message with one holds no other blocks."""
 
     type: ClassVar[Literal["tool_result"]] = "tool_result"
     tool_use_id: str
@@ -37,7 +37,13 @@ SamplingBlock = TextContent | ImageContent | AudioContent | ToolUseContent | Too
 
 
 class SamplingMessage(Model, kw_only=True):
-    """One message: a block, or several."""
+    """A message of a conversation with a model.
+
+    Args:
+        role: Who said it.
+        content: A block, or several.
+        meta: `_meta` of the message.
+    """
 
     role: Role
     content: SamplingBlock | list[SamplingBlock]
@@ -45,7 +51,7 @@ class SamplingMessage(Model, kw_only=True):
 
     @property
     def text(self) -> str:
-        """All text blocks, a line break between them."""
+        """The text blocks, joined by line breaks."""
         return text_of(self.content)
 
 
@@ -56,7 +62,7 @@ class ModelHint(Model, kw_only=True):
 
 
 class ModelPreferences(Model, kw_only=True):
-    """Which model is wanted: hints in order, priorities from 0 to 1 (SAMP-11)."""
+    """Which model is preferred: hints in order, priorities from 0 to 1."""
 
     hints: list[ModelHint] | None = None
     cost_priority: float | None = None
@@ -65,13 +71,26 @@ class ModelPreferences(Model, kw_only=True):
 
 
 class ToolChoice(Model, kw_only=True):
-    """Whether the model may, must or must not use tools; `auto` when absent (SAMP-08)."""
+    """Whether the model may, must or must not use tools; `auto` if absent."""
 
     mode: Literal["auto", "required", "none"] | None = None
 
 
 class CreateMessageParams(Model, kw_only=True):
-    """What to ask the model."""
+    """Params of `sampling/createMessage`.
+
+    Args:
+        messages: The conversation so far.
+        max_tokens: Tokens of the answer at most.
+        model_preferences: Which model is preferred.
+        system_prompt: The system prompt.
+        include_context: Context of MCP servers to include.
+        temperature: The sampling temperature.
+        stop_sequences: Texts that end the answer.
+        metadata: Passed on to the model's provider.
+        tools: Tools that the model may use.
+        tool_choice: Whether it may, must or must not use them.
+    """
 
     messages: list[SamplingMessage]
     max_tokens: int
@@ -86,7 +105,15 @@ class CreateMessageParams(Model, kw_only=True):
 
 
 class CreateMessageResult(Result, kw_only=True):
-    """What the model answered."""
+    """Result of `sampling/createMessage`.
+
+    Args:
+        role: Who said it.
+        content: A block, or several.
+        model: The name of the model.
+        stop_reason: Why the answer ended.
+        meta: `_meta` of the result.
+    """
 
     role: Role
     content: SamplingBlock | list[SamplingBlock]
@@ -95,5 +122,5 @@ class CreateMessageResult(Result, kw_only=True):
 
     @property
     def text(self) -> str:
-        """All text blocks, a line break between them."""
+        """The text blocks, joined by line breaks."""
         return text_of(self.content)

@@ -1,4 +1,4 @@
-"""Listening to changes in the stateless revision (SUB-01…SUB-13)."""
+"""Subscriptions to changes in the stateless era."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hinge.schema.base import Model, NotificationParams, Result
 
 
 class SubscriptionFilter(Model, kw_only=True):
-    """Which changes are wanted; absent or false means not. Extensions may add keys of their own."""
+    """The changes to subscribe to; absent or false means not. Extensions may add keys."""
 
     tools_list_changed: bool | None = None
     prompts_list_changed: bool | None = None
@@ -15,16 +15,16 @@ class SubscriptionFilter(Model, kw_only=True):
 
 
 class ListenParams(Model, kw_only=True):
-    """What to listen to."""
+    """Params of `subscriptions/listen`."""
 
     notifications: SubscriptionFilter
 
 
 class ListenResult(Result, kw_only=True):
-    """The end of a subscription; `_meta` names it (SUB-09)."""
+    """Result of `subscriptions/listen`: the end of the subscription that `_meta` names."""
 
 
 class AcknowledgedParams(NotificationParams, kw_only=True):
-    """The part of the filter that is honoured (SUB-04)."""
+    """Params of `notifications/subscriptions/acknowledged`: the part of the filter that the server accepts."""
 
     notifications: SubscriptionFilter
