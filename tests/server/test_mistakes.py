@@ -200,7 +200,7 @@ def test_values_that_an_option_can_not_have() -> None:
         "Tool 'x': timeout='5' is not possible: use seconds, more than 0"
     )
     assert told(lambda: tool("x", icons="https://a/b.png")(lambda: "x")) == (
-        "icons='https://a/b.png' is one text: write icons=['https://a/b.png']"
+        "icons='https://a/b.png' is one string: write icons=['https://a/b.png']"
     )
     assert (
         told(lambda: tool("x", tags="admin")(lambda: "x")) == "tags='admin' of 'x' is one string: write tags={'admin'}"

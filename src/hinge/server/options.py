@@ -33,10 +33,10 @@ from hinge.schema.base import Icon, Implementation
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.notifications import SEVERITY, LoggingLevel
 from hinge.server.features.caching import CacheHint
+from hinge.server.features.options import is_uri, listed
 from hinge.server.features.subscriptions import Authorize
 from hinge.server.lifespan import ConnectionLifespan
 from hinge.server.middleware.chain import Middleware
-from hinge.server.registration import is_uri, listed
 
 
 def _lifespan(form: str) -> Check:

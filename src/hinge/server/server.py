@@ -39,7 +39,7 @@ from hinge.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from hinge.server.elicitation.request_state import RequestStateCodec
 from hinge.server.extensions import Extension, Extensions
 from hinge.server.features.caching import CacheHints
-from hinge.server.features.options import check_text
+from hinge.server.features.options import check_text, icons_of
 from hinge.server.features.subscriptions import Subscriptions
 from hinge.server.lifespan import Conversations, Lifespan
 from hinge.server.middleware.chain import Middleware, build_chains
@@ -52,7 +52,6 @@ from hinge.server.options import (
     SocketOptions,
     check_identity,
 )
-from hinge.server.registration import icons_of
 from hinge.server.router import Router
 from hinge.server.watchdog import unwatch, watch
 from hinge.session import Session

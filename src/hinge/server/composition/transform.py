@@ -17,9 +17,9 @@ from hinge.jsonrpc import ABSENT
 from hinge.schema.tools import Tool, ToolAnnotations
 from hinge.server.composition.namespace import Named, argument_names, plain, unknown
 from hinge.server.context import Context
+from hinge.server.features.options import annotations_of
 from hinge.server.functions.arguments import Rename
 from hinge.server.middleware.chain import CallNext
-from hinge.server.registration import annotations_of
 
 logger = logging.getLogger("hinge")
 

@@ -1,18 +1,22 @@
-"""The options of tools, prompts and resources."""
+"""The options of tools, prompts and resources: their types, and how they are checked and become listings."""
 
 from __future__ import annotations
 
+import datetime
 import difflib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypedDict
+import re
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar
 
-from hinge.errors import DefinitionError
+import msgspec
+
+from hinge.errors import DefinitionError, shorten
 from hinge.schema.base import Annotations, Icon
 from hinge.schema.tools import ToolAnnotations
 from hinge.server.features.caching import CacheScope
 from hinge.server.features.visibility import Caller
 from hinge.server.functions.signature import Signature
-from hinge.server.registration import icons_of
 
 
 class _ItemOptions(TypedDict, total=False):
@@ -125,3 +129,78 @@ def check_text(given: Any, advice: str) -> None:
     """Raises DefinitionError with the advice for a decorator that was used without its parentheses."""
     if not isinstance(given, str):
         raise DefinitionError(advice)
+
+
+# ---------------------------------------------------------------- listings
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+ListingT = TypeVar("ListingT", bound=msgspec.Struct)
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S")
+#: Types that are written as strings, but are not strings.
+_SPECIAL = (
+    bytes,
+    bytearray,
+    memoryview,
+    datetime.datetime,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    uuid.UUID,
+)
+
+
+def icons_of(icons: Sequence[Icon | str] | None) -> list[Icon] | None:
+    """Icons from Icons and URLs. Raises DefinitionError for anything else."""
+    if icons is None:
+        return None
+    if isinstance(icons, str):
+        raise DefinitionError(f"icons={shorten(icons)!r} is one string: write icons=[{shorten(icons)!r}]")
+    if not isinstance(icons, Iterable):
+        raise DefinitionError(f"icons={shorten(repr(icons))} is not a list: write icons=[…], with URLs or Icons")
+    return [_icon(icon) for icon in icons]
+
+
+def _icon(given: Any) -> Icon:
+    try:
+        icon = msgspec.convert({"src": given} if isinstance(given, str) else given, Icon)
+    except msgspec.ValidationError as exc:
+        raise DefinitionError(f"{shorten(repr(given))} is not an icon: {exc}; write its URL, or an Icon") from None
+    if not is_uri(icon.src):
+        raise DefinitionError(f"{shorten(repr(icon.src))} is not the URL of an icon: write https://… or data:…")
+    return icon
+
+
+def is_uri(text: str) -> bool:
+    """Whether it begins with a URI scheme."""
+    return _SCHEME.match(text) is not None
+
+
+def listed(listing: ListingT, what: str) -> ListingT:
+    """The same listing. Raises DefinitionError for values that clients can't read, since the whole list would fail there."""
+    try:
+        msgspec.convert(msgspec.to_builtins(listing, builtin_types=_SPECIAL, str_keys=True), type(listing))
+        msgspec.json.encode(listing)
+    except (msgspec.ValidationError, TypeError, ValueError, RecursionError, OverflowError) as exc:
+        raise DefinitionError(f"{what}: {exc}") from None
+    return listing
+
+
+def annotations_of(kind: type[StructT], given: Mapping[str, Any] | StructT | None, what: str) -> StructT | None:
+    """A struct, or a dict with its Python or protocol names, as a struct. Raises DefinitionError for anything else."""
+    if given is None or isinstance(given, kind):
+        return given
+    if not isinstance(given, Mapping):
+        raise DefinitionError(f"{what}: annotations: give a dict, or {kind.__name__}, not {shorten(repr(given))}")
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
+    members = {names.get(name, name): value for name, value in given.items()}
+    unknown = members.keys() - names.values()
+    if unknown:
+        name = min(unknown)
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+        raise DefinitionError(f"{what}: annotations: there is no {shorten(repr(name))}: {hint}")
+    try:
+        return msgspec.convert(members, kind)
+    except msgspec.ValidationError as exc:
+        raise DefinitionError(f"{what}: annotations: {exc}") from None

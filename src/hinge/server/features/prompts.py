@@ -25,11 +25,10 @@ from hinge.server.dependencies import Run, inspect_handler, needs_of
 from hinge.server.features.caching import list_scope
 from hinge.server.features.completion import RegisteredCompleter, of_choices
 from hinge.server.features.content import Media, returns_blocks, to_blocks
-from hinge.server.features.options import PromptOptions, check_options, common_members
+from hinge.server.features.options import PromptOptions, check_options, common_members, listed
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Entries, Item, Visibility, view_of
 from hinge.server.functions.signature import Signature
-from hinge.server.registration import listed
 from hinge.server.threads import Threads
 
 PromptFunction: TypeAlias = Callable[..., Any]

@@ -30,7 +30,7 @@ from hinge.server.features.caching import apply_to_read, list_scope, resource_hi
 from hinge.server.features.completion import RegisteredCompleter, of_choices
 from hinge.server.features.content import JSON, ResourceOutput, guess_mime_type, returns_contents
 from hinge.server.features.files import leads_out
-from hinge.server.features.options import ResourceOptions, check_options, common_members
+from hinge.server.features.options import ResourceOptions, annotations_of, check_options, common_members, listed
 from hinge.server.features.pagination import paginate
 from hinge.server.features.uri_templates import Matched, UriTemplate, Variable
 from hinge.server.features.visibility import Entries, Item, Visibility, view_of
@@ -38,7 +38,6 @@ from hinge.server.functions.annotations import place_of
 from hinge.server.functions.arguments import Parameter
 from hinge.server.functions.signature import Signature
 from hinge.server.functions.values import ValueRejected
-from hinge.server.registration import annotations_of, listed
 from hinge.server.threads import Threads
 
 logger = logging.getLogger("hinge")

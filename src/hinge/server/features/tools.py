@@ -27,13 +27,12 @@ from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, inspect_handler, needs_of
 from hinge.server.features.caching import list_scope
 from hinge.server.features.content import returns_blocks, to_blocks
-from hinge.server.features.options import ToolOptions, check_options, common_members
+from hinge.server.features.options import ToolOptions, annotations_of, check_options, common_members, listed
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Entries, Item, View, Visibility, view_of
 from hinge.server.functions.arguments import Arguments, SchemaArguments
 from hinge.server.functions.results import ADVICE_ON_CONTENT, OutputSchema
 from hinge.server.functions.signature import Signature
-from hinge.server.registration import annotations_of, listed
 from hinge.server.threads import Threads
 from hinge.signals import is_ctrl_c
 
