@@ -15,9 +15,11 @@ When the other side sends nothing more it calls `conversation.end_input(reason)`
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Literal, Protocol, TypeAlias
 
 from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing
+from hinge.protocol.eras.base import EraOption
 
 #: Where a channel stands on HTTP: "post" carries one message and ends, "session" lives across requests.
 ChannelKind: TypeAlias = Literal["memory", "stdio", "socket", "post", "session"]
@@ -42,6 +44,16 @@ class Channel(Protocol):
 
     async def close(self) -> None:
         """End the channel and free what it holds. May be called twice and from any task."""
+
+    def close_stream(self, call: Call, retry_ms: int, /) -> bool:
+        """Close the response stream of a call that goes on, so that its client resumes it after `retry_ms` milliseconds.
+
+        Returns False where there is no stream that can be resumed (Streamable HTTP, "Resumability and Redelivery").
+        """
+        ...
+
+    def set_revision(self, revision: str, /) -> None:
+        """A client's handshake negotiated this revision; HTTP names it in a header from now on."""
 
 
 class Conversation(Protocol):
@@ -81,7 +93,23 @@ Serve: TypeAlias = Callable[[Channel], Conversation]
 
 
 class Transport(Protocol):
-    """A client's way to one server: it opens a channel and feeds the conversation that `serve` returns."""
+    """A client's way to one server: it opens a channel and feeds the conversation that `serve` returns.
+
+    Derive your own from it: methods that only some transports need have defaults.
+    """
+
+    @property
+    def era(self) -> EraOption:
+        """The only era that the transport can carry, or "auto"."""
+        return "auto"
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Entered around each connection: the life of a server in this process."""
+        return nullcontext()
+
+    def older(self) -> Transport | None:
+        """A transport to the same server for one that refuses this one; None if there is none."""
+        return None
 
     async def open(self, serve: Serve, /) -> Channel:
         """Open the channel, start feeding, return it. Raises ConnectFailed with the reason and what to do."""

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from hinge import Limits
+from hinge.channel import Transport
 from hinge.transports.memory import connect
 from tests.support import DEFAULT_LIMITS, V2025_11, V2026_07, Channel, Outgoing, Serve
 from tests.wire.routes import Ear
@@ -42,7 +43,7 @@ class HangUp:
 SILENCE, HANG_UP = Silence(), HangUp()
 
 
-class Puppet:
+class Puppet(Transport):
     """The server. `by_method` are results, errors or functions of (puppet, message); what it doesn't name is -32601."""
 
     def __init__(self, by_method: Mapping[str, Answer] | None = None, *, limits: Limits = DEFAULT_LIMITS) -> None:

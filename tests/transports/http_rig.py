@@ -93,7 +93,7 @@ def make_server(log: Log, **options: Any) -> Server[Any]:
     @server.tool
     async def poll(ctx: Context[Any]) -> str:
         """Close the stream, then wait at the gate, then tell one thing more."""
-        closed = ctx._session.channel.close_stream(ctx._call, 50)  # type: ignore[attr-defined]  # a session's channel has it
+        closed = ctx._session.channel.close_stream(ctx._call, 50)
         log.add(f"closed: {closed}")
         await log.gate.wait()
         await ctx.report_progress(1, 2, "after")

@@ -321,7 +321,7 @@ class Talking:
     async def handshake(self, revision: str = "2025-11-25") -> None:
         """Initialize, adopt the revision, say initialized."""
         await self.call("initialize")
-        self.channel.adopt(revision)
+        self.channel.set_revision(revision)
         await self.notify("notifications/initialized")
 
 

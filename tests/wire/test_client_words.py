@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hinge import Client, Limits, Server
+from hinge.channel import Transport
 from hinge.transports.duplex import DuplexChannel
 from tests.client.puppet import META, Puppet, legacy, modern
 from tests.jumping_clock import in_no_time
@@ -94,7 +95,7 @@ class Box(DuplexChannel):
         self._shut("closed")
 
 
-class Boxes:
+class Boxes(Transport):
     """The transport: it connects a client to a server."""
 
     def __init__(self, server: Server[Any]) -> None:

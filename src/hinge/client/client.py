@@ -46,6 +46,7 @@ from hinge.protocol.meta import check_meta
 from hinge.protocol.middleware import checked, compose
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities
+from hinge.schema.methods import method_in
 from hinge.schema.notifications import LoggingLevel
 from hinge.session import Session
 
@@ -485,7 +486,7 @@ class Client(ClientMethods):
         Raises:
             CallError: It does not.
         """
-        await self.request("ping" if self.era == "2025" else "server/discover", cache="bypass")
+        await self.request(self._connection.era.liveness_method, cache="bypass")
 
     async def set_log_level(self, level: LoggingLevel) -> None:
         """Set the lowest level of the log messages that `on_log` gets.
@@ -506,7 +507,8 @@ class Client(ClientMethods):
     async def _tell_log_level(self, session: Session) -> None:
         """Send the log level to a handshake server; in the stateless era every request has it."""
         level = self._connection.log_level
-        if level is not None and self.era == "2025" and self.server_capabilities.logging is not None:
+        has_method = method_in("logging/setLevel", self.protocol_version) is not None
+        if level is not None and has_method and self.server_capabilities.logging is not None:
             await self._connection.tell_log_level(session, level)
 
     async def roots_changed(self) -> None:
@@ -515,7 +517,7 @@ class Client(ClientMethods):
         Raises:
             NotSent: The client is not connected.
         """
-        if self.era == "2025":
+        if method_in("notifications/roots/list_changed", self.protocol_version) is not None:
             await self.notify("notifications/roots/list_changed")
 
     def listen(

@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -15,13 +15,13 @@ from msgspec import UNSET, Raw
 from hinge.channel import Channel, Transport
 from hinge.client import telemetry
 from hinge.client.liveness import Liveness
-from hinge.client.negotiation import DeclaredCapabilities, Discovery, Negotiation, may_be_older
+from hinge.client.negotiation import DeclaredCapabilities, Discovery, Negotiation, combine_eras, may_be_older
 from hinge.client.targets import words_of
 from hinge.errors import CallError, ChannelClosed, ConnectFailed, HingeError, HttpStatus, NotSent, PeerError
 from hinge.protocol.connection import Connection
-from hinge.protocol.eras.base import EraName
+from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.detect import ERAS
-from hinge.protocol.eras.stateless import STATELESS
+from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.limits import Limits
 from hinge.schema.base import Implementation
 from hinge.session import Handle, Session
@@ -68,7 +68,7 @@ class ClientConnection:
         self._info = info
         self._capabilities = capabilities
         self._era = era
-        self._saved = saved if saved is not None and era in ("auto", saved.era) else None
+        self._saved = saved if saved is not None and combine_eras(era, saved.era) is not None else None
         #: The session that relies on `_saved`, and the check whether that was wrong, once it has begun.
         self._relying: tuple[Session, asyncio.Future[bool] | None] | None = None
         self._limits = limits
@@ -90,11 +90,13 @@ class ClientConnection:
         self.wanted = False
         #: What was negotiated; kept after the end.
         self.discovery: Discovery | None = None
+        #: The negotiated era.
+        self.era: Era = HANDSHAKE
         #: Whether HTTP headers repeat members of the request and tool arguments.
         self.mirrors = False
         #: Makes spans, if the process traced anything when the connection was opened.
         self.tracer: Tracer | None = None
-        #: The `_meta` of every stateless request, encoded once, and the level of log messages that it asks for.
+        #: The `_meta` of every request, encoded once; empty if the era has none. It names the level of log messages.
         self.meta = b""
         self.log_level: str | None = None
 
@@ -212,11 +214,11 @@ class ClientConnection:
         try:
             await self._negotiate(resources)
         except CallError as exc:
-            older = getattr(self._transport, "older", None)
-            if older is None or self._era == "2026" or not may_be_older(exc):
+            older = self._transport.older()
+            if older is None or combine_eras(self._era, older.era) is None or not may_be_older(exc):
                 raise
             await resources.aclose()
-            newer, self._transport = self._transport, older()
+            newer, self._transport = self._transport, older
             try:
                 await self._negotiate(resources)
             except CallError as also:
@@ -225,23 +227,23 @@ class ClientConnection:
                 raise exc from None
 
     async def _negotiate(self, resources: AsyncExitStack) -> None:
-        if hasattr(self._target, "running"):
-            await resources.enter_async_context(self._target.running())
+        await resources.enter_async_context(self._transport.running())
         channel = await self._transport.open(self._serve)
         session = self._begun
         assert session is not None
         resources.push_async_callback(_end, session, channel)
-        found = self._saved if self._saved is not None and self._saved.era == "2026" else None
-        self._relying = (session, None) if found is not None else None
-        if found is None:
+        found = self._saved
+        if found is None or ERAS[found.era].negotiation_method:
             found = await self._discover(session)
+            self._relying = None
+        else:  # an era without negotiation: the saved discovery is enough
+            self._relying = (session, None)
         self.discovery = found
         self.tracer = telemetry.tracer()
-        session.connection.era = ERAS[found.era]
-        self.mirrors = found.era == "2026" and channel.kind == "post"
-        if found.era == "2026":
-            self._write_meta(found.revision)
-        else:
+        self.era = session.connection.era = era = ERAS[found.era]
+        self.mirrors = era.mirrors_requests(channel.kind == "post")
+        self._write_meta(found.revision)
+        if era.negotiation_method:
             await _initialized(session, channel, found.revision)
         self._liveness = Liveness(session, self._limits, self._probe_liveness)
         resources.push_async_callback(self._liveness.stop)
@@ -253,9 +255,7 @@ class ClientConnection:
     async def _discover(self, session: Session) -> Discovery:
         """Negotiate with the server, first in the era that was saved of it."""
         negotiation = self._negotiation(session)
-        era = self._era
-        if era == "auto":
-            era = cast("EraName | Literal['auto']", getattr(self._transport, "era", era))
+        era = self._era if self._era != "auto" else self._transport.era
         if era == "auto" and self._saved is not None:
             try:
                 return await negotiation.run(self._saved.era)
@@ -292,9 +292,8 @@ class ClientConnection:
         return False
 
     async def _probe_liveness(self, session: Session, within: float) -> None:
-        era = session.connection.era
-        params = {"_meta": Raw(self.meta)} if era is STATELESS else {}
-        await session.request(era.liveness_method, params, total=within)
+        params = {"_meta": Raw(self.meta)} if self.meta else {}
+        await session.request(self.era.liveness_method, params, total=within)
 
     def doubt(self, session: Session) -> None:
         """Check soon whether the server is alive: a request got no answer in time."""
@@ -302,13 +301,12 @@ class ClientConnection:
             self._liveness.doubt()
 
     def _write_meta(self, revision: str) -> None:
-        meta = STATELESS.request_meta(revision, self._info, self._capabilities(STATELESS), self.log_level)
-        self.meta = msgspec.json.encode(meta)
+        meta = self.era.request_meta(revision, self._info, self._capabilities(self.era), self.log_level)
+        self.meta = msgspec.json.encode(meta) if meta else b""
 
     def notification_params(self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> Any:
         """The params of a notification with its `_meta`, which names the revision in the stateless era."""
-        stateless = self.discovery is not None and self.discovery.era == "2026"
-        claim = msgspec.json.decode(self.meta) if stateless else {}
+        claim = msgspec.json.decode(self.meta) if self.meta else {}
         if not claim and not meta:
             return UNSET if params is None else params
         given = dict(params or {})
@@ -317,7 +315,7 @@ class ClientConnection:
     def set_log_level(self, level: str) -> None:
         """Ask for this level in later stateless requests."""
         self.log_level = level
-        if self.discovery is not None and self.discovery.era == "2026":
+        if self.discovery is not None:
             self._write_meta(self.discovery.revision)
 
     def _serve(self, channel: Channel) -> Session:
@@ -361,9 +359,7 @@ async def _initialized(session: Session, channel: Channel, revision: str) -> Non
     if session.connection.closed is not None:
         raise ConnectFailed(f"The server ended during the handshake: {session.connection.closed}")
     session.connection.handshake.assume(revision)
-    adopt = getattr(channel, "adopt", None)
-    if adopt is not None:
-        adopt(revision)
+    channel.set_revision(revision)
     try:
         await session.notify("notifications/initialized")
     except ChannelClosed as exc:

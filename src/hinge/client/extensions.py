@@ -18,6 +18,7 @@ from hinge.client.methods import ClientMethods
 from hinge.client.middleware import ClientContext, ClientMiddleware
 from hinge.errors import CallTimeout, DefinitionError, InvalidParams, shorten
 from hinge.protocol.eras.base import Era, EraName
+from hinge.protocol.eras.detect import ERAS, parse_eras
 from hinge.protocol.meta import is_extension_id
 from hinge.schema.methods import METHODS
 
@@ -115,15 +116,27 @@ class ClientExtension:
         raise NotImplementedError(f"{type(self).__name__} has result_types and no resolve()")
 
 
+class _ExtensionsOfEra:
+    """The extensions that exist in one era, and what they serve by name."""
+
+    def __init__(self) -> None:
+        self.extensions: list[ClientExtension] = []
+        self.requests: dict[str, ClientMethod] = {}
+        self.notifications: dict[str, ClientMethod] = {}
+        self.types: dict[str, ClientExtension] = {}
+
+
 class ClientExtensions:
     """The extensions of one client."""
 
     def __init__(self, client: ClientMethods) -> None:
         self._client = client
         self._added: dict[str, ClientExtension] = {}
-        self._types: dict[str, ClientExtension] = {}
-        self._requests: dict[str, tuple[ClientExtension, ClientMethod]] = {}
-        self._notifications: dict[str, tuple[ClientExtension, ClientMethod]] = {}
+        self._by_era = {era: _ExtensionsOfEra() for era in ERAS.values()}
+        #: The names that are taken: of requests, notifications and result types.
+        self._requests: set[str] = set()
+        self._notifications: set[str] = set()
+        self._types: set[str] = set()
         #: The requests that they send, by name.
         self.sent: dict[str, SentMethod] = {}
 
@@ -139,6 +152,7 @@ class ClientExtensions:
             )
         if name in self._added:
             raise DefinitionError(f"There is an extension {name!r} already")
+        eras = parse_eras(extension.eras)
         sent, requests = list(extension.sends()), list(extension.requests())
         notifications = list(extension.notifications())
         taken = [
@@ -156,9 +170,15 @@ class ClientExtensions:
                 )
         self._added[name] = extension
         self.sent.update({method.name: method for method in sent})
-        self._requests.update({method.name: (extension, method) for method in requests})
-        self._notifications.update({method.name: (extension, method) for method in notifications})
-        self._types.update(dict.fromkeys(extension.result_types, extension))
+        self._requests.update(method.name for method in requests)
+        self._notifications.update(method.name for method in notifications)
+        self._types.update(extension.result_types)
+        for era in eras:
+            known = self._by_era[era]
+            known.extensions.append(extension)
+            known.requests.update({method.name: method for method in requests})
+            known.notifications.update({method.name: method for method in notifications})
+            known.types.update(dict.fromkeys(extension.result_types, extension))
 
     def is_safe(self, method: str) -> bool:
         """Whether a request of an extension may be repeated."""
@@ -166,12 +186,12 @@ class ClientExtensions:
 
     def settings(self, era: Era) -> dict[str, dict[str, Any]]:
         """The settings that are declared in an era."""
-        return {name: dict(one.settings) for name, one in self._added.items() if era.name in one.eras}
+        return {one.id: dict(one.settings) for one in self._by_era[era].extensions}
 
     async def resolve(self, request: ClientContext, raw: Raw, kind: str, left: float | None) -> Raw | None:
         """What an extension makes of a result of its own type within `left` seconds; None if the type is unknown."""
-        extension = self._types.get(kind)
-        if extension is None or self._client.era not in extension.eras:
+        extension = self._by_era[ERAS[self._client.era]].types.get(kind)
+        if extension is None:
             return None
         limit = asyncio.timeout(left)
         try:
@@ -183,17 +203,13 @@ class ClientExtensions:
             raise CallTimeout(f"{request.method}: {extension.id} has no result after {left:.1f} seconds") from exc
         return found if isinstance(found, Raw) else Raw(msgspec.json.encode(found))
 
-    def request_method(self, method: str, era: EraName) -> ClientMethod | None:
+    def request_method(self, method: str, era: Era) -> ClientMethod | None:
         """What serves a request of the server."""
-        return _in_era(self._requests.get(method), era)
+        return self._by_era[era].requests.get(method)
 
-    def notification_method(self, method: str, era: EraName) -> ClientMethod | None:
+    def notification_method(self, method: str, era: Era) -> ClientMethod | None:
         """What serves a notification of the server."""
-        return _in_era(self._notifications.get(method), era)
-
-
-def _in_era(found: tuple[ClientExtension, ClientMethod] | None, era: EraName) -> ClientMethod | None:
-    return found[1] if found is not None and era in found[0].eras else None
+        return self._by_era[era].notifications.get(method)
 
 
 async def serve(method: ClientMethod, ctx: ClientContext) -> Any:

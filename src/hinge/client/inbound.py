@@ -17,7 +17,8 @@ from hinge.client.url_elicitation import FINISHED, RequiredPages
 from hinge.errors import HingeError
 from hinge.protocol.calls import Call
 from hinge.protocol.changes import Changed, ChangesLost
-from hinge.protocol.eras.base import EraName
+from hinge.protocol.eras.base import Era
+from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.revisions.adapt import shape
 from hinge.schema.notifications import LogParams
 from hinge.session import Session
@@ -46,18 +47,18 @@ class InboundMessages:
         self._pages = pages
         #: The middleware around `dispatch`; None without any.
         self.chain: CallNext | None = None
-        self._era: EraName = "2025"
+        self._era: Era = HANDSHAKE
 
     async def handle(self, session: Session, call: Call) -> Any:
         """Serve one message; the result of a request, in the shape of its revision."""
-        self._era = session.connection.era.name
+        self._era = session.connection.era
         if call.id is None:
             await self._notified(call)
             return None
         return shape(await self._answer_call(call), call.revision)
 
     async def _answer_call(self, call: Call) -> Any:
-        if self.chain is None and self._extensions.request_method(call.method, "2025") is None:
+        if self.chain is None and self._extensions.request_method(call.method, HANDSHAKE) is None:
             return {} if call.method == "ping" else await self.callbacks.answer(call.method, bytes(call.params))
         ctx = self._context(call, notification=False)
         return await self.dispatch(ctx) if self.chain is None else await self.chain(ctx)
@@ -84,7 +85,7 @@ class InboundMessages:
         """The inner end of the middleware."""
         if ctx.notification:
             return await self._dispatch_notification(ctx)
-        method = self._extensions.request_method(ctx.method, "2025")
+        method = self._extensions.request_method(ctx.method, HANDSHAKE)
         if method is not None:
             return await serve(method, ctx)
         if ctx.method == "ping":

@@ -8,7 +8,7 @@ https://modelcontextprotocol.io/specification/draft/basic/versioning.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from hinge.errors import CallError, CallTimeout, ConnectFailed, HttpStatus, PeerError, shorten
-from hinge.protocol.eras.base import Era, EraName
+from hinge.protocol.eras.base import Era, EraName, EraOption
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.http.mirror import request_headers
@@ -85,25 +85,40 @@ class StepAnswer(msgspec.Struct, frozen=True):
 Steps = Generator[Probe | Initialize, StepAnswer, Discovery]
 
 
-def negotiate(era: EraName | Literal["auto"]) -> Steps:
+def combine_eras(first: EraOption, second: EraOption) -> EraOption | None:
+    """The era that satisfies two requirements; None if they contradict each other."""
+    required = {first, second} - {"auto"}
+    if len(required) > 1:
+        return None
+    return required.pop() if required else "auto"
+
+
+def negotiate(era: EraOption) -> Steps:
     """Yield steps and take their answers; the return value is the Discovery. Raises ConnectFailed."""
-    if era == "2025":
-        return (yield from _handshake(None))
-    newest = STATELESS_REVISIONS[-1]
-    return (yield from _judge((yield Probe(newest, only=era == "2026")), era, may_repeat=True))
+    return _STRATEGIES[era]()
 
 
-def _judge(answer: StepAnswer, era: EraName | Literal["auto"], *, may_repeat: bool) -> Steps:
+def _probe_first(*, fallback: bool) -> Steps:
+    """`server/discover`, and `initialize` if the server does not know it and `fallback` allows that."""
+    return (yield from _judge((yield Probe(STATELESS_REVISIONS[-1], only=not fallback)), fallback, may_repeat=True))
+
+
+def _common(ours: Sequence[str], theirs: Collection[str]) -> list[str]:
+    """The revisions that both sides support, oldest first."""
+    return [revision for revision in ours if revision in theirs]
+
+
+def _judge(answer: StepAnswer, fallback: bool, *, may_repeat: bool) -> Steps:
     """Judge the answer to the probe."""
     if answer.result is not None:
-        return (yield from _discovered(answer.result, era, may_repeat=may_repeat))
+        return (yield from _discovered(answer.result, fallback, may_repeat=may_repeat))
     error = answer.error
     if isinstance(error, PeerError) and error.code in MODERN_ERRORS:
-        return (yield from _modern_error(error, era, may_repeat=may_repeat))
+        return (yield from _modern_error(error, fallback, may_repeat=may_repeat))
     if not _means_legacy(error):
         assert error is not None
         raise error
-    if era == "2026":
+    if not fallback:
         raise ConnectFailed(f"The server does not speak the stateless era: {_words(error)}") from error
     return (yield from _handshake(error, may_probe=may_repeat))
 
@@ -127,37 +142,37 @@ def may_be_older(error: CallError) -> bool:
     return getattr(error, "status", None) in (400, 404, 405)
 
 
-def _discovered(result: Raw, era: EraName | Literal["auto"], *, may_repeat: bool) -> Steps:
+def _discovered(result: Raw, fallback: bool, *, may_repeat: bool) -> Steps:
     try:
         found = msgspec.json.decode(result, type=DiscoverResult)
     except msgspec.MsgspecError as exc:
-        if era == "2026":
+        if not fallback:
             raise ConnectFailed(f"The server's answer to server/discover can't be read: {exc}") from exc
         return (yield from _handshake(exc))
-    common = [revision for revision in STATELESS_REVISIONS if revision in found.supported_versions]
+    common = _common(STATELESS_REVISIONS, found.supported_versions)
     if common:
         return Discovery(
-            era="2026",
+            era=STATELESS.name,
             revision=common[-1],
             server_info=_identity(found.meta),
             capabilities=found.capabilities,
             instructions=found.instructions,
         )
-    return (yield from _only_legacy(found.supported_versions, era))
+    return (yield from _only_legacy(found.supported_versions, fallback))
 
 
-def _modern_error(error: PeerError, era: EraName | Literal["auto"], *, may_repeat: bool) -> Steps:
+def _modern_error(error: PeerError, fallback: bool, *, may_repeat: bool) -> Steps:
     if error.code != UNSUPPORTED_VERSION:
         raise ConnectFailed(f"The server refused the discovery request: {error}") from error
     supported = _supported(error)
-    common = [revision for revision in STATELESS_REVISIONS if revision in supported]
+    common = _common(STATELESS_REVISIONS, supported)
     if common and may_repeat:
-        return (yield from _judge((yield Probe(common[-1], only=era == "2026")), era, may_repeat=False))
-    return (yield from _only_legacy(supported, era))
+        return (yield from _judge((yield Probe(common[-1], only=not fallback)), fallback, may_repeat=False))
+    return (yield from _only_legacy(supported, fallback))
 
 
-def _only_legacy(supported: list[str], era: EraName | Literal["auto"]) -> Steps:
-    if era == "auto" and any(revision in HANDSHAKE_REVISIONS for revision in supported):
+def _only_legacy(supported: list[str], fallback: bool) -> Steps:
+    if fallback and _common(HANDSHAKE_REVISIONS, supported):
         return (yield from _handshake(None))
     offered = shorten(", ".join(map(str, supported)) or "nothing")
     raise ConnectFailed(f"No protocol revision in common: the server offers {offered}")
@@ -171,9 +186,9 @@ def _handshake(because: Exception | None, *, may_probe: bool = False) -> Steps:
     answer = yield Initialize(HANDSHAKE_REVISIONS[-1])
     if answer.to == "initialize" and isinstance(answer.error, PeerError):
         supported = _supported(answer.error)
-        modern = [revision for revision in STATELESS_REVISIONS if revision in supported]
-        if modern and may_probe and not any(revision in HANDSHAKE_REVISIONS for revision in supported):
-            return (yield from _judge((yield Probe(modern[-1])), "auto", may_repeat=False))
+        modern = _common(STATELESS_REVISIONS, supported)
+        if modern and may_probe and not _common(HANDSHAKE_REVISIONS, supported):
+            return (yield from _judge((yield Probe(modern[-1])), fallback=True, may_repeat=False))
         answer = yield from _second_try(answer.error)
     if answer.to == "discover":
         return (yield from _late_discovery(answer, because))
@@ -187,15 +202,15 @@ def _handshake(because: Exception | None, *, may_probe: bool = False) -> Steps:
 def _late_discovery(answer: StepAnswer, because: Exception | None) -> Steps:
     """The probe was answered while `initialize` was on its way: a slow stateless server."""
     if answer.result is not None or (isinstance(answer.error, PeerError) and answer.error.code in MODERN_ERRORS):
-        return (yield from _judge(answer, "auto", may_repeat=True))
+        return (yield from _judge(answer, fallback=True, may_repeat=True))
     return (yield from _handshake(because))
 
 
 def _second_try(error: PeerError) -> Generator[Probe | Initialize, StepAnswer, StepAnswer]:
     supported = _supported(error)
-    common = [revision for revision in HANDSHAKE_REVISIONS if revision in supported]
+    common = _common(HANDSHAKE_REVISIONS, supported)
     if not common:
-        if any(revision in STATELESS_REVISIONS for revision in supported):
+        if _common(STATELESS_REVISIONS, supported):
             raise ConnectFailed(f"The server speaks only the stateless era ({', '.join(supported)}): use era='2026'")
         raise ConnectFailed(f"The server refused initialize: {error}") from error
     return (yield Initialize(common[-1]))
@@ -206,17 +221,25 @@ def _agreed(result: Raw) -> Discovery:
         found = msgspec.json.decode(result, type=InitializeResult)
     except msgspec.MsgspecError as exc:
         raise ConnectFailed(f"The server's answer to initialize can't be read: {exc}") from exc
-    if found.protocol_version not in HANDSHAKE_REVISIONS:
+    if not _common(HANDSHAKE_REVISIONS, [found.protocol_version]):
         raise ConnectFailed(
             f"The server requires the protocol revision {shorten(found.protocol_version)!r}, which is unknown to this client"
         )
     return Discovery(
-        era="2025",
+        era=HANDSHAKE.name,
         revision=found.protocol_version,
         server_info=found.server_info,
         capabilities=found.capabilities,
         instructions=found.instructions,
     )
+
+
+#: How the negotiation begins, by the era that is required.
+_STRATEGIES: dict[EraOption, Callable[[], Steps]] = {
+    "2025": lambda: _handshake(None),
+    "2026": lambda: _probe_first(fallback=False),
+    "auto": lambda: _probe_first(fallback=True),
+}
 
 
 def _supported(error: PeerError) -> list[str]:
@@ -257,7 +280,7 @@ class Negotiation:
         #: A probe without an answer: over a byte stream a slow server may still answer it.
         self._probe: asyncio.Task[StepAnswer] | None = None
 
-    async def run(self, era: EraName | Literal["auto"]) -> Discovery:
+    async def run(self, era: EraOption) -> Discovery:
         """Negotiate. Raises ConnectFailed, or the transport's own error when it says nothing about the era."""
         steps = negotiate(era)
         try:

@@ -36,10 +36,8 @@ from hinge.errors import (
     Outcome,
     PeerError,
     SessionEnded,
-    shorten,
 )
 from hinge.protocol.calls import Pending
-from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.limits import Limits
 from hinge.protocol.revisions.adapt import known_in
@@ -139,7 +137,7 @@ class Requests:
         if request.cache == "bypass" or request.headers is not None or request.meta is not None:
             return None
         found = self._connection.discovery
-        if found is None or found.era != "2026" or "_meta" in request.params:
+        if found is None or not self._connection.era.may_cache(request.params):
             return None
         return self._cache.key(request.method, request.params, found.revision)
 
@@ -168,12 +166,11 @@ class Requests:
                     raise
                 raise ConnectionLost(f"{method} had begun, and its next round was not sent: {exc}") from exc
             left = _less(left, start)
-            # In the handshake era `resultType` is a member like any other, unless an extension knows it.
-            stateless = self._connection.discovery is None or self._connection.discovery.era == "2026"
-            kind = _result_type(raw, method, strict=stateless)
+            era = self._connection.era
+            kind = era.read_result_type(raw, method)
             if kind == "complete":
                 return raw
-            if not stateless or kind != "input_required" or row is None or not row.may_ask:
+            if not era.requires_input(kind) or row is None or not row.may_ask:
                 return await self._resolved(request, raw, kind, left)
             params = await self._next_round(request, raw, rounds)
         raise InvalidResponse(f"{method}: the server still requires input after {self._limits.rounds} rounds")
@@ -210,9 +207,8 @@ class Requests:
         found = await self._extensions.resolve(request, raw, kind, left)
         if found is not None:
             return found
-        if self._connection.discovery is not None and self._connection.discovery.era == "2025":
-            return raw
-        raise InvalidResponse(f"{request.method}: the result type {shorten(kind)!r} is unknown to this client")
+        self._connection.era.check_unknown_result_type(kind, request.method)
+        return raw
 
     async def _next_round(self, request: ClientContext, raw: Raw, rounds: int) -> dict[str, Any]:
         try:
@@ -306,7 +302,7 @@ class Requests:
             on_sent(pending)
         meta = request.meta if trace is None else {**trace, **(request.meta or {})}
         given = params.get("_meta")
-        if session.connection.era is STATELESS:
+        if connection.meta:
             # The encoded `_meta` is extended. The progress token is always sent, since progress renews the time limit.
             if given is None:
                 start = b'{"progressToken":' + msgspec.json.encode(pending.id) + b","
@@ -432,17 +428,6 @@ def _less(left: float | None, start: float) -> float | None:
 def _worse(before: CallError | None, now: CallError) -> CallError:
     """The error to report after several attempts: one that may have run counts more."""
     return before if before is not None and before.outcome is Outcome.UNKNOWN else now
-
-
-def _result_type(raw: Raw, method: str, *, strict: bool) -> str:
-    """The `resultType`; "complete" if it is missing."""
-    try:
-        kind = _type.decode(raw).resultType
-    except (msgspec.MsgspecError, RecursionError) as exc:
-        if not strict:
-            return "complete"
-        raise InvalidResponse(f"{method}: the result can't be read: {exc}") from exc
-    return "complete" if kind is UNSET else kind
 
 
 def read_result(raw: Raw, method: str, kind: Any) -> Any:

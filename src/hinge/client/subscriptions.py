@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -14,6 +14,9 @@ import msgspec
 from hinge.client.connection import ClientConnection
 from hinge.errors import CallError, CallTimeout, ConnectionLost, HingeError, InvalidResponse, PeerError, SessionEnded
 from hinge.protocol.changes import Changed, ChangesLost, covers
+from hinge.protocol.eras.base import Era
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.limits import Limits
 from hinge.schema.base import SUBSCRIPTION_ID
@@ -78,6 +81,10 @@ class Subscription:
         #: When it was opened, and the limit for that.
         self._since: float | None = None
         self._limit: asyncio.Timeout | None = None
+        self._by_era: dict[Era, Callable[[Session], Awaitable[str]]] = {
+            HANDSHAKE: self._by_session,
+            STATELESS: self._by_request,
+        }
         #: The loss that was reported, until it is open again.
         self._lost: ChangesLost | None = None
         self.honoured = SubscriptionFilter()
@@ -213,13 +220,12 @@ class Subscription:
         """Open it, wait until it ends, and return why."""
         self._since = None
         session = await self._connection.ready_session()
-        found = self._connection.discovery
         self._registry.join(self)
-        if found is not None and found.era == "2026":
-            return await self._by_request(session, found.revision)
-        return await self._by_session(session)
+        return await self._by_era[session.connection.era](session)
 
-    async def _by_request(self, session: Session, revision: str) -> str:
+    async def _by_request(self, session: Session) -> str:
+        assert self._connection.discovery is not None
+        revision = self._connection.discovery.revision
         pending: Pending = session.ask("subscriptions/listen")
         self.id = pending.id
         headers = None

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -47,7 +48,7 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
     if hasattr(target, "serve"):
         from hinge.transports.memory import connect
 
-        return connect(_plain(target, options).serve, limits=limits)
+        return connect(_plain(target, options).serve, limits=limits, running=getattr(target, "running", nullcontext))
     if isinstance(target, str) and target.startswith(_HTTP):
         from hinge.transports.http.client.transport import HttpTransport
 

@@ -659,8 +659,7 @@ class Context(Record, Generic[StateT]):
 
         Specification: basic/transports, "Resumability and Redelivery".
         """
-        close = getattr(self._session.channel, "close_stream", None)
-        return bool(close is not None and close(self._call, retry))
+        return self._session.channel.close_stream(self._call, retry)
 
     async def notify(self, method: str, params: Any = UNSET) -> None:
         """Send a notification that belongs to this request, on its own stream.

@@ -41,8 +41,7 @@ class RawClient:
 
     async def open(self) -> None:
         """Open the channel. Raises ConnectFailed."""
-        if hasattr(self._target, "running"):
-            await self._resources.enter_async_context(self._target.running())
+        await self._resources.enter_async_context(self._transport.running())
         try:
             self._channel = await self._transport.open(self._serve)
         except BaseException:
@@ -115,9 +114,8 @@ class RawClient:
         if isinstance(revision, str):
             if not self.session.connection.handshake.open:
                 self.session.connection.handshake.assume(revision)
-            adopt = getattr(self._channel, "adopt", None)
-            if adopt is not None:
-                adopt(revision)
+            if self._channel is not None:
+                self._channel.set_revision(revision)
 
     # ---------------------------------------------------------------- headers
 

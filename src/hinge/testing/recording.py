@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
 from hinge.channel import Channel, Serve, Transport
 from hinge.client.targets import transport_for
 from hinge.errors import DefinitionError, StartError
+from hinge.protocol.eras.base import EraOption
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.server.server import Server
 from hinge.session import Session
@@ -39,7 +40,7 @@ Record: TypeAlias = Literal["once", "missing", "always", "never"]
 _MODES: tuple[Record, ...] = ("once", "missing", "always", "never")
 
 
-class Recording:
+class Recording(Transport):
     """A recording of a session in a file, which replaces the server or the client in tests.
 
     Use it as the target of a client: the first run records the messages of the real server; from then on the responses come
@@ -184,8 +185,8 @@ class Recording:
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
-        if self._records and hasattr(self._target, "running"):
-            async with self._target.running():
+        if self._records:
+            async with self._recorded().running():
                 yield
             return
         try:
@@ -193,11 +194,14 @@ class Recording:
         finally:
             await self._leave()
 
-    def __getattr__(self, name: str) -> Any:
-        """Forward optional attributes of the transport while the target is recorded: `era`, `older`."""
-        if name in ("era", "older") and self._records:
-            return getattr(self._recorded(), name)
-        raise AttributeError(f"Recording has no attribute {name!r}")
+    @property
+    def era(self) -> EraOption:
+        """The era of the target's transport while it is recorded; a recording can be replayed in any."""
+        return self._recorded().era if self._records else "auto"
+
+    def older(self) -> Transport | None:
+        """The older transport to the target while it is recorded."""
+        return self._recorded().older() if self._records else None
 
     @property
     def _records(self) -> bool:

@@ -398,7 +398,7 @@ def _error(recorded: Any) -> Exception:
     return ProtocolError(error.message, error.data, code=error.code)
 
 
-class ReplayTransport:
+class ReplayTransport(Transport):
     """The transport of a client to a recording: requests fail on it that the transport failed in the recording."""
 
     def __init__(self, transport: Transport, server: ReplayServer) -> None:
@@ -438,6 +438,14 @@ class _ReplayChannel:
     async def close(self) -> None:
         """Close the channel."""
         await self._channel.close()
+
+    def close_stream(self, call: Call, retry_ms: int, /) -> bool:
+        """Close the stream of a call."""
+        return self._channel.close_stream(call, retry_ms)
+
+    def set_revision(self, revision: str, /) -> None:
+        """Set the negotiated revision."""
+        self._channel.set_revision(revision)
 
 
 def _recorded_failure(entry: RecordedLine, method: str) -> CallError:

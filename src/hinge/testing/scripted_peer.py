@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, cast
 
 import msgspec
 
-from hinge.channel import Channel, Serve
+from hinge.channel import Channel, Serve, Transport
 from hinge.errors import ChannelClosed, ErrorObject, HingeError, shorten
 from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.eras.base import EraName
@@ -303,7 +303,7 @@ def discover_result(
     }
 
 
-class ScriptedPeer:
+class ScriptedPeer(Transport):
     """A peer whose messages the test writes, also invalid ones. It does nothing by itself except `greet`.
 
     As a server, it is a target for `Client`; each connection of a client starts again. As a client of a server, it is made by

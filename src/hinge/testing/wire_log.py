@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -17,6 +17,7 @@ from hinge.client.targets import transport_for
 from hinge.errors import CallError, PeerError, shorten
 from hinge.jsonrpc import ABSENT, Failure, Notification, Request, RequestId
 from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
+from hinge.protocol.eras.base import EraOption
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.server.server import Server
 
@@ -72,7 +73,7 @@ def observed(serve: Serve, listener: MessageObserver, side: Side) -> Serve:
     return begin
 
 
-class ObservedTransport:
+class ObservedTransport(Transport):
     """A client transport, observed."""
 
     def __init__(self, transport: Transport, listener: MessageObserver) -> None:
@@ -90,12 +91,19 @@ class ObservedTransport:
         await self._transport.open(begin)
         return made[0]
 
-    def __getattr__(self, name: str) -> Any:
-        """Forward optional attributes of transports: `era`, and `older`, whose transport is observed as well."""
-        value = getattr(self._transport, name)
-        if name == "older":
-            return lambda: ObservedTransport(value(), self._observer)
-        return value
+    @property
+    def era(self) -> EraOption:
+        """The era of the transport."""
+        return self._transport.era
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Run what the transport has to run."""
+        return self._transport.running()
+
+    def older(self) -> Transport | None:
+        """The older transport, observed as well."""
+        older = self._transport.older()
+        return None if older is None else ObservedTransport(older, self._observer)
 
 
 _OWN = frozenset({"_channel", "_observer", "_over", "number", "side"})
@@ -462,7 +470,7 @@ class WireLog:
         self.endings.append(f"channel {channel} was closed by the {by}: {reason}")
 
 
-class WatchedTarget:
+class WatchedTarget(Transport):
     """A target whose messages are observed."""
 
     def __init__(self, wire: WireLog, target: Any, limits: Limits, options: Mapping[str, Any]) -> None:
@@ -475,11 +483,13 @@ class WatchedTarget:
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Run the target, if it has to be run."""
-        running: AbstractAsyncContextManager[None] = getattr(self._target, "running", nullcontext)()
-        return running
+        return self._transport.running()
 
-    def __getattr__(self, name: str) -> Any:
-        """Forward optional attributes of transports."""
-        if name in ("era", "older"):
-            return getattr(self._transport, name)
-        raise AttributeError(f"WatchedTarget has no attribute {name!r}")
+    @property
+    def era(self) -> EraOption:
+        """The era of the transport."""
+        return self._transport.era
+
+    def older(self) -> Transport | None:
+        """The older transport."""
+        return self._transport.older()

@@ -47,6 +47,13 @@ class DuplexChannel:
         self._input_over: str | None = None
         self._drain: asyncio.TimerHandle | None = None
 
+    def set_revision(self, revision: str, /) -> None:
+        """See Channel: these channels send no headers."""
+
+    def close_stream(self, call: Call, retry_ms: int, /) -> bool:
+        """See Channel: responses have no streams of their own here."""
+        return False
+
     # ---------------------------------------------------------------- what a subclass implements
 
     def _reply(self, message: Outgoing, *, last: bool) -> None:

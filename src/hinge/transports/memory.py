@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import coroutine
+from typing import TypeAlias
 
-from hinge.channel import Channel, ChannelKind, Conversation, Serve
+from hinge.channel import Channel, ChannelKind, Conversation, Serve, Transport
 from hinge.errors import ChannelClosed
 from hinge.protocol.calls import Outgoing
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -19,6 +21,10 @@ from hinge.transports.duplex import DuplexChannel
 def _next_turn() -> Generator[None, None, None]:
     """Go on when all that is ready now has run, as `asyncio.sleep(0)` does."""
     yield
+
+
+#: Makes the context manager that is entered around each connection.
+Running: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class MemoryChannel(DuplexChannel):
@@ -158,12 +164,17 @@ class MemoryChannel(DuplexChannel):
         """The input of an end in memory never ends by itself."""
 
 
-class Memory:
+class Memory(Transport):
     """A Transport to a server in this process: `serve_server` starts the server's end of each channel."""
 
-    def __init__(self, serve_server: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, serve_server: Serve, *, limits: Limits = DEFAULT_LIMITS, running: Running = nullcontext) -> None:
+        self._running = running
         self._serve_server = serve_server
         self._limits = limits
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """See Transport: the lifespan of the server."""
+        return self._running()
 
     async def open(self, serve: Serve, /) -> Channel:
         """A new pair with a conversation at each end; the server's begins first."""
@@ -179,6 +190,6 @@ class Memory:
         return ours
 
 
-def connect(serve_server: Serve, *, limits: Limits = DEFAULT_LIMITS) -> Memory:
+def connect(serve_server: Serve, *, limits: Limits = DEFAULT_LIMITS, running: Running = nullcontext) -> Memory:
     """The way to a server in this process, without sockets."""
-    return Memory(serve_server, limits=limits)
+    return Memory(serve_server, limits=limits, running=running)

@@ -7,9 +7,11 @@ Era object, in the packages that carry them out.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
 
 import msgspec
+from msgspec import Raw
 
 from hinge.errors import InvalidRequest, ProtocolError
 from hinge.jsonrpc import Notification, Request
@@ -21,6 +23,8 @@ from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_03
 
 #: How users name the eras: "2025" is the handshake era, "2026" the stateless era.
 EraName: TypeAlias = Literal["2025", "2026"]
+#: The era that a user or a transport requires, or "auto" for any.
+EraOption: TypeAlias = EraName | Literal["auto"]
 
 #: The revision of a peer that never named one (Streamable HTTP, "Protocol Version Header").
 ASSUMED_REVISION = V2025_03
@@ -66,25 +70,53 @@ class Handshake(msgspec.Struct, eq=False):
         return self.state in (HandshakeState.NEGOTIATED, HandshakeState.READY)
 
 
+class _ResultType(msgspec.Struct):
+    resultType: str = "complete"
+
+
+#: Decodes the `resultType` of a result.
+decode_result_type = msgspec.json.Decoder(_ResultType).decode
+
+
 class Era(ABC):
     """One generation of the protocol: every decision without I/O that the generations make differently."""
 
-    __slots__ = ()
+    __slots__ = (
+        "first_revision",
+        "http_methods",
+        "last_revision",
+        "latest",
+        "liveness_method",
+        "name",
+        "negotiation_method",
+        "revisions",
+    )
 
-    #: The name in public options.
-    name: ClassVar[EraName]
-    #: The published revisions, oldest first.
-    revisions: ClassVar[tuple[str, ...]]
-    latest: ClassVar[str]
-    #: The range of revision names that belong to the era, unknown ones included; for methods of extensions.
-    first_revision: ClassVar[str]
-    last_revision: ClassVar[str]
-    #: The request that negotiates and must be answered before the next message is read; "" if there is none.
-    negotiation_method: ClassVar[str]
-    #: The request that a client sends to find out whether the server still answers.
-    liveness_method: ClassVar[str]
-    #: The HTTP methods of an endpoint.
-    http_methods: ClassVar[tuple[str, ...]]
+    def __init__(
+        self,
+        name: EraName,
+        revisions: tuple[str, ...],
+        *,
+        first_revision: str,
+        last_revision: str,
+        negotiation_method: str,
+        liveness_method: str,
+        http_methods: tuple[str, ...],
+    ) -> None:
+        #: The name in public options.
+        self.name: EraName = name
+        #: The published revisions, oldest first.
+        self.revisions = revisions
+        self.latest = revisions[-1]
+        #: The range of revision names that belong to the era, unknown ones included; for methods of extensions.
+        self.first_revision = first_revision
+        self.last_revision = last_revision
+        #: The request that negotiates and must be answered before the next message is read; "" if there is none.
+        self.negotiation_method = negotiation_method
+        #: The request that a client sends to find out whether the server still answers.
+        self.liveness_method = liveness_method
+        #: The HTTP methods of an endpoint.
+        self.http_methods = http_methods
 
     def __repr__(self) -> str:
         return f"<Era {self.name}>"
@@ -183,3 +215,25 @@ class Era(ABC):
     @abstractmethod
     def cancels_by_message(self, over_http: bool, handshake: Handshake) -> bool:
         """Whether a request that is given up is followed by `notifications/cancelled`; over HTTP, closing may suffice."""
+
+    # ---------------------------------------------------------------- results, as a client sees them
+
+    @abstractmethod
+    def mirrors_requests(self, over_http: bool) -> bool:
+        """Whether HTTP headers repeat members of a request, so that intermediaries need not read the body."""
+
+    @abstractmethod
+    def may_cache(self, params: Mapping[str, Any]) -> bool:
+        """Whether the result of a request with these params may be cached, as far as its hints allow it."""
+
+    @abstractmethod
+    def read_result_type(self, result: Raw, method: str) -> str:
+        """The `resultType` of a result; "complete" if it has none. Raises InvalidResponse."""
+
+    @abstractmethod
+    def requires_input(self, result_type: str) -> bool:
+        """Whether a result asks the client for input before the request can be completed."""
+
+    @abstractmethod
+    def check_unknown_result_type(self, result_type: str, method: str) -> None:
+        """Raise InvalidResponse where a result of a type that nobody knows must not reach the caller."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, final
+
+import msgspec
+from msgspec import Raw
 
 from hinge.errors import InvalidRequest, MissingClientCapability, ProtocolError, ResourceNotFound
 from hinge.jsonrpc import Notification, Request
 from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras.base import Era, Handshake
+from hinge.protocol.eras.base import Era, Handshake, decode_result_type
 from hinge.protocol.http.headers import Head
 from hinge.protocol.revisions.adapt import plan_for
 from hinge.protocol.states import HandshakeState
@@ -26,14 +30,18 @@ _RESOURCE_NOT_FOUND = -32002
 class HandshakeEra(Era):
     """The client negotiates once per connection; requests and responses may flow both ways."""
 
-    name = "2025"
-    revisions = HANDSHAKE_REVISIONS
-    latest = HANDSHAKE_REVISIONS[-1]
-    first_revision = ""
-    last_revision = HANDSHAKE_REVISIONS[-1]
-    negotiation_method = "initialize"
-    liveness_method = "ping"
-    http_methods = ("GET", "POST", "DELETE")
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(
+            "2025",
+            HANDSHAKE_REVISIONS,
+            first_revision="",
+            last_revision=HANDSHAKE_REVISIONS[-1],
+            negotiation_method="initialize",
+            liveness_method="ping",
+            http_methods=("GET", "POST", "DELETE"),
+        )
 
     def admit(
         self,
@@ -112,6 +120,25 @@ class HandshakeEra(Era):
 
     def cancels_by_message(self, over_http: bool, handshake: Handshake) -> bool:
         return not over_http or handshake.open
+
+    def mirrors_requests(self, over_http: bool) -> bool:
+        return False
+
+    def may_cache(self, params: Mapping[str, Any]) -> bool:
+        return False
+
+    def read_result_type(self, result: Raw, method: str) -> str:
+        """`resultType` is a member like any other here, which an extension may use."""
+        try:
+            return decode_result_type(result).resultType
+        except (msgspec.MsgspecError, RecursionError):
+            return "complete"
+
+    def requires_input(self, result_type: str) -> bool:
+        return False
+
+    def check_unknown_result_type(self, result_type: str, method: str) -> None:
+        return
 
 
 HANDSHAKE = HandshakeEra()

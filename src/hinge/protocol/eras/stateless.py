@@ -9,10 +9,18 @@ from typing import Any, NamedTuple, final
 import msgspec
 from msgspec import UNSET, Raw
 
-from hinge.errors import InvalidEnvelope, InvalidParams, InvalidRequest, ProtocolError, UnsupportedVersion
+from hinge.errors import (
+    InvalidEnvelope,
+    InvalidParams,
+    InvalidRequest,
+    InvalidResponse,
+    ProtocolError,
+    UnsupportedVersion,
+    shorten,
+)
 from hinge.jsonrpc import OBJECT, Notification, Request, opening
 from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras.base import Era, Handshake
+from hinge.protocol.eras.base import Era, Handshake, decode_result_type
 from hinge.protocol.http.headers import Head, judge_message
 from hinge.protocol.revisions.adapt import plan_for, shape
 from hinge.schema.base import (
@@ -42,14 +50,18 @@ _decode_implementation = msgspec.json.Decoder(Implementation).decode
 class StatelessEra(Era):
     """Nothing is kept between requests; servers send no requests."""
 
-    name = "2026"
-    revisions = STATELESS_REVISIONS
-    latest = STATELESS_REVISIONS[-1]
-    first_revision = STATELESS_REVISIONS[0]
-    last_revision = "\uffff"
-    negotiation_method = ""
-    liveness_method = "server/discover"
-    http_methods = ("POST",)
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(
+            "2026",
+            STATELESS_REVISIONS,
+            first_revision=STATELESS_REVISIONS[0],
+            last_revision="\uffff",
+            negotiation_method="",
+            liveness_method="server/discover",
+            http_methods=("POST",),
+        )
 
     def admit(
         self,
@@ -170,6 +182,24 @@ class StatelessEra(Era):
 
     def cancels_by_message(self, over_http: bool, handshake: Handshake) -> bool:
         return not over_http
+
+    def mirrors_requests(self, over_http: bool) -> bool:
+        return over_http
+
+    def may_cache(self, params: Mapping[str, Any]) -> bool:
+        return "_meta" not in params
+
+    def read_result_type(self, result: Raw, method: str) -> str:
+        try:
+            return decode_result_type(result).resultType
+        except (msgspec.MsgspecError, RecursionError) as exc:
+            raise InvalidResponse(f"{method}: the result can't be read: {exc}") from exc
+
+    def requires_input(self, result_type: str) -> bool:
+        return result_type == "input_required"
+
+    def check_unknown_result_type(self, result_type: str, method: str) -> None:
+        raise InvalidResponse(f"{method}: the result type {shorten(result_type)!r} is unknown to this client")
 
 
 STATELESS = StatelessEra()

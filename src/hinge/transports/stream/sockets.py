@@ -17,7 +17,7 @@ import stat
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from hinge.channel import Channel, Conversation, Serve
+from hinge.channel import Channel, Conversation, Serve, Transport
 from hinge.errors import ConnectFailed, DefinitionError, StartError
 from hinge.protocol.calls import Origin
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -282,7 +282,7 @@ async def _open(
     return channel
 
 
-class UnixSocket:
+class UnixSocket(Transport):
     """A Transport to a server that listens on a Unix socket.
 
     Args:
@@ -303,7 +303,7 @@ class UnixSocket:
         )
 
 
-class TcpSocket:
+class TcpSocket(Transport):
     """A Transport to a server that listens on a TCP port.
 
     Args:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Literal, Unpack
 
-from hinge.channel import Serve
+from hinge.channel import Serve, Transport
 from hinge.errors import ConnectFailed, DefinitionError, shorten
 from hinge.options import accepts, resolve
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -176,7 +176,7 @@ class ChildChannel(LineChannel):
                 return
 
 
-class Stdio:
+class Stdio(Transport):
     """A transport to a server in a child process, over its standard input and output.
 
     Args:

@@ -96,7 +96,7 @@ async def test_a_stream_that_ends_early_is_resumed_after_its_last_event_and_not_
     script = Resumable(finish, retry=700, cut=cut)
     async with ScriptedServer(script) as server, Talking(server.url) as client:
         await client.call("initialize")
-        client.channel.adopt("2025-11-25")
+        client.channel.set_revision("2025-11-25")
         assert await client.call() == {"resumed": True}
         (get,) = server.by("GET")
         assert get.headers["last-event-id"] == "e-1"
@@ -110,7 +110,7 @@ async def test_resuming_goes_on_after_a_failure(first: Any) -> None:
     script = Resumable(first, finish)
     async with ScriptedServer(script) as server, Talking(server.url) as client:
         await client.call("initialize")
-        client.channel.adopt("2025-11-25")
+        client.channel.set_revision("2025-11-25")
         assert await client.call() == {"resumed": True}
 
 
@@ -120,7 +120,7 @@ async def test_resuming_ends_after_eight_attempts_without_a_message() -> None:
     script = Resumable(*[empty, busy, broken] * 5)
     async with ScriptedServer(script) as server, Talking(server.url) as client:
         await client.call("initialize")
-        client.channel.adopt("2025-11-25")
+        client.channel.set_revision("2025-11-25")
         with pytest.raises(ConnectionLost, match="could not be resumed"):
             await client.call()
         assert len(server.by("GET")) == 8
@@ -131,7 +131,7 @@ async def test_a_message_gives_the_attempts_back() -> None:
     script = Resumable(*[empty] * 6, progress, *[empty] * 20)
     async with ScriptedServer(script) as server, Talking(server.url) as client:
         await client.call("initialize")
-        client.channel.adopt("2025-11-25")
+        client.channel.set_revision("2025-11-25")
         with pytest.raises(ConnectionLost):
             await client.call()
         assert len(server.by("GET")) == 7 + 8
@@ -143,7 +143,7 @@ async def test_405_ends_resuming() -> None:
     script = Resumable(not_allowed, finish)
     async with ScriptedServer(script) as server, Talking(server.url) as client:
         await client.call("initialize")
-        client.channel.adopt("2025-11-25")
+        client.channel.set_revision("2025-11-25")
         with pytest.raises(ConnectionLost, match="405"):
             await client.call()
         assert len(server.by("GET")) == 1
@@ -160,7 +160,7 @@ async def test_a_stream_without_event_ids_can_not_be_resumed() -> None:
 
     async with ScriptedServer(script) as server, Talking(server.url) as client:
         await client.call("initialize")
-        client.channel.adopt("2025-11-25")
+        client.channel.set_revision("2025-11-25")
         with pytest.raises(ConnectionLost):
             await client.call()
         assert not server.by("GET")

@@ -158,13 +158,13 @@ async def test_a_late_404_of_the_old_session_does_not_end_the_new_one() -> None:
 
     async with ScriptedServer(script) as server, Talking(server.url) as client:
         await client.call("initialize")
-        client.channel.adopt("2025-11-25")
+        client.channel.set_revision("2025-11-25")
         late = asyncio.create_task(client.call("late"))
         await until(lambda: len(server.messages("late")) == 1)
         with pytest.raises(SessionEnded):
             await client.call("early")
         await client.call("initialize")
-        client.channel.adopt("2025-11-25")
+        client.channel.set_revision("2025-11-25")
         release.set()
         with pytest.raises(SessionEnded):
             await late

@@ -191,7 +191,7 @@ async def test_notifications_and_replies_do_not_wait_for_calls() -> None:
             await answers(asked, answer)
 
     async with ScriptedServer(script) as server, Talking(server.url, limits=ONE) as client:
-        client.channel.adopt("2025-11-25")
+        client.channel.set_revision("2025-11-25")
         first, second = asyncio.create_task(client.call()), asyncio.create_task(client.call())
         await client.notify("notifications/roots/list_changed")
         async with asyncio.timeout(10):

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 from urllib.parse import urljoin
 
-from hinge.channel import Channel, ChannelKind, Serve
+from hinge.channel import Channel, ChannelKind, Serve, Transport
 from hinge.errors import CallError, CallTimeout, ChannelClosed, ConnectFailed, DefinitionError, shorten
 from hinge.http1.client.pool import SocketWire, read_url
 from hinge.http1.client.wire import WireResponse
 from hinge.options import accepts, resolve
 from hinge.protocol.calls import Outgoing
+from hinge.protocol.eras.base import EraOption
 from hinge.protocol.http import media_types
 from hinge.protocol.http.sse import Event
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -34,15 +35,12 @@ _GET = tuple(media_types.STREAM_HEADERS.items())
 _POST = tuple(media_types.POST_HEADERS.items())
 
 
-class SseTransport:
+class SseTransport(Transport):
     """A server at a URL, reached by the transport of the first revision (deprecated).
 
     The options are those of HttpTransport, which leads here by itself when a server knows nothing newer (VER-21).
     Raises DefinitionError for what can't work.
     """
-
-    #: Nothing but the handshake era ever used it.
-    era: Literal["2025"] = "2025"
 
     @accepts(HttpClientOptions)
     def __init__(self, url: str, *, limits: Limits = DEFAULT_LIMITS, **options: Unpack[HttpClientOptions]) -> None:
@@ -57,6 +55,11 @@ class SseTransport:
         tls, proxy = settings["tls"], settings["proxy"]
         self._wire = wire or (lambda: SocketWire(tls=tls, proxy=proxy, connect=limits.connect))
         self._limits = limits
+
+    @property
+    def era(self) -> EraOption:
+        """See Transport: only the handshake era used it."""
+        return "2025"
 
     async def open(self, serve: Serve, /) -> Channel:
         """Open the event stream and wait for the address that messages go to (HSSE-02).

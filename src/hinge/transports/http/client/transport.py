@@ -14,7 +14,7 @@ from hinge.errors import CallError, CallTimeout, ChannelClosed, ConnectionLost, 
 from hinge.http1.client.pool import SocketWire, read_url
 from hinge.http1.client.wire import Wire, WireResponse
 from hinge.options import accepts, resolve
-from hinge.protocol.calls import Outgoing
+from hinge.protocol.calls import Call, Outgoing
 from hinge.protocol.http import headers as http
 from hinge.protocol.http import media_types, mirror
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -42,7 +42,7 @@ _POST = tuple(media_types.POST_HEADERS.items())
 _GET = tuple(media_types.STREAM_HEADERS.items())
 
 
-class HttpTransport:
+class HttpTransport(Transport):
     """A server at a URL, reached by Streamable HTTP.
 
     `headers` go with every request: a mapping, or a callable (may be async) that gives one each time; the headers that
@@ -84,8 +84,8 @@ class HttpTransport:
 class HttpChannel:
     """One conversation with one endpoint. Each request is an exchange of its own; any number may run at once.
 
-    In the handshake era it keeps the session: its id from the answer to `initialize`, the revision that `adopt` is
-    told, and the server's own stream, opened after `notifications/initialized`.
+    In the handshake era it keeps the session: its id from the answer to `initialize`, the revision that `set_revision`
+    is told, and the server's own stream, opened after `notifications/initialized`.
     """
 
     inbox: Inbox
@@ -110,10 +110,14 @@ class HttpChannel:
         """See Channel.kind."""
         return "post"
 
-    def adopt(self, revision: str) -> None:
-        """The handshake agreed on a revision: later messages name it (LHTTP-27) and follow that era's rules."""
+    def set_revision(self, revision: str, /) -> None:
+        """See Channel: later messages name it in a header and follow the rules of its era."""
         self._revision = revision
         self._dress()
+
+    def close_stream(self, call: Call, retry_ms: int, /) -> bool:
+        """See Channel: only servers have response streams."""
+        return False
 
     async def send(self, message: Outgoing, /) -> None:
         """Carry a message and, for a request, feed all of its answer; see Channel.send.

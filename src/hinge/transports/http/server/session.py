@@ -214,7 +214,10 @@ class HttpSession:
             raise ChannelClosed("the call is answered already")
         await stream.put(message)
 
-    def close_stream(self, call: Call, retry_ms: int) -> bool:
+    def set_revision(self, revision: str, /) -> None:
+        """See Channel: a server sends no revision."""
+
+    def close_stream(self, call: Call, retry_ms: int, /) -> bool:
         """End the response of a running call; the client polls for the rest after `retry_ms` milliseconds.
 
         Returns:

@@ -69,6 +69,13 @@ class PostChannel(Record):
 
     # ---------------------------------------------------------------- Channel
 
+    def set_revision(self, revision: str, /) -> None:
+        """See Channel: a server sends no revision."""
+
+    def close_stream(self, call: Call, retry_ms: int, /) -> bool:
+        """See Channel: this stream can not be resumed."""
+        return False
+
     async def send(self, message: Outgoing, /) -> None:
         """Carry a notification. The first one turns the answer into an event stream."""
         if message.pending is not None:
