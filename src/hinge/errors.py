@@ -30,7 +30,7 @@
         ├── ConnectFailed            no conversation could be opened
         └── ContractDrift            the server isn't what its lock says: what was asked for was not done
 
-Errors made here, on our side, never carry a code that a peer could have sent (ERR-14): only ProtocolError and PeerError have codes.
+Errors made here, on our side, never carry a code that a peer could have sent: only ProtocolError and PeerError have codes.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class StartError(HingeError):
 
 
 class ToolError(HingeError):
-    """Raise it in a tool to fail with words meant for the model: the caller gets `isError` and this text (TOOL-19)."""
+    """Raise it in a tool to fail with words meant for the model: the caller gets `isError` and this text."""
 
 
 class ErrorObject(msgspec.Struct, omit_defaults=True):
-    """The `error` member of a JSON-RPC response (BASE-08)."""
+    """The `error` member of a JSON-RPC response."""
 
     code: int
     message: str
@@ -86,11 +86,11 @@ class ErrorObject(msgspec.Struct, omit_defaults=True):
 class ProtocolError(HingeError):
     """An error that goes to the peer as it is: `code`, `message` and optional JSON `data`.
 
-    Raise one of the subclasses in a handler; a custom code must lie outside -32768..-32000 (ERR-14).
+    Raise one of the subclasses in a handler; a custom code must lie outside -32768..-32000.
     """
 
     code: ClassVar[int] = -32603
-    #: The HTTP status of a modern answer that carries this error (MHTTP-14, MHTTP-15, ERR-16); it follows from the code.
+    #: The HTTP status of a modern answer that carries this error; it follows from the code.
     http_status: int = 200
 
     def __init__(self, message: str, data: Any = msgspec.UNSET, *, code: int | None = None) -> None:
@@ -104,21 +104,21 @@ _STATUS_OF_CODE = {-32700: 400, -32600: 400, -32601: 404, -32020: 400, -32021: 4
 
 
 class ParseError(ProtocolError):
-    """The text is not JSON (ERR-01)."""
+    """The text is not JSON."""
 
     code = -32700
     http_status = 400
 
 
 class InvalidRequest(ProtocolError):
-    """JSON, but not one JSON-RPC message (ERR-02)."""
+    """JSON, but not one JSON-RPC message."""
 
     code = -32600
     http_status = 400
 
 
 class MethodNotFound(ProtocolError):
-    """The method is unknown, removed, or behind a capability that isn't offered (ERR-03). `data` names the method."""
+    """The method is unknown, removed, or behind a capability that isn't offered. `data` names the method."""
 
     code = -32601
     http_status = 404
@@ -128,13 +128,13 @@ class MethodNotFound(ProtocolError):
 
 
 class InvalidParams(ProtocolError):
-    """The params don't fit the method (ERR-04)."""
+    """The params don't fit the method."""
 
     code = -32602
 
 
 class InvalidEnvelope(InvalidParams):
-    """A modern request lacks a required `_meta` field (REQM-04)."""
+    """A modern request lacks a required `_meta` field."""
 
     http_status = 400
 
@@ -149,28 +149,28 @@ class InvalidArguments(InvalidParams):
 
 
 class ResourceNotFound(InvalidParams):
-    """No such resource. -32602 in the stateless era, -32002 before (RES-05, RES-06)."""
+    """No such resource. -32602 in the stateless era, -32002 before."""
 
     def __init__(self, uri: str) -> None:
         super().__init__("Resource not found", {"uri": shorten(uri, 2048)})
 
 
 class InternalError(ProtocolError):
-    """Our own fault; the text never tells internals (ERR-05)."""
+    """Our own fault; the text never tells internals."""
 
     def __init__(self, message: str = "Internal server error", data: Any = msgspec.UNSET) -> None:
         super().__init__(message, data)
 
 
 class HeaderMismatch(ProtocolError):
-    """A mirrored header disagrees with the body, is missing, or can't be read (ERR-06)."""
+    """A mirrored header disagrees with the body, is missing, or can't be read."""
 
     code = -32020
     http_status = 400
 
 
 class MissingClientCapability(ProtocolError):
-    """The work needs something that the client didn't declare; `required` has the shape of ClientCapabilities (ERR-07)."""
+    """The work needs something that the client didn't declare; `required` has the shape of ClientCapabilities."""
 
     code = -32021
     http_status = 400
@@ -182,7 +182,7 @@ class MissingClientCapability(ProtocolError):
 
 
 class UnsupportedVersion(ProtocolError):
-    """The request names a revision that isn't offered here (ERR-08)."""
+    """The request names a revision that isn't offered here."""
 
     code = -32022
     http_status = 400
@@ -195,7 +195,7 @@ class UnsupportedVersion(ProtocolError):
 class Overloaded(ProtocolError):
     """Too much runs at once here: the request was not served, and repeating it later is safe.
 
-    `data` is `{"retryAfterMs": …}`, when it is worth trying again. The code is our own, outside the reserved ranges (ERR-14).
+    `data` is `{"retryAfterMs": …}`, when it is worth trying again. The code is our own, outside the reserved ranges.
     """
 
     code = 429
@@ -316,7 +316,7 @@ class HttpStatus(CallError):
 
 
 class SessionEnded(HttpStatus):
-    """The server no longer knows the session (404): the message was not served. Begin with `initialize` (LHTTP-25)."""
+    """The server no longer knows the session (404): the message was not served. Begin with `initialize`."""
 
 
 class ConnectionLost(CallError):
@@ -360,7 +360,7 @@ def as_failure(exc: BaseException) -> BaseException:
 
 
 def wire_error(exc: BaseException, about: str = "") -> ProtocolError:
-    """The one ladder from an exception to what the peer is told, the same on every route (A-090…A-095, C-051…C-057).
+    """The one ladder from an exception to what the peer is told, the same on every route.
 
     A ProtocolError goes out as it is. Anything else is our fault: the peer learns nothing but that; the text and the
     traceback go to the log of `hinge`, with `about` (the method) in front.

@@ -1,6 +1,6 @@
 """JSON-RPC messages: from bytes to typed values and back. Knows nothing of MCP, channels or time.
 
-Invariant: any bytes become messages or a ProtocolError, nothing else (BASE-01…BASE-10).
+Invariant: any bytes become messages or a ProtocolError, nothing else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from hinge.errors import ErrorObject, InvalidRequest, ParseError
 
-#: A request id: a string or an integer, given back in the same JSON type (BASE-03, BASE-06).
+#: A request id: a string or an integer, given back in the same JSON type.
 RequestId: TypeAlias = str | int
 
 #: Stands for a member that wasn't there; compared by identity.
@@ -51,7 +51,7 @@ class Response(msgspec.Struct, frozen=True):
 
 @final
 class Failure(msgspec.Struct, frozen=True):
-    """An error answer; `id` is None when the sender could not read the request's id (BASE-09)."""
+    """An error answer; `id` is None when the sender could not read the request's id."""
 
     id: RequestId | None
     error: ErrorObject
@@ -120,7 +120,7 @@ def is_print(data: bytes) -> bool:
 
 
 def is_batch(data: bytes) -> bool:
-    """Whether the text is a JSON array: a batch, which only one revision knows (BASE-11, BASE-13)."""
+    """Whether the text is a JSON array: a batch, which only one revision knows."""
     return data[:1] != b"{" and data[:1024].lstrip(b" \t\r\n")[:1] == b"["
 
 
@@ -227,5 +227,5 @@ def encode_response(request_id: RequestId, result: Any) -> bytes:
 
 
 def encode_failure(request_id: RequestId | None, error: ErrorObject) -> bytes:
-    """The text of an error answer, without an id when the request's could not be read (T-04)."""
+    """The text of an error answer, without an id when the request's could not be read."""
     return encode_value(_Failure(UNSET if request_id is None else request_id, error))

@@ -126,7 +126,7 @@ class Session(Record, weakref=True):
     def ask(self, method: str) -> Pending:
         """Enter a request. Raises NotSent when the conversation is over, HingeError while `initialize` is being answered.
 
-        The peer is then waiting for us and can't answer (A-033).
+        The peer is then waiting for us and can't answer.
         """
         if self.connection.description is not None and self.connection.handshake.state is HandshakeState.NEGOTIATING:
             raise HingeError(
@@ -216,7 +216,7 @@ class Session(Record, weakref=True):
                 self._limits.renew(since)
 
     def _abandon(self, pending: Pending, reason: str) -> None:
-        """We stop waiting: drop the debt and tell the peer where the channel itself doesn't (CANC-03, CANC-10)."""
+        """We stop waiting: drop the debt and tell the peer where the channel itself doesn't."""
         if not self.connection.give_up(pending):
             return
         connection = self.connection

@@ -45,7 +45,7 @@ SINGULAR: Mapping[Section, str] = {
 }
 #: A definition that is nested deeper is refused.
 MAX_DEPTH = 100
-#: What a hint means that isn't there (TOOL-10).
+#: What a hint means that isn't there.
 HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
 
 

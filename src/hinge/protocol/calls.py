@@ -80,7 +80,7 @@ class Call(Record):
     state: CallState = RUNNING
     #: Under which it is owed, once it is: its id, where that tells it apart.
     key: object = None
-    #: The reader must take no further message until this call is answered (A-032).
+    #: The reader must take no further message until this call is answered.
     inline: bool = False
     on_cancel: Callable[[], object] | None = None
     #: A notification that follows the answer, where the channel stays open.
@@ -89,7 +89,7 @@ class Call(Record):
 
 @final
 class Batch(Record):
-    """The calls of one batch and what could be answered at once; answered together (BASE-11)."""
+    """The calls of one batch and what could be answered at once; answered together."""
 
     calls: Sequence[Call]
     replies: Sequence[Outgoing]

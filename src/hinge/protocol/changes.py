@@ -14,7 +14,7 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 def covers(watched: str, changed: str) -> bool:
-    """Whether a change of one URI concerns who watches the other: the same, or below it (SUB-13)."""
+    """Whether a change of one URI concerns who watches the other: the same, or below it."""
     return changed == watched or (
         changed.startswith(watched) and (watched.endswith("/") or changed[len(watched)] in "/?#")
     )

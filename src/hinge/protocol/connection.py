@@ -172,7 +172,7 @@ class Connection(Record):
         return Batch(calls, replies) if calls or replies else None
 
     def _receive_item(self, item: bytes, origin: Origin) -> Call | Batch | Outgoing | None:
-        """One message of a batch; BASE-12 keeps the handshake out of it."""
+        """One message of a batch, which must not hold `initialize`."""
         try:
             inbound = detect.read(item)
         except ProtocolError as exc:
@@ -200,22 +200,22 @@ class Connection(Record):
         try:
             request_id = _cancelled.decode(call.params or b"{}").request_id
         except msgspec.MsgspecError:
-            return  # CANC-07
+            return
         known = self.incoming.get(request_id)
-        if known is not None and not known.inline:  # LIFE-13
+        if known is not None and not known.inline:
             self.cancel(known)
         elif self.description is None:
             self._server_ends(request_id)
 
     def _server_ends(self, request_id: RequestId) -> None:
-        """A server may end a subscription by a cancellation instead of a result; nothing else of ours (CANC-04, T-11)."""
+        """A server may end a subscription by a cancellation instead of a result; nothing else of ours."""
         pending = self.outgoing.get(request_id)
         if pending is not None and pending.method == "subscriptions/listen":
             pending.result = _ENDED
             self._over(pending, "answer")
 
     def cancel(self, call: Call) -> None:
-        """The peer no longer wants the answer: the debt is gone, the handler is told to stop (CANC-06)."""
+        """The peer no longer wants the answer: the debt is gone, the handler is told to stop."""
         if self._remove(call, "cancel") and call.on_cancel is not None:
             call.on_cancel()
 
@@ -226,7 +226,7 @@ class Connection(Record):
         call.state = _CALL_ENDS[event]
         self.incoming.pop(call.key, None)
         if call.inline and self.handshake.state is HandshakeState.NEGOTIATING:
-            self.handshake.move("refused")  # A-119: however it ended, it agreed on nothing
+            self.handshake.move("refused")  # however it ended, it agreed on nothing
         return True
 
     def answer(self, call: Call, result: Any) -> Outgoing | None:
@@ -251,7 +251,7 @@ class Connection(Record):
         """The error reply to a call, by the one ladder; None when nothing is owed or it was a notification."""
         error = wire_error(exc, call.method)
         if call.id is None and error is exc:
-            logger.warning("%s failed: %s", call.method, exc)  # nobody else will be told (A-137)
+            logger.warning("%s failed: %s", call.method, exc)  # nobody else will be told
         if not self._remove(call, "answer") or call.id is None:
             return None
         error, status = call.era.finish_error(error)
@@ -282,7 +282,7 @@ class Connection(Record):
             return
         pending = self.outgoing.get(message.id)
         if pending is None:
-            return  # late, cancelled or never asked (CANC-08)
+            return  # late, cancelled or never asked
         if type(message) is Failure:
             self.fail(pending, PeerError(message.error))
         elif jsonrpc.opening(message.result) != jsonrpc.OBJECT:

@@ -51,7 +51,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     #: Running calls may finish for this long when the server stops.
     drain: float = 5.0
     #: Clean-up of one connection, and leaving a lifespan, may take this long; what is left is abandoned with a warning
-    #
+    #:.
     teardown: float = 5.0
     #: A question to the user of a handshake client may stay open for this long; so long a client waits for pages that a
     #: handshake server wants opened first.

@@ -1,4 +1,4 @@
-"""How `_meta` keys and the ids of extensions may be written, and which keys are the protocol's own (META-01…META-06)."""
+"""How `_meta` keys and the ids of extensions may be written, and which keys are the protocol's own."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-
 #: but its last.
 _OWNERS = frozenset({"modelcontextprotocol", "mcp"})
 
-#: The keys without a prefix that carry a trace, each with a text (META-06).
+#: The keys without a prefix that carry a trace, each with a text.
 TRACE_KEYS = ("traceparent", "tracestate", "baggage")
 
 
 def is_extension_id(text: str) -> bool:
-    """Whether it is a `_meta` key with a prefix (EXT-02)."""
+    """Whether it is a `_meta` key with a prefix."""
     return _ID.fullmatch(text) is not None
 
 
 def is_reserved(key: str) -> bool:
-    """Whether only the specification may give the key a meaning (META-02, META-05), in any revision (META-03)."""
+    """Whether only the specification may give the key a meaning, in any revision."""
     prefix, slash, _ = key.partition("/")
     labels = prefix.split(".")
     return key == "progressToken" or (bool(slash) and not _OWNERS.isdisjoint({*labels[:-1], *labels[1:2]}))

@@ -1,7 +1,7 @@
 """A server that offers what another one does: each request, answer, question, change and word is passed on.
 
 The two sides may be of different eras and revisions. Nothing of a caller goes further that need not: no headers, no
-credentials (SEC-46).
+credentials.
 """
 
 from __future__ import annotations

@@ -81,14 +81,14 @@ class Relay:
 
     @property
     def may_ask(self) -> bool:
-        """Whether the caller can be asked within this call (MRTR-02)."""
+        """Whether the caller can be asked within this call."""
         row = METHODS.get(self.ctx._call.method)
         return not self.over and (self.ctx._call.era is HANDSHAKE or (row is not None and row.may_ask))
 
     # ---------------------------------------------------------------- telling
 
     def progress(self, params: ProgressParams) -> None:
-        """Progress of the next server, for the caller's own token (PROG-02); nothing if the caller wants none."""
+        """Progress of the next server, for the caller's own token; nothing if the caller wants none."""
         self._tell(lambda ctx: ctx.report_progress(params.progress, params.total, params.message))
 
     def log(self, params: LogParams) -> None:
@@ -119,7 +119,7 @@ class Relay:
             self._teller = None
 
     async def told(self) -> None:
-        """Wait until everything that was said has left: nothing comes after the answer (PROG-06)."""
+        """Wait until everything that was said has left: nothing comes after the answer."""
         while self._teller is not None:
             await asyncio.wait([self._teller])
 
@@ -170,11 +170,11 @@ class Relay:
             self._stirred.set_result(None)
 
     def open_questions(self) -> dict[str, InputRequest]:
-        """What the caller is to be asked in this round (MRTR-04)."""
+        """What the caller is to be asked in this round."""
         return {key: InputRequest(method=one.method, params=one.params) for key, one in self.questions.items()}
 
     def take(self, responses: Mapping[str, Raw]) -> None:
-        """The answers of a round; keys that nobody waits for are ignored, missing ones are asked again (MRTR-16, MRTR-17)."""
+        """The answers of a round; keys that nobody waits for are ignored, missing ones are asked again."""
         for key, value in responses.items():
             question = self.questions.pop(key, None)
             if question is not None and not question.answer.done():
@@ -199,7 +199,7 @@ def _caller(ctx: Context[Any]) -> object:
 
 
 def answers_in(responses: Raw) -> dict[str, Raw]:
-    """The answers that a retry brings, as JSON text by key. Raises InvalidParams (MRTR-15)."""
+    """The answers that a retry brings, as JSON text by key. Raises InvalidParams."""
     text = bytes(responses)
     if text in (b"", b"null"):
         return {}
@@ -210,7 +210,7 @@ def answers_in(responses: Raw) -> dict[str, Raw]:
 
 
 def require_answerable(declared: ClientCapabilities, method: str, text: bytes) -> None:
-    """Refuse, in the client's place, what it didn't declare (ROOT-04, ELIC-16, MRTR-05)."""
+    """Refuse, in the client's place, what it didn't declare."""
     if method not in ANSWERS:
         raise MethodNotFound(method)
     try:

@@ -161,7 +161,7 @@ class Rounds:
         self._unpark(token).stop()
 
     def _ask_pages(self, ctx: Context[Any], pages: list[dict[str, Any]]) -> InputRequiredResult:
-        """The request was refused until the user has opened pages: ask for that, then make it (ELIC-14, ELIC-15)."""
+        """The request was refused until the user has opened pages: ask for that, then make it."""
         require(ctx.client_capabilities, {"elicitation": {"url": {}}})
         source, target = self._upstream.client.protocol_version, ctx.protocol_version
         asked: dict[str, InputRequest] = {}
@@ -191,7 +191,7 @@ def _require_consent(answers: Mapping[str, Raw]) -> None:
 
 
 def _bound(ctx: Context[Any]) -> bytes:
-    """What a state is tied to: who asks, which method, which params (MRTR-12)."""
+    """What a state is tied to: who asks, which method, which params."""
     params = msgspec.json.decode(ctx.params)
     for member in ("_meta", "inputResponses", "requestState"):
         params.pop(member, None)

@@ -141,7 +141,7 @@ def _plain(value: Any) -> Any:
 def question_for(method: str, text: bytes, source: str, target: str, identity: str) -> Any:
     """The params of a server's question, for a client of the target revision; UNSET for none. Raises TooNew.
 
-    `identity` names a question that opens a page where the revision wants a name for it (ELIC-11).
+    `identity` names a question that opens a page where the revision wants a name for it.
     """
     if method == "roots/list" or not text:
         return UNSET
@@ -156,7 +156,7 @@ def question_for(method: str, text: bytes, source: str, target: str, identity: s
 
 
 def mode_of(text: bytes | Raw) -> str:
-    """How an elicitation asks: by a form, if it doesn't say (ELIC-04)."""
+    """How an elicitation asks: by a form, if it doesn't say."""
     found = msgspec.json.decode(text or b"{}")
     mode = found.get("mode") if isinstance(found, dict) else None
     return mode if isinstance(mode, str) else "form"
@@ -213,19 +213,19 @@ def _peer_error(exc: PeerError, target: str, uri: str | None) -> ProtocolError:
     code, data = exc.code, exc.error.data
     names_uri = isinstance(data, dict) and "uri" in data
     if uri is not None and (code == _NOT_FOUND or (code == _INVALID_PARAMS and names_uri)):
-        return ResourceNotFound(uri)  # each era has its own code for it (RES-05, RES-06)
+        return ResourceNotFound(uri)  # each era has its own code for it
     if code == _MISSING_CAPABILITY and isinstance(data, dict) and isinstance(data.get("requiredCapabilities"), dict):
         return MissingClientCapability(data["requiredCapabilities"])
     if code in _OUR_FAULT:
         logger.error("The server behind this one refuses our request: %s", exc)
         return InternalError("The server behind this one refused the request of this one")
-    if is_stateless(target) and code in _RESERVED_CODES:  # ERR-12, ERR-13: other codes than its own must not be sent
+    if is_stateless(target) and code in _RESERVED_CODES:  # other codes than its own must not be sent
         return InternalError(exc.message, data)
     return ProtocolError(exc.message, data, code=code)
 
 
 def urls_required(exc: CallError) -> list[Json]:
-    """The pages that a server wants opened before it runs a request (ELIC-14); none for any other error."""
+    """The pages that a server wants opened before it runs a request; none for any other error."""
     data = exc.data if isinstance(exc, PeerError) and exc.code == _URLS_REQUIRED else None
     found = data.get("elicitations") if isinstance(data, dict) else None
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

@@ -203,7 +203,7 @@ class Upstream:
         return [one for one in self.sessions if one.connection.closed is None and one.connection.handshake.open]
 
     def _remember_page(self, method: str, text: bytes, session: Session) -> None:
-        """Whoever is shown a page hears when it is finished (ELIC-13)."""
+        """Whoever is shown a page hears when it is finished."""
         identity = msgspec.json.decode(text).get("elicitationId") if method == "elicitation/create" else None
         self.shown(identity, session)
 

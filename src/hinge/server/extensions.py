@@ -1,6 +1,6 @@
 """Extensions of the protocol as objects: what one brings to a server, and how a server takes it in. Knows none by name.
 
-Off by default (EXT-05): nothing of an extension is there until `server.add_extension(…)`.
+Off by default: nothing of an extension is there until `server.add_extension(…)`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Method(Struct, frozen=True, kw_only=True):
     """A request or notification of an extension: `serve` is `async def serve(ctx, params) -> result`.
 
     `params` is the type that they are read into, a dict by default. A request of a client that didn't declare the
-    extension is refused (T-43), unless `open` is set. `name_field` is the member (by its Python name) that the header
+    extension is refused, unless `open` is set. `name_field` is the member (by its Python name) that the header
     `Mcp-Name` repeats over HTTP, if there is one.
     """
 
@@ -60,13 +60,13 @@ class Topic(Struct, frozen=True, kw_only=True):
 class Extension:
     """The base of an extension: override what it has. One object may be added to one server.
 
-    Its id has a prefix, like `com.example/search` (EXT-02). `settings` stand in the server's capabilities (EXT-01).
+    Its id has a prefix, like `com.example/search`. `settings` stand in the server's capabilities.
     """
 
     id: ClassVar[str] = ""
     #: In which eras it exists; in others its methods are unknown, and it is not announced.
     eras: ClassVar[Sequence[EraName]] = ("2025", "2026")
-    #: The `resultType`s that it adds; results of these reach only clients that declared the extension (A-121).
+    #: The `resultType`s that it adds; results of these reach only clients that declared the extension.
     result_types: ClassVar[Sequence[str]] = ()
 
     @property
@@ -103,7 +103,7 @@ class Extension:
 
 
 def require_client_extension(ctx: Context[Any], extension_id: str) -> dict[str, Any]:
-    """The client's settings of an extension. Raises MissingClientCapability when it didn't declare it (T-43)."""
+    """The client's settings of an extension. Raises MissingClientCapability when it didn't declare it."""
     settings = ctx.client_extension(extension_id)
     if settings is None:
         raise MissingClientCapability({"extensions": {extension_id: {}}})
@@ -238,7 +238,7 @@ async def accepted(
     for key, (extension_id, topic) in topics.items():
         if key not in wanted:
             continue
-        require_client_extension(ctx, extension_id)  # TEX-25
+        require_client_extension(ctx, extension_id)
         try:
             value = msgspec.json.decode(wanted[key], type=topic.type)
         except msgspec.MsgspecError as exc:

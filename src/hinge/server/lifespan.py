@@ -72,7 +72,7 @@ class Lifespan:
             raise
 
     async def exit(self) -> None:
-        """No longer serve; the last one waits until the context manager is left, if that is in time (A-081, A-083)."""
+        """No longer serve; the last one waits until the context manager is left, if that is in time."""
         if self._manager is None:
             return
         self._users -= 1
@@ -156,7 +156,7 @@ class Conversations:
         return await call_next(ctx)
 
     async def _around(self, ctx: Context[Any], call_next: CallNext) -> Any:
-        """One request with a lifespan of its own. Its answer waits for the clean-up, but not for ever (A-081)."""
+        """One request with a lifespan of its own. Its answer waits for the clean-up, but not for ever."""
         result: Any = None
         failure: BaseException | None = None
         limit, bound = asyncio.timeout(None), ctx._session.connection.limits.teardown

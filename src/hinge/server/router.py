@@ -92,7 +92,7 @@ class Router:
 
         What a caller doesn't see doesn't exist for him, in lists and in calls; where there are several rules, all must
         agree, and so must the item's own `visible=`. A rule is a plain function, asked once per item and list: it must
-        be quick. One that raises hides the item. It is told of the caller what STATE-05 allows (see Caller). Lists that
+        be quick. One that raises hides the item. It gets what a list may depend on (see Caller). Lists that
         it varies are marked as private to their caller.
         """
         self._visibility.add_rule(rule)
@@ -102,7 +102,7 @@ class Router:
         """Switch off, for everybody: what has one of the names (of resources the URI or template) or one of the tags.
 
         It doesn't exist until it is enabled again, and neither does what is registered later under the name or with the
-        tag; connected clients are told. Not for "unlocking" tools for one caller (T-32): that is what `visibility` is for.
+        tag; connected clients are told. Not for "unlocking" tools for one caller: that is what `visibility` is for.
         Raises KeyError for a name that nothing has.
         """
         self._visibility.switch(names, tags, on=False)

@@ -255,7 +255,7 @@ class Server(Router, Generic[StateT]):
         return register
 
     def add_extension(self, extension: ExtensionT) -> ExtensionT:
-        """Take an extension of the protocol into use: what it brings, and its place in the capabilities (EXT-01, EXT-05).
+        """Take an extension of the protocol into use: what it brings, and its place in the capabilities.
 
         To be done before serving. Gives the extension back. Raises DefinitionError for an id that can't be or is there
         already, and for names that are taken.
@@ -310,7 +310,7 @@ class Server(Router, Generic[StateT]):
             )
 
     async def _drain(self) -> None:
-        """The process is about to stop: subscriptions end with their result (SUB-09)."""
+        """The process is about to stop: subscriptions end with their result."""
         self._subscriptions.end()
 
     async def handle(self, session: Session, call: Call) -> Any:
@@ -469,7 +469,7 @@ class Server(Router, Generic[StateT]):
         }
 
     async def _complete(self, ctx: Context[Any], params: Any) -> Any:
-        """Where nothing completes, nothing is announced, nor is there such a method (COMP-05); who mounts us announces."""
+        """Where nothing completes, nothing is announced, nor is there such a method; who mounts us announces."""
         if ctx._session.connection.description is self._description and self._capabilities().completions is None:
             raise MethodNotFound(ctx.method)
         return await self._completions.complete(ctx, params)

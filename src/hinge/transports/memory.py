@@ -30,8 +30,8 @@ Running: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 class MemoryChannel(DuplexChannel):
     """One end of the pair. What is sent is delivered at once: the other end decides, and serves in tasks of its own.
 
-    What comes before that end has begun, while it is full, or in the middle of a delivery to it, waits in its inbox
-    (C-021). While more than `limits.stream_bytes` wait there, `send` waits too, for at most `limits.stream_wait` seconds.
+     What comes before that end has begun, while it is full, or in the middle of a delivery to it, waits in its inbox
+    . While more than `limits.stream_bytes` wait there, `send` waits too, for at most `limits.stream_wait` seconds.
     """
 
     def __init__(self, limits: Limits, *, server: bool) -> None:
@@ -77,7 +77,7 @@ class MemoryChannel(DuplexChannel):
                 await _next_turn()
 
     async def close(self) -> None:
-        """End both ends: what was sent is delivered, then both conversations are closed, each once (C-022).
+        """End both ends: what was sent is delivered, then both conversations are closed, each once.
 
         Waits for what the server's end has to clean up, unless it is called from a call that this end serves.
         """

@@ -36,7 +36,7 @@ class WireResponse(Protocol):
     def release(self, *, finish: bool = False) -> None:
         """No more of it is wanted. Never waits; may be called at any time, and twice.
 
-        The stream is closed at once unless everything has arrived: the peer must see it (MHTTP-13). `finish` says that
+        The stream is closed at once unless everything has arrived: the peer must see it. `finish` says that
         the content is about to end by itself, so that it may be read out in the background, for a bounded time, and its
         connection kept. A `read` that waits in another task raises ConnectionLost.
         """

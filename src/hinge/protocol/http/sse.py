@@ -20,7 +20,7 @@ class Event(NamedTuple):
     """One event of a stream.
 
     `data` joins the data lines with LF, and is empty for an event that only carries an id or a retry time (the opening
-    event of LHTTP-08: never parse it as JSON). `id` is None when the event has none of its own. `retry` is in
+    event that opens a stream: never parse it as JSON). `id` is None when the event has none of its own. `retry` is in
     milliseconds.
     """
 
@@ -65,7 +65,7 @@ def priming(id: str, retry: int | None = None) -> bytes:
 
 
 def comment(text: str = "") -> bytes:
-    """A comment, which readers ignore: keeps a quiet stream open (MHTTP-10). Line ends in `text` make several."""
+    """A comment, which readers ignore: keeps a quiet stream open. Line ends in `text` make several."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "".join(f": {line}\n" if line else ":\n" for line in lines).encode() + b"\n"
 
@@ -127,7 +127,7 @@ class Decoder:
         return events
 
     def end(self) -> list[Event]:
-        """The stream has ended in good order: the last event, though its blank line is missing (T-15).
+        """The stream has ended in good order: the last event, though its blank line is missing.
 
         Don't call it for a stream that broke off: half an event would look like a whole one. Raises InvalidResponse
         like `feed`.

@@ -25,7 +25,7 @@ class TooNew(HingeError):
     """The peer's revision has no words for this value; the message names what is in the way, and what to do instead."""
 
 
-# ---------------------------------------------------------------- structured content and schemas (TOOL-13, T-36)
+# ---------------------------------------------------------------- structured content and schemas
 
 
 _BRACE = ord("{")
@@ -63,7 +63,7 @@ def _output_schema(revision: str) -> Change | None:
 
 
 def _input_schema(revision: str) -> Change | None:
-    """Composition keywords stay, though only the newest revision promises that they are understood (TOOL-06)."""
+    """Composition keywords stay, though only the newest revision promises that they are understood."""
     return None if knows(revision, "any structured content") else _older(revision)
 
 
@@ -116,7 +116,7 @@ def _meta(revision: str) -> Change | None:
     return dress if unknown else None
 
 
-# ---------------------------------------------------------------- sampling (SAMP-04, T-40)
+# ---------------------------------------------------------------- sampling
 
 
 def _messages(revision: str) -> Change | None:
@@ -156,7 +156,7 @@ def _answer(revision: str) -> Change | None:
     return dress
 
 
-# ---------------------------------------------------------------- elicitation (ELIC-01, ELIC-07, T-39)
+# ---------------------------------------------------------------- elicitation
 
 
 def _elicitation(revision: str) -> Change | None:

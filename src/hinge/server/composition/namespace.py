@@ -81,7 +81,7 @@ def unknown(ctx: Any, kind: Named, name: str, known: Iterable[str] = ()) -> Inva
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]{0,63}")
 #: Links that clients follow by themselves stay as they are.
 _FOR_CLIENTS = ("http:", "https:")
-#: What the URI of a page begins with, wherever it is served (APP-03).
+#: What the URI of a page begins with, wherever it is served.
 _PAGE = "ui://"
 
 
@@ -163,7 +163,7 @@ class Prefix:
         page, old = meta.get("ui"), meta.get("ui/resourceUri")
         if isinstance(page, dict) and isinstance(page.get("resourceUri"), str):
             meta = {**meta, "ui": {**page, "resourceUri": self.uri(page["resourceUri"])}}
-        if isinstance(old, str):  # the deprecated way to say it (APP-04)
+        if isinstance(old, str):  # the deprecated way to say it
             meta = {**meta, "ui/resourceUri": self.uri(old)}
         return meta
 

@@ -15,7 +15,7 @@ from hinge.server.functions.json_schema import Schema, SchemaWriter, root_schema
 from hinge.server.functions.validation_errors import error_lines, explain, missing
 from hinge.server.functions.values import ValueRejected, value_type
 
-#: What a form field may say, by its type (ELIC-06, ELIC-08); `pattern` and the like are checked here, not sent (T-39).
+#: What a form field may say, by its type; `pattern` and the like are checked here, not sent.
 _WORDS = {
     "string": {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"},
     "integer": {"minimum", "maximum"},

@@ -38,7 +38,7 @@ def require_standard_streams() -> None:
 
 
 async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Serve one conversation over standard input and output until it ends (STDIO-01, STDIO-02, STDIO-07, B-034).
+    """Serve one conversation over standard input and output until it ends.
 
     Standard input may be a pipe, a socket, a terminal, a file or /dev/null. At its end, the calls that run are answered
     (for at most `limits.drain` seconds), then this returns. SIGINT or SIGTERM do the same, with half a second left if

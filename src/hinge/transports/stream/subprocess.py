@@ -59,7 +59,7 @@ class ChildChannel(LineChannel):
         return self._process
 
     async def close(self) -> None:
-        """End the child and its group: close its input, wait, SIGTERM, wait, SIGKILL (LIFE-15, STDIO-06).
+        """End the child and its group: close its input, wait, SIGTERM, wait, SIGKILL.
 
         Takes at most two and a half times the patience given; goes on by itself if the waiting task is cancelled.
         """
@@ -221,7 +221,7 @@ class Stdio(Transport):
         return channel
 
 
-#: What a child inherits from our environment; everything else may hold secrets and must be given (SEC-52).
+#: What a child inherits from our environment; everything else may hold secrets and must be given.
 INHERITED = (
     "APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE SYSTEMDRIVE SYSTEMROOT TEMP"
     " TMP USERNAME USERPROFILE"

@@ -35,7 +35,7 @@ class Cursor:
 class Backoff:
     """When to try again: 0.5 s to 30 s, doubling, spread by chance; after 8 tries without progress, never.
 
-    The server's `retry` makes a wait longer, not shorter (LHTTP-10); none is below 0.2 s.
+    The server's `retry` makes a wait longer, not shorter; none is below 0.2 s.
     """
 
     FIRST = 0.5

@@ -20,7 +20,7 @@ from hinge.transports.http.client.errors import excerpt
 
 logger = logging.getLogger("hinge")
 
-#: Seconds before an answer that got lost is sent again: the server waits for it, and takes only one (CANC-08).
+#: Seconds before an answer that got lost is sent again: the server waits for it, and takes only one.
 _PAUSES = (0.2, 0.8)
 #: So many answers are on their way at once, each on a connection: a server that asks much must not make us open hundreds.
 _DELIVERIES = 32
@@ -45,7 +45,7 @@ class Inbox:
         """One message from the stream of a request of ours.
 
         Raises InvalidResponse for what is no message and for an answer to another request, PeerError for an error that
-        names no request: on this stream it is clear which one is meant (T-04). A resumed stream (`replay`) may repeat
+        names no request: on this stream it is clear which one is meant. A resumed stream (`replay`) may repeat
         answers to others; they are skipped.
         """
         for inbound in self._read(data, pending.method):
@@ -62,13 +62,13 @@ class Inbox:
             self._feed(inbound, legacy=legacy)
 
     def notice(self, data: bytes) -> bool:
-        """One message from a stream that belongs to no request (LHTTP-14). False if it is of no use; never raises."""
+        """One message from a stream that belongs to no request. False if it is of no use; never raises."""
         try:
             inbounds = self._read(data, "The server's own stream")
         except InvalidResponse as exc:
             logger.warning("%s", exc)
             return False
-        # Answers don't belong here (LHTTP-15), but some servers send them here when a call's own stream has ended.
+        # Answers don't belong here, but some servers send them here when a call's own stream has ended.
         useful = [inbound for inbound in inbounds if getattr(inbound.message, "id", "") is not None]
         for inbound in useful:
             self._feed(inbound, legacy=True)
@@ -118,7 +118,7 @@ class Inbox:
         elif legacy or (isinstance(got, Call) and got.id is None):
             self._start(self._serve(got))
         else:
-            # A modern stream carries no requests, and a modern client sends no responses (MHTTP-02, MHTTP-07).
+            # A modern stream carries no requests, and a modern client sends no responses.
             logger.warning("The server sent a request on a stream that can't carry one; it is not answered")
             self._conversation.cancel(got, "requests can't be answered on this stream")
 
