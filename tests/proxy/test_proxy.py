@@ -854,5 +854,5 @@ async def test_what_can_not_work_is_told_at_once() -> None:
             Server.from_client(Behind().server, headers=wrong)
     with pytest.raises(DefinitionError, match="mount it in a Server"):
         server.tool("own")(lambda: "")
-    with pytest.raises(DefinitionError, match="mount it and the other"):
+    with pytest.raises(DefinitionError, match="mount both in a Server"):
         server.mount(Server("x"), "x")

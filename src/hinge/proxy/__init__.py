@@ -1,1 +1,1 @@
-"""A server that offers what another server offers, to clients of either era."""
+"""A proxy: a server that offers what another server offers, to clients of both eras."""

@@ -1,7 +1,7 @@
-"""A server that offers what another one does: each request, answer, question, change and word is passed on.
+"""A server that forwards requests to another server, and requests and notifications of that server to its callers.
 
-The two sides may be of different eras and revisions. Nothing of a caller goes further that need not: no headers, no
-credentials.
+The two sides may be of different eras and revisions. Headers and credentials of callers are not forwarded, except the headers
+that are named.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.revisions.adapt import TooNew
-from hinge.proxy.rounds import Rounds, Sent
-from hinge.proxy.translation import Json, error_for, passed_meta, result_for
+from hinge.proxy.rounds import Rounds, UpstreamRequest
+from hinge.proxy.subscriptions import UpstreamSubscriptions
+from hinge.proxy.translation import Json, error_for, forwarded_meta, result_for
 from hinge.proxy.upstream import Upstream
-from hinge.proxy.watching import Watching
 from hinge.schema.base import CLIENT_CAPABILITIES, LOG_LEVEL, SERVER_INFO
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ServerCapabilities
@@ -42,7 +42,7 @@ from hinge.transports.http.client.endpoint import call_headers
 
 logger = logging.getLogger("hinge")
 
-_FORWARDED = (
+_FORWARDED_METHODS = (
     "tools/list",
     "tools/call",
     "prompts/list",
@@ -58,15 +58,15 @@ _LISTS: dict[Kind, tuple[str, str, str]] = {
     "resources": ("resources/list", "resources", "uri"),
     "templates": ("resources/templates/list", "resourceTemplates", "uriTemplate"),
 }
-#: Names of the next server are remembered for so many seconds, or until it says that they changed.
-_REMEMBERED = 5.0
+#: Seconds for which the names of the upstream server are cached; less if it reports a change.
+_NAMES_TTL = 5.0
 
 
 def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
     """Make a server that offers what another MCP server offers: see `Server.from_client`."""
     settings = resolve(ProxyOptions, options, "proxy")
     of_server: Any = {name: value for name, value in options.items() if name in options_of(ServerOptions)}
-    of_server.setdefault("log_level", "debug")  # until a client says otherwise it gets what the other server says
+    of_server.setdefault("log_level", "debug")  # the upstream server filters log messages
     client = target if isinstance(target, Client) else Client(target)
     upstream = Upstream(client, settings["declare"], single_user=settings["single_user"])
     name, prefix = settings["name"], settings["prefix"]
@@ -86,7 +86,7 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
 
 
 class Proxy(Server[Any]):
-    """What `proxy` makes. It has no tools of its own: to add some, mount it in a server."""
+    """A server that forwards everything. It has no tools of its own: to add some, mount it in a server."""
 
     def __init__(
         self,
@@ -98,49 +98,49 @@ class Proxy(Server[Any]):
         parked: int,
         **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(name or "proxy", lifespan=self._life, **options)
-        self._named = name is not None
+        super().__init__(name or "proxy", lifespan=self._run_client, **options)
+        self._has_name = name is not None
         self._upstream = upstream
-        self._watching: Watching | None = None
+        self._subscribed: UpstreamSubscriptions | None = None
         self._rounds = Rounds(self._upstream, ttl=self.limits.state_ttl, most=parked)
-        self._headers = _passable(headers)
-        self._known: dict[Kind, tuple[float, set[str]]] = {}
-        for method in (*_FORWARDED, *methods):
+        self._headers = _forwardable_headers(headers)
+        self._names_cache: dict[Kind, tuple[float, set[str]]] = {}
+        for method in (*_FORWARDED_METHODS, *methods):
             self._taken.add(method)
             self._dispatch.requests[method] = Forwarded(method, self._forward)
         for method in ("resources/subscribe", "resources/unsubscribe"):
             handler = getattr(self._subscriptions, method.partition("/")[2])
             self._dispatch.requests[method] = Forwarded(method, handler)
-        self.notification("notifications/initialized")(self._joined)
+        self.notification("notifications/initialized")(self._initialized)
         self.notification("notifications/roots/list_changed")(self._roots_changed)
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifespan
 
     @asynccontextmanager
-    async def _life(self, server: Server[Any]) -> AsyncIterator[None]:
+    async def _run_client(self, server: Server[Any]) -> AsyncIterator[None]:
         client = self._upstream.client
         async with client:
-            self._introduce(client)
-            self._watching = Watching(client, self.notify)
-            self._watching.start()
+            self._describe_upstream(client)
+            self._subscribed = UpstreamSubscriptions(client, self.notify)
+            self._subscribed.start()
             try:
                 yield
             finally:
-                await self._watching.stop()
-                self._watching = None
+                await self._subscribed.stop()
+                self._subscribed = None
                 await self._rounds.close()
 
-    def _introduce(self, client: Client) -> None:
-        """Say what the next server says of itself, unless this one was given a name."""
+    def _describe_upstream(self, client: Client) -> None:
+        """Use the name and instructions of the upstream server, unless the proxy has its own."""
         description = self._description
-        if not self._named and client.server_info is not None:
+        if not self._has_name and client.server_info is not None:
             description.info = client.server_info
             description.result_meta = {SERVER_INFO: Raw(msgspec.json.encode(description.info))}
         if description.instructions is None:
             description.instructions = client.instructions
 
-    async def _joined(self, ctx: Context[Any], params: Any) -> None:
-        """A handshake client is ready: a server that asked for roots before there was one may ask again."""
+    async def _initialized(self, ctx: Context[Any], params: Any) -> None:
+        """A handshake client is connected; a server that requested roots before may request them again."""
         self._upstream.sessions.add(ctx._session)
         if ctx.client_capabilities.roots is not None:
             await self._roots_changed(ctx, params)
@@ -150,21 +150,21 @@ class Proxy(Server[Any]):
             try:
                 await self._upstream.client.roots_changed()
             except CallError as exc:
-                logger.debug("a change of roots could not be passed on: %s", exc)
+                logger.debug("a change of roots could not be forwarded: %s", exc)
 
     async def _set_level(self, ctx: Context[Any], params: SetLevelParams) -> None:
         await super()._set_level(ctx, params)
-        await self._upstream.want_level(params.level)
+        await self._upstream.lower_log_level(params.level)
 
-    # ---------------------------------------------------------------- what is offered
+    # ---------------------------------------------------------------- features
 
-    def _offered(self) -> ServerCapabilities:
+    def _upstream_capabilities(self) -> ServerCapabilities:
         upstream = self._upstream
         return upstream.client.server_capabilities if upstream.connected else ServerCapabilities()
 
     def _capabilities(self) -> ServerCapabilities:
-        """What the next server offers, as far as it can be passed on: no tasks, nothing experimental."""
-        found = self._offered()
+        """The capabilities of the upstream server that can be forwarded: no tasks, nothing experimental."""
+        found = self._upstream_capabilities()
         return ServerCapabilities(
             tools=found.tools,
             prompts=found.prompts,
@@ -174,38 +174,51 @@ class Proxy(Server[Any]):
         )
 
     def _announced(self, era: Era) -> dict[str, dict[str, Any]]:
-        """Extensions that are all in tools and resources pass; others have methods and results that nobody here knows."""
-        found = self._offered().extensions or {}
+        """Only extensions that consist of tools and resources: others have methods and results that are unknown here."""
+        found = self._upstream_capabilities().extensions or {}
         return {name: found[name] for name in (Apps.id,) if name in found}
 
     def _features(self) -> frozenset[str]:
-        found = self._offered()
+        found = self._upstream_capabilities()
         return frozenset(kind for kind in ("tools", "prompts", "resources") if getattr(found, kind) is not None)
 
     def _changed(self, kind: str) -> None:
-        raise DefinitionError("A proxy offers what the server behind it does: mount it in a Server to add to that")
+        raise DefinitionError("A proxy has no features of its own: mount it in a Server, and add them there")
 
     def mount(self, server: Server[Any], prefix: str | None = None, **options: Any) -> None:
-        """Not here: raises DefinitionError. Mount the proxy, and the other server beside it, in a Server."""
-        raise DefinitionError("Nothing can be mounted in a proxy: mount it and the other one in a Server")
+        """Raise DefinitionError: mount the proxy and the other server in a Server.
+
+        Args:
+            server: Not used.
+            prefix: Not used.
+            **options: Not used.
+
+        Raises:
+            DefinitionError: Always.
+        """
+        raise DefinitionError("A proxy can't contain a server: mount both in a Server")
 
     def notify(self, event: Changed) -> None:
-        """Something changed at the next server."""
-        self._known.pop("tools" if event.kind == "tools" else "prompts", None)
+        """Report a change of the upstream server to clients.
+
+        Args:
+            event: The change.
+        """
+        self._names_cache.pop("tools" if event.kind == "tools" else "prompts", None)
         if event.kind == "resources":
-            self._known.clear()
+            self._names_cache.clear()
         super().notify(event)
 
     async def _offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
         if kind == "resources":
-            templates = await self._names(ctx, "templates")
+            templates = await self._upstream_names(ctx, "templates")
             if any(key.startswith(one.partition("{")[0]) for one in templates):
                 return True
-        return key in await self._names(ctx, kind)
+        return key in await self._upstream_names(ctx, kind)
 
-    async def _names(self, ctx: Context[Any], kind: Kind) -> set[str]:
-        since, names = self._known.get(kind, (0.0, set[str]()))
-        if since and time.monotonic() - since < _REMEMBERED:
+    async def _upstream_names(self, ctx: Context[Any], kind: Kind) -> set[str]:
+        since, names = self._names_cache.get(kind, (0.0, set[str]()))
+        if since and time.monotonic() - since < _NAMES_TTL:
             return names
         method, member, field = _LISTS[kind]
         names = set()
@@ -216,7 +229,7 @@ class Proxy(Server[Any]):
                     names.add(str(item.get(field)))
             except CallError as exc:
                 raise error_for(exc, ctx.protocol_version) from exc
-        self._known[kind] = time.monotonic(), names
+        self._names_cache[kind] = time.monotonic(), names
         return names
 
     # ---------------------------------------------------------------- calls
@@ -224,94 +237,100 @@ class Proxy(Server[Any]):
     async def _forward(self, ctx: Context[Any], params: Any) -> Any:
         upstream = self._upstream
         method = ctx.method
-        self._require(method)
-        sent = Sent(
-            method, await self._passed(ctx), {one: ctx.headers[one] for one in self._headers if one in ctx.headers}
+        self._require_capability(method)
+        request = UpstreamRequest(
+            method,
+            await self._upstream_params(ctx),
+            {one: ctx.headers[one] for one in self._headers if one in ctx.headers},
         )
         row = METHODS.get(method)
         uri = getattr(params, "uri", None) if method == "resources/read" else None
         try:
             if ctx._call.era is STATELESS and row is not None and row.may_ask:
-                found = await self._rounds.serve(ctx, params, sent)
+                found = await self._rounds.serve(ctx, params, request)
                 if isinstance(found, InputRequiredResult):
                     return found
             else:
-                found = await self._ask(ctx, sent)
+                found = await self._send(ctx, request)
             return result_for(method, found, upstream.client.protocol_version, ctx.protocol_version)
         except CallError as exc:
             raise error_for(exc, ctx.protocol_version, uri) from exc
         except TooNew as exc:
-            raise InternalError(f"The result can't be said in revision {ctx.protocol_version} of the protocol") from exc
+            raise InternalError(f"The result can't be expressed in protocol revision {ctx.protocol_version}") from exc
 
-    async def _ask(self, ctx: Context[Any], sent: Sent) -> Raw:
+    async def _send(self, ctx: Context[Any], request: UpstreamRequest) -> Raw:
         if ctx._session.channel.kind != "post":
             self._upstream.sessions.add(ctx._session)
-        relay = self._upstream.relay(ctx)
+        call = self._upstream.call(ctx)
         try:
-            return await self._upstream.request(relay, sent.method, sent.params, sent.headers)
+            return await self._upstream.request(call, request.method, request.params, request.headers)
         finally:
-            await relay.told()
+            await call.flush()
 
-    def _require(self, method: str) -> None:
-        """What the next server doesn't offer isn't there."""
+    def _require_capability(self, method: str) -> None:
+        """Raise MethodNotFound for a method of a feature that the upstream server does not have."""
         if not self._upstream.connected:
-            raise InternalError("The server behind this one isn't connected")
+            raise InternalError("The upstream server is not connected")
         row = METHODS.get(method)
-        if row is not None and row.capability is not None and getattr(self._offered(), row.capability) is None:
+        if (
+            row is not None
+            and row.capability is not None
+            and getattr(self._upstream_capabilities(), row.capability) is None
+        ):
             raise MethodNotFound(method)
 
-    async def _passed(self, ctx: Context[Any]) -> Json:
-        """The params for the next server: as they came, but for what concerns this conversation alone."""
+    async def _upstream_params(self, ctx: Context[Any]) -> Json:
+        """Return the params for the upstream server, without what belongs to the connection of the caller."""
         found: Json = {} if ctx.params is ABSENT else msgspec.json.decode(ctx.params, type=dict[str, Raw])
-        kept = passed_meta(found.pop("_meta", Raw(b"null")))
+        kept = forwarded_meta(found.pop("_meta", Raw(b"null")))
         for member in ("inputResponses", "requestState"):
             found.pop(member, None)
         row = METHODS.get(ctx.method)
         if row is not None and row.name_field is not None:
-            found[row.name_field] = getattr(ctx._parsed, row.name_field)  # headers mirror it
+            found[row.name_field] = getattr(ctx._parsed, row.name_field)  # mirrored in headers
         meta: Json = kept or {}
         if ctx._call.era is STATELESS:
             level: Any = STATELESS.log_level(ctx._call.meta, ctx._session.connection.handshake, None)
         else:
             level = ctx._session.connection.handshake.log_level
-        await self._upstream.want_level(level)
+        await self._upstream.lower_log_level(level)
         if self._upstream.client.era == "2026":
             meta[CLIENT_CAPABILITIES] = self._upstream.capabilities_of(ctx)
             if level is not None:
                 meta[LOG_LEVEL] = level
         return {**found, "_meta": meta} if meta else found
 
-    # ---------------------------------------------------------------- watching
+    # ---------------------------------------------------------------- subscriptions
 
     async def _may_watch(self, ctx: Context[Any], uri: str) -> bool:
-        resources = self._offered().resources
-        if self._watching is None or resources is None or not resources.subscribe:
+        resources = self._upstream_capabilities().resources
+        if self._subscribed is None or resources is None or not resources.subscribe:
             return False
         try:
-            return await self._watching.watch(uri)
+            return await self._subscribed.subscribe(uri)
         except CallError as exc:
             if ctx._call.era is HANDSHAKE:
                 raise error_for(exc, ctx.protocol_version) from exc
-            logger.info("%s can't be watched at the server behind this one: %s", uri, exc)
+            logger.info("the upstream server refuses a subscription to %s: %s", uri, exc)
             return False
 
     def _unwatched(self, uri: str) -> None:
-        if self._watching is not None:
-            self._watching.unwatch(uri)
+        if self._subscribed is not None:
+            self._subscribed.unsubscribe(uri)
 
 
-def _passable(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of headers, in small letters. Raises DefinitionError for those that belong to one hop, or to the protocol."""
+def _forwardable_headers(names: Sequence[str]) -> tuple[str, ...]:
+    """Return header names in lower case. Raises DefinitionError for those of the protocol or of one connection."""
     if isinstance(names, str):
-        raise DefinitionError(f"headers={names!r} is one text: write headers=[{names!r}]")
+        raise DefinitionError(f"headers={names!r} is a string: write headers=[{names!r}]")
     for name in names:
         if not call_headers({name: ""}):
-            raise DefinitionError(f"headers={name!r} can't be passed on: the protocol sets it, or the connection does")
+            raise DefinitionError(f"headers={name!r} can't be forwarded: it belongs to the protocol or the connection")
     return tuple(name.lower() for name in names)
 
 
 async def _items(client: Client, method: str, member: str) -> AsyncIterator[Json]:
-    """All items of a list, over all its pages (bounded), as JSON objects."""
+    """Yield all items of a list, over a limited number of pages, as JSON objects."""
     cursor: str | None = None
     for _ in range(client.limits.pages):
         page: Json = await client.request(method, {} if cursor is None else {"cursor": cursor})

@@ -1,8 +1,10 @@
-"""Calls of stateless clients that have to be asked something: in rounds, though the next server may be of either era.
+"""Calls of stateless clients, in rounds. The upstream server may be of either era.
 
-A stateless server's question goes on to the caller with that server's state sealed inside ours. A handshake server waits
-for its answer in the middle of the request; so the request is kept running, parked between the rounds, and never made
-twice. What is parked is bounded in number and time, found only by the sealed state, and continued once.
+A stateless server returns its input requests and its request state; the state is encrypted inside of ours. A handshake server
+waits for responses in the middle of a request: the request keeps running between the rounds (it is parked). The number of parked
+requests and their time are limited; each is found only by the encrypted state, and continued once.
+
+See https://modelcontextprotocol.io/specification/draft/basic/utilities/mrtr.
 """
 
 from __future__ import annotations
@@ -17,30 +19,30 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from hinge.errors import CallError, InternalError, InvalidParams, Overloaded
-from hinge.proxy.relay import Relay, answers_in
-from hinge.proxy.translation import question_for, urls_required
-from hinge.proxy.upstream import Asked, Upstream
+from hinge.proxy.call import ProxiedCall, parse_responses
+from hinge.proxy.translation import client_request_params, required_urls
+from hinge.proxy.upstream import CallerInputRequired, Upstream
 from hinge.schema.elicitation import ElicitResult
 from hinge.schema.input_required import InputRequest, InputRequiredResult
 from hinge.server.context import Context
 from hinge.server.elicitation.elicit import Declined, require
 
 
-class _State(msgspec.Struct, array_like=True):
-    """What the caller carries: the token of a parked request, or the next server's own state and our answers."""
+class _RoundState(msgspec.Struct, array_like=True):
+    """The request state: the token of a parked request, or the state of the upstream server and our responses."""
 
     token: bytes = b""
     state: str | None = None
     own: dict[str, Any] = {}
-    #: Pages that had to be opened before the request could be made.
+    #: Whether pages had to be opened before the request could be sent.
     pages: bool = False
 
 
-_decoder = msgspec.msgpack.Decoder(_State)
+_decoder = msgspec.msgpack.Decoder(_RoundState)
 
 
-class Sent(NamedTuple):
-    """A request as it goes to the next server."""
+class UpstreamRequest(NamedTuple):
+    """A request to the upstream server."""
 
     method: str
     params: Mapping[str, Any]
@@ -48,131 +50,131 @@ class Sent(NamedTuple):
 
 
 class Rounds:
-    """The stateless calls of one bridge. `ttl` is in seconds, `most` the number that may wait for their callers."""
+    """The calls of stateless clients. `ttl` is in seconds; `most` is the maximum of parked requests."""
 
     def __init__(self, upstream: Upstream, *, ttl: float, most: int) -> None:
         self._upstream = upstream
         self._ttl = ttl
         self._most = most
-        self._parked: dict[bytes, tuple[Relay, asyncio.TimerHandle]] = {}
+        self._parked: dict[bytes, tuple[ProxiedCall, asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[Raw]] = set()
 
-    async def serve(self, ctx: Context[Any], params: Any, sent: Sent) -> Raw | InputRequiredResult:
-        """One round of a call: its result, or what the caller is asked. Raises CallError, InvalidParams, Declined."""
-        state: _State | None = None
+    async def serve(self, ctx: Context[Any], params: Any, sent: UpstreamRequest) -> Raw | InputRequiredResult:
+        """Serve one round: return the result, or input requests. Raises CallError, InvalidParams, Declined."""
+        state: _RoundState | None = None
         if params.request_state is not UNSET:
-            state = _decoder.decode(ctx._request_states.decode(params.request_state, _bound(ctx)))
-        answers = answers_in(params.input_responses)
+            state = _decoder.decode(ctx._request_states.decode(params.request_state, _binding(ctx)))
+        answers = parse_responses(params.input_responses)
         if self._upstream.client.era == "2026":
-            return await self._pass_on(ctx, sent, state, answers)
+            return await self._forward_round(ctx, sent, state, answers)
         if state is not None and state.pages:
             _require_consent(answers)
             state = None
-        return await self._hold(ctx, sent, state, answers)
+        return await self._serve_round(ctx, sent, state, answers)
 
-    def _sealed(self, ctx: Context[Any], state: _State) -> str:
-        return ctx._request_states.encode(msgspec.msgpack.encode(state), _bound(ctx))
+    def _encrypt(self, ctx: Context[Any], state: _RoundState) -> str:
+        return ctx._request_states.encode(msgspec.msgpack.encode(state), _binding(ctx))
 
-    # ---------------------------------------------------------------- the next server is stateless, too
+    # ---------------------------------------------------------------- stateless upstream server
 
-    async def _pass_on(
-        self, ctx: Context[Any], sent: Sent, state: _State | None, answers: dict[str, Raw]
+    async def _forward_round(
+        self, ctx: Context[Any], sent: UpstreamRequest, state: _RoundState | None, answers: dict[str, Raw]
     ) -> Raw | InputRequiredResult:
         params = dict(sent.params)
         if state is not None:
             given = {**answers, **state.own}
             params |= {"inputResponses": given} if given else {}
             params |= {"requestState": state.state} if state.state is not None else {}
-        relay = self._upstream.relay(ctx)
+        call = self._upstream.call(ctx)
         try:
-            return await self._upstream.request(relay, sent.method, params, sent.headers)
-        except Asked as exc:
+            return await self._upstream.request(call, sent.method, params, sent.headers)
+        except CallerInputRequired as exc:
             said = exc.required.request_state
-            kept = _State(state=None if said is UNSET else said, own=msgspec.to_builtins(exc.own))
+            kept = _RoundState(state=None if said is UNSET else said, own=msgspec.to_builtins(exc.own))
             return InputRequiredResult(
-                input_requests=exc.required.input_requests, request_state=self._sealed(ctx, kept)
+                input_requests=exc.required.input_requests, request_state=self._encrypt(ctx, kept)
             )
         finally:
-            await relay.told()
+            await call.flush()
 
-    # ---------------------------------------------------------------- the next server waits for its answers
+    # ---------------------------------------------------------------- handshake upstream server
 
-    async def _hold(
-        self, ctx: Context[Any], sent: Sent, state: _State | None, answers: dict[str, Raw]
+    async def _serve_round(
+        self, ctx: Context[Any], sent: UpstreamRequest, state: _RoundState | None, answers: dict[str, Raw]
     ) -> Raw | InputRequiredResult:
-        relay = self._begin(ctx, sent) if state is None else self._unpark(state.token)
-        relay.back(ctx)
-        relay.take(answers)
+        call = self._begin(ctx, sent) if state is None else self._unpark(state.token)
+        call.resume(ctx)
+        call.accept_responses(answers)
         try:
-            over = await relay.round()
+            over = await call.wait()
         except BaseException:
-            relay.stop()
+            call.stop()
             raise
-        await relay.told()
+        await call.flush()
         if not over:
-            return self._park(relay)
-        assert relay.task is not None
+            return self._park(call)
+        assert call.task is not None
         try:
-            return relay.task.result()
+            return call.task.result()
         except asyncio.CancelledError:
             raise InternalError("The server is stopping") from None
         except CallError as exc:
-            pages = urls_required(exc)
+            pages = required_urls(exc)
             if not pages:
                 raise
-            return self._ask_pages(ctx, pages)
+            return self._request_pages(ctx, pages)
 
-    def _begin(self, ctx: Context[Any], sent: Sent) -> Relay:
-        relay = self._upstream.relay(ctx)
-        asking = self._upstream.request(relay, sent.method, sent.params, sent.headers)
-        relay.task = task = asyncio.get_running_loop().create_task(asking)
+    def _begin(self, ctx: Context[Any], sent: UpstreamRequest) -> ProxiedCall:
+        call = self._upstream.call(ctx)
+        asking = self._upstream.request(call, sent.method, sent.params, sent.headers)
+        call.task = task = asyncio.get_running_loop().create_task(asking)
         self._tasks.add(task)
 
         def done(task: asyncio.Task[Raw]) -> None:
             self._tasks.discard(task)
             if not task.cancelled():
-                task.exception()  # looked at: perhaps nobody comes back for it
-            relay.stir()
+                task.exception()  # marks it as retrieved: there may be no further round
+            call.wake()
 
         task.add_done_callback(done)
-        return relay
+        return call
 
-    def _park(self, relay: Relay) -> InputRequiredResult:
+    def _park(self, call: ProxiedCall) -> InputRequiredResult:
         if len(self._parked) >= self._most:
-            relay.stop()
-            raise Overloaded(f"Too many calls wait for their callers: {self._most} is the limit here")
+            call.stop()
+            raise Overloaded(f"Too many calls wait for their clients: the limit is {self._most}")
         token = secrets.token_bytes(16)
-        relay.away = True
+        call.away = True
         timer = asyncio.get_running_loop().call_later(self._ttl, self._expire, token)
-        self._parked[token] = relay, timer
-        state = self._sealed(relay.ctx, _State(token=token))
-        return InputRequiredResult(input_requests=relay.open_questions(), request_state=state)
+        self._parked[token] = call, timer
+        state = self._encrypt(call.ctx, _RoundState(token=token))
+        return InputRequiredResult(input_requests=call.input_requests(), request_state=state)
 
-    def _unpark(self, token: bytes) -> Relay:
+    def _unpark(self, token: bytes) -> ProxiedCall:
         found = self._parked.pop(token, None)
         if found is None:
-            raise InvalidParams("Invalid requestState: the call that it belongs to is over, start it again")
-        relay, timer = found
+            raise InvalidParams("Invalid requestState: its call has ended")
+        call, timer = found
         timer.cancel()
-        return relay
+        return call
 
     def _expire(self, token: bytes) -> None:
-        """The caller didn't come back: the next server needn't wait any longer."""
+        """Cancel a parked request: there was no further round."""
         self._unpark(token).stop()
 
-    def _ask_pages(self, ctx: Context[Any], pages: list[dict[str, Any]]) -> InputRequiredResult:
-        """The request was refused until the user has opened pages: ask for that, then make it."""
+    def _request_pages(self, ctx: Context[Any], pages: list[dict[str, Any]]) -> InputRequiredResult:
+        """Request that the user opens pages; the next round sends the request again."""
         require(ctx.client_capabilities, {"elicitation": {"url": {}}})
         source, target = self._upstream.client.protocol_version, ctx.protocol_version
         asked: dict[str, InputRequest] = {}
         for number, page in enumerate(pages):
             text = msgspec.json.encode({"mode": "url", **page})
-            params = question_for("elicitation/create", text, source, target, "")
+            params = client_request_params("elicitation/create", text, source, target, "")
             asked[f"page-{number}"] = InputRequest(method="elicitation/create", params=params)
-        return InputRequiredResult(input_requests=asked, request_state=self._sealed(ctx, _State(pages=True)))
+        return InputRequiredResult(input_requests=asked, request_state=self._encrypt(ctx, _RoundState(pages=True)))
 
     async def close(self) -> None:
-        """The bridge stops: nothing waits for anybody any more."""
+        """Cancel all parked requests."""
         for token in list(self._parked):
             self._expire(token)
         for task in self._tasks:
@@ -185,15 +187,15 @@ def _require_consent(answers: Mapping[str, Raw]) -> None:
         try:
             said = msgspec.json.decode(text, type=ElicitResult)
         except msgspec.MsgspecError as exc:
-            raise InvalidParams(f"inputResponses: no valid answer: {exc}") from None
+            raise InvalidParams(f"inputResponses: invalid response: {exc}") from None
         if said.action != "accept":
-            raise Declined(said.action, "to open a page that the server needs")
+            raise Declined(said.action, "to open a page that the server requires")
 
 
-def _bound(ctx: Context[Any]) -> bytes:
-    """What a state is tied to: who asks, which method, which params."""
+def _binding(ctx: Context[Any]) -> bytes:
+    """What the request state is bound to: principal, method and params."""
     params = msgspec.json.decode(ctx.params)
     for member in ("_meta", "inputResponses", "requestState"):
         params.pop(member, None)
-    text = msgspec.json.encode(["bridge", ctx.principal, ctx.method, params], order="deterministic")
+    text = msgspec.json.encode(["proxy", ctx.principal, ctx.method, params], order="deterministic")
     return hashlib.sha256(text).digest()

@@ -1,7 +1,7 @@
-"""From the words of one revision to those of another, in what a bridge passes on: results, questions, answers, errors.
+"""Translate results, requests and errors from one protocol revision to another.
 
-Between equal revisions everything passes as it came. Else it is read, dressed for the other side, and what our types don't
-know is put back. Pure: no tasks, no channels.
+Between equal revisions everything is unchanged. Otherwise a value is decoded, adapted to the other revision, and members that
+our types don't know are added again. No I/O.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ logger = logging.getLogger("hinge")
 
 Json = dict[str, Any]
 
-#: What a server may ask, and how it is answered.
-ANSWERS: dict[str, type[Result]] = {
+#: The requests that a server may send, with the types of their results.
+RESULT_TYPES: dict[str, type[Result]] = {
     "elicitation/create": ElicitResult,
     "sampling/createMessage": CreateMessageResult,
     "roots/list": ListRootsResult,
@@ -48,21 +48,21 @@ _NOT_FOUND = -32002
 _URLS_REQUIRED = -32042
 _INVALID_PARAMS = -32602
 _MISSING_CAPABILITY = -32021
-#: The range that the stateless era keeps for its own codes, and the one that the handshake era's servers used freely.
+#: Codes that are reserved in the stateless era, and free in the handshake era.
 _RESERVED_CODES = range(-32099, -31999)
-#: Codes of the stateless era about the request itself: it was ours, so they are nothing that our caller did.
+#: Codes of the stateless era for invalid requests: the proxy made the request, not its caller.
 _OUR_FAULT = frozenset({-32020, -32022})
 
 
 def is_stateless(revision: str) -> bool:
-    """Whether it is a revision of the stateless era."""
+    """Return whether a revision is of the stateless era."""
     return revision in STATELESS_REVISIONS
 
 
 def translate(text: bytes | Raw, kind: type[Model], source: str, target: str) -> Json:
-    """A value of a type, from one revision to another; its members may be JSON text. Raises TooNew.
+    """Translate a value; members of the result may be JSON text. Raises TooNew.
 
-    What can't be read as the type passes as it is.
+    A value that isn't of the type is returned unchanged.
     """
     whole: Json = msgspec.json.decode(text, type=dict[str, Raw])
     if source == target:
@@ -70,17 +70,17 @@ def translate(text: bytes | Raw, kind: type[Model], source: str, target: str) ->
     try:
         typed = msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, RecursionError) as exc:
-        logger.debug("%s is passed on as it is: %s", kind.__name__, exc)
+        logger.debug("%s is forwarded unchanged: %s", kind.__name__, exc)
         return whole
-    found: Json = _carried(msgspec.json.decode(text), typed, shape(typed, target))
+    found: Json = _with_unknown_members(msgspec.json.decode(text), typed, shape(typed, target))
     return found
 
 
-def _carried(original: Any, typed: Any, dressed: Any) -> Any:
-    """The dressed value as JSON, with those members of the original that its type doesn't know."""
-    if not isinstance(typed, Struct) or type(typed) is not type(dressed) or not isinstance(original, dict):
-        return msgspec.to_builtins(dressed)
-    found: Json = msgspec.to_builtins(dressed)
+def _with_unknown_members(original: Any, typed: Any, adapted: Any) -> Any:
+    """Return the adapted value as JSON, with those members of the original that its type doesn't know."""
+    if not isinstance(typed, Struct) or type(typed) is not type(adapted) or not isinstance(original, dict):
+        return msgspec.to_builtins(adapted)
+    found: Json = msgspec.to_builtins(adapted)
     fields, tag = _members(type(typed))
     for member, value in original.items():
         name = fields.get(member)
@@ -88,35 +88,35 @@ def _carried(original: Any, typed: Any, dressed: Any) -> Any:
             if member != tag:
                 found[member] = value
         elif member in found:
-            found[member] = _inside(value, getattr(typed, name), getattr(dressed, name))
+            found[member] = _merge_inner(value, getattr(typed, name), getattr(adapted, name))
     return found
 
 
 @cache
 def _members(kind: type[Struct]) -> tuple[dict[str, str], str | None]:
-    """The members of a type as they stand in JSON, with their fields, and the member that names the type."""
+    """Return the JSON names of a type with their fields, and the JSON name of its tag."""
     fields = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
     return fields, kind.__struct_config__.tag_field
 
 
-def _inside(original: Any, typed: Any, dressed: Any) -> Any:
-    if isinstance(typed, list) and isinstance(dressed, list) and len(typed) == len(dressed) == len(original):
-        return [_carried(*three) for three in zip(original, typed, dressed, strict=True)]
-    return _carried(original, typed, dressed)
+def _merge_inner(original: Any, typed: Any, adapted: Any) -> Any:
+    if isinstance(typed, list) and isinstance(adapted, list) and len(typed) == len(adapted) == len(original):
+        return [_with_unknown_members(*three) for three in zip(original, typed, adapted, strict=True)]
+    return _with_unknown_members(original, typed, adapted)
 
 
 # ---------------------------------------------------------------- results
 
 
 def result_for(method: str, text: Raw, source: str, target: str) -> Json:
-    """The result of a request, for a caller of the target revision. Raises TooNew."""
+    """Translate the result of a request. Raises TooNew."""
     row = METHODS.get(method)
     kind = row.result if row is not None and row.result is not None else Result
     found = translate(text, kind, source, target)
     said = found.pop("resultType", None)
     meta = _plain(found.pop("_meta", None))
     if isinstance(meta, dict):
-        meta.pop(SERVER_INFO, None)  # this side signs for itself
+        meta.pop(SERVER_INFO, None)  # the proxy names itself
         if meta:
             found["_meta"] = meta
     if is_stateless(target):
@@ -135,13 +135,13 @@ def _plain(value: Any) -> Any:
     return msgspec.json.decode(value) if isinstance(value, Raw) else value
 
 
-# ---------------------------------------------------------------- questions
+# ---------------------------------------------------------------- requests of the server
 
 
-def question_for(method: str, text: bytes, source: str, target: str, identity: str) -> Any:
-    """The params of a server's question, for a client of the target revision; UNSET for none. Raises TooNew.
+def client_request_params(method: str, text: bytes, source: str, target: str, identity: str) -> Any:
+    """Translate the params of a request of the server; UNSET for none. Raises TooNew.
 
-    `identity` names a question that opens a page where the revision wants a name for it.
+    `identity` is the elicitation id of a page, if the revision requires one.
     """
     if method == "roots/list" or not text:
         return UNSET
@@ -156,14 +156,14 @@ def question_for(method: str, text: bytes, source: str, target: str, identity: s
 
 
 def mode_of(text: bytes | Raw) -> str:
-    """How an elicitation asks: by a form, if it doesn't say."""
+    """Return the mode of an elicitation; the default is "form"."""
     found = msgspec.json.decode(text or b"{}")
     mode = found.get("mode") if isinstance(found, dict) else None
     return mode if isinstance(mode, str) else "form"
 
 
-def needed_for(method: str, params: Any) -> Json:
-    """What a client must have declared to be asked this, in the shape of ClientCapabilities."""
+def required_capabilities(method: str, params: Any) -> Json:
+    """Return the client capabilities that a request requires, as JSON."""
     said: Json = _plain(params) if isinstance(params, Raw) else params if isinstance(params, dict) else {}
     if method == "sampling/createMessage":
         return {"sampling": {"tools": {}} if said.get("tools") or said.get("toolChoice") else {}}
@@ -175,8 +175,8 @@ def needed_for(method: str, params: Any) -> Json:
 # ---------------------------------------------------------------- params
 
 
-def passed_meta(text: Raw) -> Json | None:
-    """The `_meta` of a request as far as it concerns the next server: what belongs to this hop stays here."""
+def forwarded_meta(text: Raw) -> Json | None:
+    """Return the `_meta` to forward: without the progress token and reserved keys, which belong to one connection."""
     meta = _plain(text)
     if not isinstance(meta, dict):
         return None
@@ -188,44 +188,44 @@ def passed_meta(text: Raw) -> Json | None:
 
 
 def error_for(exc: CallError, target: str, uri: str | None = None) -> ProtocolError:
-    """What a caller of the target revision is told when the request to the next server failed.
+    """Return the error for the caller when a request to the upstream server failed.
 
-    The server's own errors pass with code, message and data, as far as the revision has the code. What went wrong on the
-    way is our error and names no addresses; `data.outcome` says whether the request may have run.
+    Errors of the server keep code, message and data, if the revision has the code. Other failures become an internal error
+    without addresses, whose `data.outcome` says whether the request may have run.
     """
     if isinstance(exc, PeerError):
         return _peer_error(exc, target, uri)
     if isinstance(exc, CallTimeout):
-        words = "gave no answer in time"
+        text = "did not respond in time"
     elif isinstance(exc, ConnectionLost):
-        words = "was lost before it answered"
+        text = "was lost before it responded"
     elif isinstance(exc, HttpStatus):
-        words = f"refused the request with HTTP {exc.status}"
+        text = f"refused the request with HTTP {exc.status}"
     elif isinstance(exc, InvalidResponse):
-        words = "gave an answer that can't be read"
+        text = "sent an invalid response"
     else:
-        words = "can't be reached"
-    logger.warning("The server behind this one %s: %s", words, exc)
-    return InternalError(f"The server behind this one {words}", {"outcome": exc.outcome.value})
+        text = "can't be reached"
+    logger.warning("The upstream server %s: %s", text, exc)
+    return InternalError(f"The upstream server {text}", {"outcome": exc.outcome.value})
 
 
 def _peer_error(exc: PeerError, target: str, uri: str | None) -> ProtocolError:
     code, data = exc.code, exc.error.data
     names_uri = isinstance(data, dict) and "uri" in data
     if uri is not None and (code == _NOT_FOUND or (code == _INVALID_PARAMS and names_uri)):
-        return ResourceNotFound(uri)  # each era has its own code for it
+        return ResourceNotFound(uri)  # the code depends on the era
     if code == _MISSING_CAPABILITY and isinstance(data, dict) and isinstance(data.get("requiredCapabilities"), dict):
         return MissingClientCapability(data["requiredCapabilities"])
     if code in _OUR_FAULT:
-        logger.error("The server behind this one refuses our request: %s", exc)
-        return InternalError("The server behind this one refused the request of this one")
-    if is_stateless(target) and code in _RESERVED_CODES:  # other codes than its own must not be sent
+        logger.error("The upstream server refuses a request of the proxy: %s", exc)
+        return InternalError("The upstream server refused the request of the proxy")
+    if is_stateless(target) and code in _RESERVED_CODES:  # other codes must not be sent in this range
         return InternalError(exc.message, data)
     return ProtocolError(exc.message, data, code=code)
 
 
-def urls_required(exc: CallError) -> list[Json]:
-    """The pages that a server wants opened before it runs a request; none for any other error."""
+def required_urls(exc: CallError) -> list[Json]:
+    """Return the pages that must be opened before the request is served; none for other errors."""
     data = exc.data if isinstance(exc, PeerError) and exc.code == _URLS_REQUIRED else None
     found = data.get("elicitations") if isinstance(data, dict) else None
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

@@ -1,7 +1,7 @@
-"""What a bridge hears of the next server's changes: its lists, and those resources that callers watch.
+"""The subscriptions of a proxy to the upstream server: its lists, and the resources that callers subscribed to.
 
-A handshake server is subscribed to each resource; a stateless one is listened to by one stream for all of them, which is
-replaced when it has to name more. Must not know who watches.
+There is one subscription for each resource of a handshake server. A stateless server has one for all resources, which is replaced
+when a resource is added.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from hinge.timeouts import give_up_if_cancelled
 
 logger = logging.getLogger("hinge")
 
-#: Seconds until listening is tried again after it ended for good.
-_AGAIN = 30.0
+#: Seconds until a failed subscription is tried again.
+_RETRY_DELAY = 30.0
 
 
-class Watching:
-    """Listens on one client and hands over each change."""
+class UpstreamSubscriptions:
+    """Subscribes on one client, and reports each change."""
 
-    def __init__(self, client: Client, heard: Callable[[Changed], None]) -> None:
+    def __init__(self, client: Client, on_change: Callable[[Changed], None]) -> None:
         self._client = client
-        self._heard = heard
-        #: The resources that are watched, and the streams that bring their changes, each with the task that reads it.
-        self._watched: set[str] = set()
+        self._on_change = on_change
+        #: The subscribed resources; the subscriptions with the tasks that read them, by URI, or "" for one that has all.
+        self._uris: set[str] = set()
         self._streams: dict[str, tuple[Subscription, asyncio.Task[None]]] = {}
-        self._changing = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._lists: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Listen to changes of the lists from now on."""
-        self._lists = asyncio.get_running_loop().create_task(self._hear_lists())
+        """Subscribe to changes of the lists."""
+        self._lists = asyncio.get_running_loop().create_task(self._follow_lists())
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """End all subscriptions."""
         tasks = {self._lists, *self._tasks} - {None}
         for task in tasks:
             if task is not None:
@@ -49,11 +49,11 @@ class Watching:
         await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
         for key in list(self._streams):
             await self._close(key)
-        self._watched.clear()
+        self._uris.clear()
 
     # ---------------------------------------------------------------- lists
 
-    async def _hear_lists(self) -> None:
+    async def _follow_lists(self) -> None:
         while True:
             offered = self._client.server_capabilities
             tools = bool(offered.tools and offered.tools.list_changed)
@@ -66,42 +66,44 @@ class Watching:
                 async with self._client.listen(tools=tools, prompts=prompts, resource_list=resources) as changes:
                     await self._read(changes, kinds, ())
             except PeerError as exc:
-                logger.info("The server behind this one doesn't tell of its changes: %s", exc)
+                logger.info("The upstream server refuses a subscription to its lists: %s", exc)
                 return
             except CallError as exc:
-                logger.warning("Changes of the server behind this one are not heard for %g seconds: %s", _AGAIN, exc)
+                logger.warning(
+                    "The subscription to the upstream server is tried again in %g seconds: %s", _RETRY_DELAY, exc
+                )
             give_up_if_cancelled()
-            await asyncio.sleep(_AGAIN)
-            self._lost(kinds, ())
+            await asyncio.sleep(_RETRY_DELAY)
+            self._assume_changed(kinds, ())
 
     async def _read(self, changes: Subscription, kinds: Iterable[str], uris: Iterable[str]) -> None:
         async for change in changes:
             if isinstance(change, Changed):
-                self._heard(change)
+                self._on_change(change)
             else:
-                self._lost(kinds, uris)
+                self._assume_changed(kinds, uris)
 
-    def _lost(self, kinds: Iterable[str], uris: Iterable[str]) -> None:
-        """Hints may have been lost: everything may have changed."""
+    def _assume_changed(self, kinds: Iterable[str], uris: Iterable[str]) -> None:
+        """Report everything as changed: notifications may have been lost."""
         for kind in kinds:
-            self._heard(Changed(kind))
+            self._on_change(Changed(kind))
         for uri in uris:
-            self._heard(Changed("resource", uri))
+            self._on_change(Changed("resource", uri))
 
     # ---------------------------------------------------------------- single resources
 
-    async def watch(self, uri: str) -> bool:
-        """Hear of changes of a resource; False when the server doesn't let it be watched. Raises CallError."""
-        async with self._changing:
-            if uri in self._watched:
+    async def subscribe(self, uri: str) -> bool:
+        """Subscribe to a resource; return False if the server does not allow it. Raises CallError."""
+        async with self._lock:
+            if uri in self._uris:
                 return True
-            wanted = {uri} if self._client.era == "2025" else {*self._watched, uri}
+            wanted = {uri} if self._client.era == "2025" else {*self._uris, uri}
             changes = self._client.listen(resources=sorted(wanted))
             await changes.__aenter__()
             if uri not in (changes.honoured.resource_subscriptions or ()):
                 await changes.close()
                 return False
-            self._watched.add(uri)
+            self._uris.add(uri)
             key = uri if self._client.era == "2025" else ""
             before = self._streams.get(key)
             task = asyncio.get_running_loop().create_task(self._follow(changes, wanted))
@@ -114,27 +116,27 @@ class Watching:
         try:
             await self._read(changes, (), uris)
         except CallError as exc:
-            logger.warning("Watched resources of the server behind this one are no longer heard of: %s", exc)
-            async with self._changing:
-                self._watched.difference_update(uris)
-            self._lost((), uris)
+            logger.warning("The subscription to resources of the upstream server ended: %s", exc)
+            async with self._lock:
+                self._uris.difference_update(uris)
+            self._assume_changed((), uris)
 
-    def unwatch(self, uri: str) -> None:
-        """Nobody wants to hear of a resource any more; may be called at any time."""
-        if uri not in self._watched:
+    def unsubscribe(self, uri: str) -> None:
+        """End the subscription to a resource."""
+        if uri not in self._uris:
             return
-        self._watched.discard(uri)
+        self._uris.discard(uri)
         key = uri if self._client.era == "2025" else ""
-        # A stream for several goes on until none of them is wanted; what it says of others interests nobody.
-        if key or not self._watched:
+        # A subscription to several resources stays until none of them is needed.
+        if key or not self._uris:
             task = asyncio.get_running_loop().create_task(self._close(key))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _close(self, key: str) -> None:
-        async with self._changing:
-            if (key or next(iter(self._watched), "")) in self._watched:
-                return  # watched again meanwhile
+        async with self._lock:
+            if (key or next(iter(self._uris), "")) in self._uris:
+                return  # subscribed again
             found = self._streams.pop(key, None)
             if found is not None:
                 await self._end(*found)
