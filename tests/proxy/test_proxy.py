@@ -261,7 +261,7 @@ async def test_roots_that_a_handshake_server_asks_for_by_itself_are_those_of_the
     server.notification("notifications/roots/list_changed")(ask)
     async with Client(Server.from_client(Client(server, era="2025")), era="2025", on_roots=["file:///mine"]):
         await until(lambda: len(found) == 2)
-    assert found[0] == "Nobody is here to be asked"
+    assert found[0] == "No client is connected to this proxy"
     assert "file:///mine" in found[1]
 
 
@@ -841,12 +841,12 @@ async def test_a_proxy_takes_what_a_client_takes() -> None:
 async def test_what_can_not_work_is_told_at_once() -> None:
     client = Client(Behind().server)
     async with client:
-        with pytest.raises(DefinitionError, match="isn't connected yet"):
+        with pytest.raises(DefinitionError, match="is not connected"):
             Server.from_client(client)
     server = Server.from_client(client)
     for wrong, words in (
-        ("X-Tenant", r"headers='X-Tenant' is one text: write headers=\['X-Tenant'\]"),
-        (["Mcp-Session-Id"], "can't be passed on: the protocol sets it, or the connection does"),
+        ("X-Tenant", "headers='X-Tenant' is not possible: write a list of texts"),
+        (["Mcp-Session-Id"], "can't be forwarded: it belongs to the protocol or the connection"),
         (["User-Agent"], "is a header of the client"),
         (["X Tenant"], "must map header names"),
     ):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hinge import Implementation, Prompt, ResourceTemplate, Tool
 from hinge.schema.prompts import PromptArgument
-from hinge.stubs.module import Offered
+from hinge.stubs.module import ServerLists
 
 #: What each of them would do if it got out of its quotes.
 INJECTIONS = (
@@ -104,7 +104,7 @@ OUTPUTS = st.one_of(
 )
 
 SERVERS = st.builds(
-    Offered,
+    ServerLists,
     server=st.one_of(st.none(), st.builds(Implementation, name=WORDS, version=TEXTS)),
     instructions=st.one_of(st.none(), TEXTS),
     tools=st.lists(

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from hinge import DefinitionError
-from hinge.stubs.module import Offered, module_text
+from hinge.stubs.module import ServerLists, module_text
 from tests.source import ROOT
 from tests.stubs.hostile import SERVERS
 
@@ -68,7 +68,7 @@ _AS_FOUND = (Phase.explicit, Phase.reuse, Phase.generate)
 
 @settings(max_examples=100, deadline=None, suppress_health_check=SLOW, phases=_AS_FOUND)
 @given(SERVERS, st.booleans())
-def test_a_hostile_server_puts_no_code_into_its_module(offered: Offered, blocking: bool) -> None:
+def test_a_hostile_server_puts_no_code_into_its_module(offered: ServerLists, blocking: bool) -> None:
     text = module_text(offered, blocking=blocking)
     tree = ast.parse(text)
     assert list(strange(tree)) == []
@@ -92,7 +92,7 @@ def test_modules_of_hostile_servers_are_typed_and_formatted(tmp_path: Path) -> N
 
     @settings(max_examples=40, deadline=None, suppress_health_check=SLOW, phases=_AS_FOUND, database=None)
     @given(SERVERS, st.booleans())
-    def collect(offered: Offered, blocking: bool) -> None:
+    def collect(offered: ServerLists, blocking: bool) -> None:
         texts.append(module_text(offered, blocking=blocking))
 
     collect()
@@ -113,4 +113,4 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("name", ["class", "a b", "Any", "_x", "", "self"])
 def test_a_name_that_can_not_be_a_class_is_refused(name: str) -> None:
     with pytest.raises(DefinitionError, match="can't be the name of the class"):
-        module_text(Offered(None, None), name=name)
+        module_text(ServerLists(None, None), name=name)

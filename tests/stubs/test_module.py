@@ -13,7 +13,7 @@ import pytest
 
 import hinge.sync
 from hinge import Client, Implementation, InvalidResponse, PeerError, Prompt, ResourceTemplate, Server, Tool, ToolError
-from hinge.stubs.module import Offered, module_text
+from hinge.stubs.module import ServerLists, module_text
 
 server = Server("weather", version="1.0")
 
@@ -64,7 +64,7 @@ def now(city: str, unit: str = "C") -> str:
 async def text_of(blocking: bool = False) -> str:
     async with Client(server) as client:
         return module_text(
-            Offered(
+            ServerLists(
                 server=client.server_info,
                 instructions=client.instructions,
                 tools=await client.list_tools(),
@@ -136,7 +136,7 @@ async def test_a_module_for_blocking_clients_waits_for_nothing() -> None:
 
 def of(tool: Tool) -> str:
     """What stands in a module for one tool, without the head."""
-    return module_text(Offered(Implementation(name="s", version="1"), None, tools=[tool]))
+    return module_text(ServerLists(Implementation(name="s", version="1"), None, tools=[tool]))
 
 
 def schema(*required: str, **properties: Any) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def test_equal_names_are_told_apart() -> None:
     tools = [Tool(name=name, input_schema=schema()) for name in ("a-b", "a_b", "a.b")]
     prompts = [Prompt(name="a"), Prompt(name="A"), Prompt(name="prompt_a")]
     templates = [ResourceTemplate(uri_template="x://{a}", name="a"), ResourceTemplate(uri_template="{", name="broken")]
-    text = module_text(Offered(None, None, tools, prompts, templates))
+    text = module_text(ServerLists(None, None, tools, prompts, templates))
     names = [line.partition("(")[0].split()[-1] for line in text.splitlines() if line.startswith("    async def")]
     assert names == ["a_b", "a_b_", "a_b_2", "prompt_a", "prompt_A", "prompt_prompt_a", "read_a"]
 
@@ -239,7 +239,7 @@ def test_the_same_class_stands_there_once() -> None:
         Tool(name=name, input_schema=schema(), output_schema={"$ref": "#/$defs/Day", "$defs": {"Day": day}})
         for name in ("one", "two")
     ]
-    text = module_text(Offered(None, None, tools))
+    text = module_text(ServerLists(None, None, tools))
     assert text.count("class Day") == 1
 
 

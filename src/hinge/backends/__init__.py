@@ -1,4 +1,4 @@
-"""Where state that outlives one process lives. `backend.py` is the contract; this file knows which backends there are."""
+"""Backends, which carry notifications between processes. `base.py` has the contract; this file finds a backend by its URL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from hinge.errors import DefinitionError
 
 
 def backend_for(given: Backend | str | None) -> Backend:
-    """The backend of a server: an object of the contract as it is, or one by its URL. Raises DefinitionError."""
+    """Return the backend of a server.
+
+    Args:
+        given: An object with the methods of `Backend`, or a URL; `memory://` by default.
+
+    Returns:
+        The backend.
+
+    Raises:
+        DefinitionError: The URL is unknown.
+    """
     if given is None or given == "memory://":
         return MemoryBackend()
     if isinstance(given, str):

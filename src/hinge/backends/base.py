@@ -1,7 +1,7 @@
-"""The contract of a backend: carrying hints that something changed to every process that has listeners.
+"""The contract of a backend, which carries change notifications to all processes of a server.
 
-A hint says "look again", not what changed: after the last change every listener hears at least one hint for it.
-Repeats may be merged, and only hints for the same thing keep their order. Knows no servers and no channels.
+A notification says that something changed, not how: after the last change, every listener gets at least one for it. Repeated ones
+may be merged. The order is kept for notifications of the same thing only.
 """
 
 from __future__ import annotations
@@ -12,17 +12,29 @@ from typing import Protocol, TypeAlias
 from hinge.protocol.changes import Changed, ChangesLost
 
 Event: TypeAlias = Changed | ChangesLost
+#: Called with each event.
 Listener: TypeAlias = Callable[[Event], None]
 
 
 class Backend(Protocol):
-    """What a server needs of a backend."""
+    """Publishes change notifications."""
 
     def publish(self, event: Changed) -> None:
-        """Tell all listeners, in every process. Never waits and never raises: a backend that is down tells the local
-        ones, and sends a ChangesLost to all when it is back."""
+        """Notify all listeners in all processes. This must not block or raise.
+
+        A backend without connection notifies the local listeners, and sends ChangesLost to all when it is connected again.
+
+        Args:
+            event: What changed.
+        """
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` for each event, on the thread that `publish` was called on or on the loop's; gives back the
-        way to stop."""
+        """Add a listener.
+
+        Args:
+            listener: Called with each event, on the thread that calls `publish` or on that of the event loop.
+
+        Returns:
+            A function that removes the listener.
+        """
         ...

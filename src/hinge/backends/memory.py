@@ -1,4 +1,4 @@
-"""The backend of a server that runs in one process: listeners are called at once."""
+"""The backend for one process: listeners are called immediately."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ logger = logging.getLogger("hinge")
 
 
 class MemoryBackend:
-    """Hints within this process."""
+    """Publishes changes within this process."""
 
     def __init__(self) -> None:
         self._listeners: dict[object, Listener] = {}
 
     def publish(self, event: Changed) -> None:
-        """Call every listener; one that fails is logged and hurts nobody else."""
+        """Call all listeners; an error of one is logged.
+
+        Args:
+            event: What changed.
+        """
         for listener in list(self._listeners.values()):
             try:
                 listener(event)
@@ -26,7 +30,14 @@ class MemoryBackend:
                 logger.exception("a listener for changes failed")
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener; the returned function removes it, twice is fine."""
+        """Add a listener.
+
+        Args:
+            listener: Called with each event, on the thread that calls `publish`.
+
+        Returns:
+            A function that removes the listener; calling it twice is harmless.
+        """
         key = object()
         self._listeners[key] = listener
 

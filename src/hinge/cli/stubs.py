@@ -8,20 +8,20 @@ import sys
 
 from hinge.cli.connect import client_for
 from hinge.client.display import write
-from hinge.stubs.module import Offered, module_text
+from hinge.stubs.module import ServerLists, module_text
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the module."""
-    offered = asyncio.run(_offered(options))
-    write(sys.stdout, module_text(offered, blocking=options.sync, name=options.name))
+    server = asyncio.run(_fetch_lists(options))
+    write(sys.stdout, module_text(server, blocking=options.sync, name=options.name))
     return 0
 
 
-async def _offered(options: argparse.Namespace) -> Offered:
+async def _fetch_lists(options: argparse.Namespace) -> ServerLists:
     async with client_for(options) as client:
         offers = client.server_capabilities
-        return Offered(
+        return ServerLists(
             server=client.server_info,
             instructions=client.instructions,
             tools=await client.list_tools() if offers.tools is not None else (),

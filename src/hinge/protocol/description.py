@@ -26,7 +26,6 @@ class ServerDescription:
         instructions: str | None = None,
         log_level: str | None = "info",
     ) -> None:
-        self.info = info
         self.capabilities = capabilities
         #: The settings of the extensions that are announced in an era, by extension id.
         self.extensions: Callable[[Era], dict[str, dict[str, Any]]] = lambda era: {}
@@ -37,6 +36,11 @@ class ServerDescription:
         self.instructions = instructions
         #: The level of log messages for handshake clients that never set one; None for no messages.
         self.log_level = log_level
+        self.identify(info)
+
+    def identify(self, info: Implementation) -> None:
+        """Set the identity that clients see."""
+        self.info = info
         #: The `_meta` of a stateless result that has none of its own, encoded once.
         self.result_meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(msgspec.json.encode(info))}
 

@@ -29,12 +29,12 @@ from hinge.proxy.rounds import Rounds, UpstreamRequest
 from hinge.proxy.subscriptions import UpstreamSubscriptions
 from hinge.proxy.translation import Json, error_for, forwarded_meta, result_for
 from hinge.proxy.upstream import Upstream
-from hinge.schema.base import CLIENT_CAPABILITIES, LOG_LEVEL, SERVER_INFO
+from hinge.schema.base import CLIENT_CAPABILITIES, LOG_LEVEL
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ServerCapabilities
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import SetLevelParams
-from hinge.server.composition.mount import Forwarded, Kind
+from hinge.server.composition.mount import Kind
 from hinge.server.context import Context
 from hinge.server.options import ProxyOptions, ServerOptions
 from hinge.server.server import Server
@@ -105,12 +105,8 @@ class Proxy(Server[Any]):
         self._rounds = Rounds(self._upstream, ttl=self.limits.state_ttl, most=parked)
         self._headers = _forwardable_headers(headers)
         self._names_cache: dict[Kind, tuple[float, set[str]]] = {}
-        for method in (*_FORWARDED_METHODS, *methods):
-            self._taken.add(method)
-            self._dispatch.requests[method] = Forwarded(method, self._forward)
-        for method in ("resources/subscribe", "resources/unsubscribe"):
-            handler = getattr(self._subscriptions, method.partition("/")[2])
-            self._dispatch.requests[method] = Forwarded(method, handler)
+        self._serve_forwarded(dict.fromkeys((*_FORWARDED_METHODS, *methods), self._forward))
+        self._serve_forwarded(self._subscription_methods())
         self.notification("notifications/initialized")(self._initialized)
         self.notification("notifications/roots/list_changed")(self._roots_changed)
 
@@ -132,12 +128,7 @@ class Proxy(Server[Any]):
 
     def _describe_upstream(self, client: Client) -> None:
         """Use the name and instructions of the upstream server, unless the proxy has its own."""
-        description = self._description
-        if not self._has_name and client.server_info is not None:
-            description.info = client.server_info
-            description.result_meta = {SERVER_INFO: Raw(msgspec.json.encode(description.info))}
-        if description.instructions is None:
-            description.instructions = client.instructions
+        self._describe(None if self._has_name else client.server_info, client.instructions)
 
     async def _initialized(self, ctx: Context[Any], params: Any) -> None:
         """A handshake client is connected; a server that requested roots before may request them again."""
@@ -321,8 +312,6 @@ class Proxy(Server[Any]):
 
 def _forwardable_headers(names: Sequence[str]) -> tuple[str, ...]:
     """Return header names in lower case. Raises DefinitionError for those of the protocol or of one connection."""
-    if isinstance(names, str):
-        raise DefinitionError(f"headers={names!r} is a string: write headers=[{names!r}]")
     for name in names:
         if not call_headers({name: ""}):
             raise DefinitionError(f"headers={name!r} can't be forwarded: it belongs to the protocol or the connection")

@@ -153,7 +153,7 @@ class Rounds:
     def _unpark(self, token: bytes) -> ProxiedCall:
         found = self._parked.pop(token, None)
         if found is None:
-            raise InvalidParams("Invalid requestState: its call has ended")
+            raise InvalidParams("Invalid requestState: its call has ended, start it again")
         call, timer = found
         timer.cancel()
         return call

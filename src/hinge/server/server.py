@@ -458,14 +458,19 @@ class Server(Router, Generic[StateT]):
                 "resources/list": self._resources.list,
                 "resources/templates/list": self._resources.list_templates,
                 "resources/read": self._resources.read,
-                "resources/subscribe": self._subscriptions.subscribe,
-                "resources/unsubscribe": self._subscriptions.unsubscribe,
+                **self._subscription_methods(),
                 "completion/complete": self._complete,
             }
         return {
             "prompts/list": self._prompts.list,
             "prompts/get": self._prompts.get,
             "completion/complete": self._complete,
+        }
+
+    def _subscription_methods(self) -> dict[str, RequestHandler]:
+        return {
+            "resources/subscribe": self._subscriptions.subscribe,
+            "resources/unsubscribe": self._subscriptions.unsubscribe,
         }
 
     async def _complete(self, ctx: Context[Any], params: Any) -> Any:
@@ -505,8 +510,7 @@ class Server(Router, Generic[StateT]):
         made = self._mounts.check(server, prefix, ToolChanges(tools) if tools is not None else None)
         self._dispatch.elsewhere = self._elsewhere
         handlers = self._mounts.handlers()
-        handlers["resources/subscribe"] = self._subscriptions.subscribe
-        handlers["resources/unsubscribe"] = self._subscriptions.unsubscribe
+        handlers.update(self._subscription_methods())
         for method, handler in handlers.items():
             if method not in self._taken:
                 self._dispatch.requests[method] = Forwarded(method, self._applied(method, handler))
@@ -593,6 +597,21 @@ class Server(Router, Generic[StateT]):
     def _announced(self, era: Era) -> dict[str, dict[str, Any]]:
         """The settings of the extensions that are on offer in an era, here and in what is mounted."""
         return {**self._elsewhere.settings(era), **self._extensions.settings(era)}
+
+    # ---------------------------------------------------------------- for subclasses that forward to another server
+
+    def _serve_forwarded(self, methods: Mapping[str, RequestHandler]) -> None:
+        """Serve methods with handlers whose results are complete: nothing is added to them, and no feature replaces them."""
+        for method, handler in methods.items():
+            self._taken.add(method)
+            self._dispatch.requests[method] = Forwarded(method, handler)
+
+    def _describe(self, info: Implementation | None, instructions: str | None) -> None:
+        """Change the identity that clients see, and the instructions if there are none."""
+        if info is not None:
+            self._description.identify(info)
+        if self._description.instructions is None:
+            self._description.instructions = instructions
 
     # ---------------------------------------------------------------- watching
 

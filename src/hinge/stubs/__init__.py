@@ -1,1 +1,1 @@
-"""Typed Python modules for servers: what a server lists becomes functions with types. Nothing of a server's words is code."""
+"""Typed Python modules for servers: each tool, prompt and resource template becomes a method with types."""

@@ -1,6 +1,6 @@
-"""JSON Schemas as Python types: TypedDicts for arguments, msgspec structs for results, and what is simple as it is.
+"""JSON Schemas as Python types: TypedDicts for arguments, msgspec structs for results, simple types otherwise.
 
-Where a schema says more than types can, the type is the wider one; where it can't be followed, Any.
+A type may be wider than its schema; Any if the schema can't be expressed.
 """
 
 from __future__ import annotations
@@ -12,38 +12,50 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hinge.contracts.canonical import canonical
 from hinge.contracts.json_schema import Node
-from hinge.stubs.layout import WIDTH, Bracket, Piece, columns, docstring, flat, lay, literal
-from hinge.stubs.names import ModuleNames, pascal, snake, unique
+from hinge.stubs.python_source import (
+    WIDTH,
+    Bracket,
+    ModuleNames,
+    Piece,
+    columns,
+    docstring,
+    flat,
+    lay,
+    literal,
+    pascal,
+    snake,
+    unique,
+)
 
-#: What a type is for: arguments may be anything that types can say, results what msgspec can tell apart.
+#: What a type is for. The members of a union in a result must be distinguishable for msgspec.
 Use: TypeAlias = Literal["argument", "result"]
 
-#: Longer annotations get a name of their own; longer words of an enumeration, or more of them, are any text.
+#: Longer annotations become aliases; enumerations with longer or more strings become str.
 _LONG = 48
 _LONGEST_WORD = 60
 _MOST_WORDS = 100
 _SIMPLE = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PLAIN = re.compile(r"(?:(?P<outer>list\[|dict\[str, ))?(?P<inner>\w+)(?(outer)\])")
-#: msgspec can't be told that a member is called so.
+#: Characters that msgspec does not support in the name of a member.
 _UNNAMEABLE = re.compile(r'[\\"\x00-\x1f]')
 _WORDS = re.compile(r"\w+")
 
 
-class Part(NamedTuple):
-    """One member of a union, and the kinds of JSON that it is; `values` are those of a Literal, as Python text."""
+class UnionMember(NamedTuple):
+    """One member of a union, with its JSON types; `values` are those of a Literal, as source text."""
 
     piece: Piece
     kinds: frozenset[str]
     values: tuple[str, ...] = ()
 
 
-ANY = Part("Any", frozenset({"any"}))
-NONE = Part("None", frozenset({"null"}))
+ANY = UnionMember("Any", frozenset({"any"}))
+NONE = UnionMember("None", frozenset({"null"}))
 
 
 class Types:
-    """The classes and aliases of one module, in the order in which they must stand there."""
+    """The classes and aliases of one module, in the order of their definition."""
 
     def __init__(self, names: ModuleNames) -> None:
         self._names = names
@@ -51,22 +63,22 @@ class Types:
         self.blocks: list[list[str]] = []
         self._classes: dict[tuple[str, ...], str] = {}
         self._aliases: dict[str, str] = {}
-        #: What is being worked on, with its name if it is a class.
+        #: The schemas that are being converted, with the name if it is a class.
         self._open: dict[tuple[Use, int], str | None] = {}
 
     def annotation(self, node: Node, use: Use, hint: str) -> str:
-        """The type of a schema, short enough for a line; `hint` names what has to be defined for it."""
+        """Return the type of a schema; `hint` is the name for a class or alias that it needs."""
         return self.joined(self.parts(node, use, hint), hint)
 
-    def parts(self, node: Node, use: Use, hint: str) -> list[Part]:
-        """The members of the union that a schema is."""
-        found = _merged(self._parts(node, use, hint))
-        if ANY in found or (use == "result" and (not found or not _told_apart(found))):
+    def parts(self, node: Node, use: Use, hint: str) -> list[UnionMember]:
+        """Return the type of a schema as members of a union."""
+        found = _merge(self._parts(node, use, hint))
+        if ANY in found or (use == "result" and (not found or not _distinguishable(found))):
             return [ANY]
         return found
 
-    def joined(self, parts: Sequence[Part], hint: str) -> str:
-        """The union as an annotation."""
+    def joined(self, parts: Sequence[UnionMember], hint: str) -> str:
+        """Return a union as an annotation."""
         if not parts:
             return "Never"
         pieces = [part.piece for part in parts if part is not NONE]
@@ -75,26 +87,26 @@ class Types:
         return whole if columns(whole) <= _LONG else self.alias(pieces, hint)
 
     def is_class(self, annotation: str) -> bool:
-        """Whether type checkers take an annotation as the type of its values: a class, a list or a mapping of one."""
+        """Return whether type checkers accept an annotation as a class: a class, or a list or mapping of one."""
         found = _PLAIN.fullmatch(annotation)
         return found is not None and found["inner"] not in self._aliases.values()
 
     def alias(self, pieces: Sequence[Piece], hint: str) -> str:
-        """A name for a union that is too long for a line."""
+        """Define an alias for a union, and return its name."""
         union = pieces[0] if len(pieces) == 1 else Bracket("Union[", pieces, "]")
         text = flat(union)
         if text in self._aliases:
             return self._aliases[text]
         working_on = {name for name in self._open.values() if name is not None}
         if isinstance(union, str) or working_on.intersection(_WORDS.findall(text)):
-            return union if isinstance(union, str) else "Any"  # a class that isn't there yet can't be named in an alias
+            return union if isinstance(union, str) else "Any"  # an alias can't name a class that is not defined yet
         name = self._aliases[text] = self._names.take(hint)
         self.blocks.append(lay(union._replace(head=f"{name}: TypeAlias = {union.head}"), 0))
         return name
 
     # ---------------------------------------------------------------- parts
 
-    def _parts(self, node: Node, use: Use, hint: str) -> list[Part]:
+    def _parts(self, node: Node, use: Use, hint: str) -> list[UnionMember]:
         schema = node.schema
         if schema is False:
             return []
@@ -113,31 +125,33 @@ class Types:
         if isinstance(together, list) and together and "properties" not in schema:
             return self._parts(node.inner(together[0]), use, hint) if len(together) == 1 else [ANY]
         said = schema.get("type")
-        kinds = said if isinstance(said, list) else [_guessed(schema) if said is None else said]
+        kinds = said if isinstance(said, list) else [_guess_type(schema) if said is None else said]
         return [self._of_kind(node, str(kind), use, hint) for kind in kinds]
 
-    def _referred(self, node: Node, use: Use, hint: str) -> list[Part]:
+    def _referred(self, node: Node, use: Use, hint: str) -> list[UnionMember]:
         found = node.root.find(node.schema["$ref"])
         if found is None:
             return [ANY]
         key = (use, id(found.schema))
         if key in self._open:
             name = self._open[key]
-            return [ANY] if name is None else [Part(name, frozenset({"object"}))]  # only a class can hold itself
+            return (
+                [ANY] if name is None else [UnionMember(name, frozenset({"object"}))]
+            )  # only a class can contain itself
         self._open[key] = None
         try:
             return self._parts(found, use, pascal(str(node.schema["$ref"]).rpartition("/")[2], hint))
         finally:
             del self._open[key]
 
-    def _of_kind(self, node: Node, kind: str, use: Use, hint: str) -> Part:
+    def _of_kind(self, node: Node, kind: str, use: Use, hint: str) -> UnionMember:
         if kind == "null":
             return NONE
         if kind in _SIMPLE:
-            return Part(_SIMPLE[kind], frozenset({kind}))
+            return UnionMember(_SIMPLE[kind], frozenset({kind}))
         if kind == "array":
-            return Part(self._array(node, use, hint), frozenset({"array"}))
-        return Part(self._object(node, use, hint), frozenset({"object"})) if kind == "object" else ANY
+            return UnionMember(self._array(node, use, hint), frozenset({"array"}))
+        return UnionMember(self._object(node, use, hint), frozenset({"object"})) if kind == "object" else ANY
 
     def _array(self, node: Node, use: Use, hint: str) -> Piece:
         first, rest = node.get("prefixItems"), node.get("items")
@@ -191,7 +205,7 @@ Field: TypeAlias = tuple[str, str, bool]
 
 
 def _typed_dict(name: str, fields: Sequence[Field], said: list[str]) -> list[str]:
-    """A class where all keys can be names in one; else the form of a call."""
+    """Return a TypedDict as a class if all keys are names, else in its functional form."""
     wanted = [(wire, kind if needed else f"NotRequired[{kind}]") for wire, kind, needed in fields]
     lines = [f"    {wire}: {kind}" for wire, kind in wanted]
     used = {word for _, kind in wanted for word in _WORDS.findall(kind)}
@@ -203,7 +217,7 @@ def _typed_dict(name: str, fields: Sequence[Field], said: list[str]) -> list[str
 
 
 def _struct(name: str, fields: Sequence[Field], said: list[str]) -> list[str]:
-    """A struct; what a member is called on the wire stands in `rename`, where that can't be its name here."""
+    """Return a struct; `rename` has the JSON names that are not Python names."""
     taken = {word for _, kind, _ in fields for word in _WORDS.findall(kind)} | {"UNSET", "UnsetType", "Any", "msgspec"}
     lines: list[str] = []
     renamed: list[Piece] = []
@@ -224,8 +238,8 @@ def _struct(name: str, fields: Sequence[Field], said: list[str]) -> list[str]:
 # ---------------------------------------------------------------- unions
 
 
-def _merged(parts: Iterable[Part]) -> list[Part]:
-    """Each member once; all values of Literals in one, but for those of a kind that is there as a whole."""
+def _merge(parts: Iterable[UnionMember]) -> list[UnionMember]:
+    """Merge equal members and all Literals, except values of a type that is a member itself."""
     known = {flat(part.piece): part for part in parts}
     whole = {kind for part in known.values() if not part.values for kind in part.kinds}
     if "number" in whole:
@@ -238,21 +252,21 @@ def _merged(parts: Iterable[Part]) -> list[Part]:
                 values.setdefault(value, kind)
     rest = [part for part in known.values() if not part.values]
     if any(part.kinds == {"number"} for part in rest):
-        rest = [part for part in rest if part.kinds != {"integer"}]  # a float may be whole
+        rest = [part for part in rest if part.kinds != {"integer"}]  # float includes int
     if not values:
         return rest
-    return [Part(Bracket("Literal[", list(values), "]"), frozenset(values.values()), tuple(values)), *rest]
+    return [UnionMember(Bracket("Literal[", list(values), "]"), frozenset(values.values()), tuple(values)), *rest]
 
 
-def _told_apart(parts: Sequence[Part]) -> bool:
-    """Whether a value's kind says which member it is of."""
+def _distinguishable(parts: Sequence[UnionMember]) -> bool:
+    """Return whether the JSON type of a value decides the member."""
     kinds = [kind for part in parts for kind in part.kinds]
     return len(kinds) == len(set(kinds))
 
 
-def _literals(values: Sequence[Any], use: Use) -> list[Part]:
-    """The values of an enumeration; a kind as a whole where its values can't stand in a Literal."""
-    found: list[Part] = []
+def _literals(values: Sequence[Any], use: Use) -> list[UnionMember]:
+    """Return the values of an enumeration as Literals; a plain type for values that a Literal can't contain."""
+    found: list[UnionMember] = []
     texts = [value for value in values if isinstance(value, str)]
     wide = len(texts) > _MOST_WORDS or any(columns(literal(text)) > _LONGEST_WORD for text in texts)
     for value in values:
@@ -260,26 +274,26 @@ def _literals(values: Sequence[Any], use: Use) -> list[Part]:
             found.append(NONE)
         elif isinstance(value, bool):
             plain = use == "result"
-            found.append(Part("bool", frozenset({"boolean"})) if plain else _one(str(value), "boolean"))
+            found.append(UnionMember("bool", frozenset({"boolean"})) if plain else _one(str(value), "boolean"))
         elif isinstance(value, str):
-            found.append(Part("str", frozenset({"string"})) if wide else _one(literal(value), "string"))
+            found.append(UnionMember("str", frozenset({"string"})) if wide else _one(literal(value), "string"))
         elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
             small = abs(value) < 2**53
-            found.append(_one(str(int(value)), "integer") if small else Part("int", frozenset({"integer"})))
+            found.append(_one(str(int(value)), "integer") if small else UnionMember("int", frozenset({"integer"})))
         elif isinstance(value, float):
-            found.append(Part("float", frozenset({"number"})))
+            found.append(UnionMember("float", frozenset({"number"})))
         else:
             kind = "array" if isinstance(value, list) else "object"
-            found.append(Part("list[Any]" if kind == "array" else "dict[str, Any]", frozenset({kind})))
+            found.append(UnionMember("list[Any]" if kind == "array" else "dict[str, Any]", frozenset({kind})))
     return found
 
 
-def _one(text: str, kind: str) -> Part:
-    return Part(Bracket("Literal[", [text], "]"), frozenset({kind}), (text,))
+def _one(text: str, kind: str) -> UnionMember:
+    return UnionMember(Bracket("Literal[", [text], "]"), frozenset({kind}), (text,))
 
 
-def _guessed(schema: dict[str, Any]) -> str:
-    """What a schema without a type is most likely about."""
+def _guess_type(schema: dict[str, Any]) -> str:
+    """Guess the type of a schema that does not declare it."""
     if "properties" in schema or "additionalProperties" in schema:
         return "object"
     return "array" if "items" in schema or "prefixItems" in schema else "any"

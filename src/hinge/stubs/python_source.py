@@ -1,29 +1,82 @@
-"""Python text as a formatter leaves it: lines that fit stay whole, others are opened at their brackets. And safe literals.
+"""Python source text: names, literals, docstrings, and lines as a formatter writes them.
 
-Whatever a server says gets into a module through `literal` and `docstring` only.
+Text of a server gets into a module only through `literal` and `docstring`.
 """
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from hinge.contracts.display import is_hidden
 
+_OTHER = re.compile(r"[^A-Za-z0-9]+")
+#: Maximum length of a name.
+_LONGEST = 28
+
+
+def snake(text: str, fallback: str) -> str:
+    """Return a name for a function, argument or member, without underscores at its ends."""
+    found = _OTHER.sub("_", text).strip("_")[:_LONGEST].rstrip("_")
+    if not found:
+        found = fallback
+    if found[0].isdigit():
+        found = f"{fallback}_{found}"
+    return f"{found}_" if keyword.iskeyword(found) else found
+
+
+def pascal(text: str, fallback: str) -> str:
+    """Return a name for a class."""
+    found = "".join(part[:1].upper() + part[1:] for part in _OTHER.split(text))[:_LONGEST]
+    if not found:
+        return fallback
+    return f"{fallback}{found}" if found[0].isdigit() else found
+
+
+def unique(name: str, taken: Collection[str]) -> str:
+    """Return the name, with an underscore or a number appended if it is taken."""
+    if name not in taken:
+        return name
+    candidate, number = f"{name}_" if not name.endswith("_") else f"{name}2", 2
+    while candidate in taken:
+        candidate, number = f"{name}_{number}", number + 1
+    return candidate
+
+
+class ModuleNames:
+    """The names at the top level of one module."""
+
+    def __init__(self, reserved: Iterable[str]) -> None:
+        self._taken = {*dir(builtins), *keyword.kwlist, *reserved}
+
+    @property
+    def taken(self) -> frozenset[str]:
+        """All names that are used."""
+        return frozenset(self._taken)
+
+    def take(self, name: str) -> str:
+        """Reserve a name, or a similar one if it is taken."""
+        found = unique(name, self._taken)
+        self._taken.add(found)
+        return found
+
+
 WIDTH = 88
-#: A text of a server that is longer is cut.
+#: Maximum length of a docstring.
 LONGEST_TEXT = 10_000
 
-#: A quotation mark that nothing escapes, which would run into the closing ones.
+#: A quotation mark at the end that is not escaped.
 _QUOTE_AT_END = re.compile(r'(?<!\\)(?:\\\\)*"$')
 
 Piece: TypeAlias = "str | Bracket"
 
 
 class Bracket(NamedTuple):
-    """`head`, an opening bracket with items, a closing one, `tail`. `comma` stands behind the last item when it is opened."""
+    """`head` with an opening bracket, items, and `tail` with the closing one; `comma` adds a trailing comma on several lines."""
 
     head: str
     items: Sequence[Piece]
@@ -45,14 +98,14 @@ def _columns(character: str) -> int:
 
 
 def flat(piece: Piece) -> str:
-    """The text on one line."""
+    """Return the text on one line."""
     if isinstance(piece, str):
         return piece
     return f"{piece.head}{', '.join(map(flat, piece.items))}{piece.tail}"
 
 
 def lay(piece: Piece, indent: int, end: str = "") -> list[str]:
-    """The lines of a piece, indented by so many blanks; `end` follows it, like a comma."""
+    """Return the lines of a piece, indented by `indent` blanks and followed by `end`."""
     line = f"{' ' * indent}{flat(piece)}{end}"
     if isinstance(piece, str) or not piece.items or columns(line) <= WIDTH:
         return [line]
@@ -64,13 +117,13 @@ def lay(piece: Piece, indent: int, end: str = "") -> list[str]:
 
 
 def literal(text: str) -> str:
-    """A text as a Python literal in ASCII and what can be read, in the quotes that a formatter would choose."""
+    """Return a string literal; characters that are not printable are escaped."""
     quote = "'" if text.count('"') > text.count("'") else '"'
     return quote + "".join(f"\\{one}" if one in ("\\", quote) else _escaped(one) for one in text) + quote
 
 
 def docstring(text: str, indent: int) -> list[str]:
-    """The lines of a docstring; none for a text that says nothing."""
+    """Return the lines of a docstring; none if the text is empty."""
     cut = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
     lines = [_readable(line) for line in cut.expandtabs(4).splitlines()]
     while lines and not lines[0]:
@@ -92,7 +145,7 @@ def docstring(text: str, indent: int) -> list[str]:
 
 
 def _readable(line: str) -> str:
-    """A line for a docstring: nothing in it ends the string, escapes, or hides."""
+    """Escape a line for a docstring, hidden characters included."""
     escaped = "".join("\\\\" if one == "\\" else _escaped(one) for one in line)
     return escaped.replace('"""', '\\"\\"\\"').rstrip()
 
