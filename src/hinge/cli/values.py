@@ -78,8 +78,8 @@ class _ArgumentSchema:
     @property
     def kinds(self) -> set[str]:
         """The names of the types that it accepts; empty if it does not say."""
-        said = [option.schema.get("type", ()) for option in self.options]
-        return {kind for one in said for kind in ([one] if isinstance(one, str) else one)}
+        types = [option.schema.get("type", ()) for option in self.options]
+        return {kind for one in types for kind in ([one] if isinstance(one, str) else one)}
 
     @property
     def choices(self) -> list[Any]:

@@ -89,8 +89,8 @@ class Rounds:
         try:
             return await self._upstream.request(call, sent.method, params, sent.headers)
         except CallerInputRequired as exc:
-            said = exc.required.request_state
-            kept = _RoundState(state=None if said is UNSET else said, own=msgspec.to_builtins(exc.own))
+            opaque = exc.required.request_state
+            kept = _RoundState(state=None if opaque is UNSET else opaque, own=msgspec.to_builtins(exc.own))
             return InputRequiredResult(
                 input_requests=exc.required.input_requests, request_state=self._encrypt(ctx, kept)
             )
@@ -185,11 +185,11 @@ class Rounds:
 def _require_consent(answers: Mapping[str, Raw]) -> None:
     for text in answers.values():
         try:
-            said = msgspec.json.decode(text, type=ElicitResult)
+            result = msgspec.json.decode(text, type=ElicitResult)
         except msgspec.MsgspecError as exc:
             raise InvalidParams(f"inputResponses: invalid response: {exc}") from None
-        if said.action != "accept":
-            raise Declined(said.action, "to open a page that the server requires")
+        if result.action != "accept":
+            raise Declined(result.action, "to open a page that the server requires")
 
 
 def _binding(ctx: Context[Any]) -> bytes:

@@ -113,15 +113,15 @@ def result_for(method: str, text: Raw, source: str, target: str) -> Json:
     row = METHODS.get(method)
     kind = row.result if row is not None and row.result is not None else Result
     found = translate(text, kind, source, target)
-    said = found.pop("resultType", None)
+    result_type = found.pop("resultType", None)
     meta = _plain(found.pop("_meta", None))
     if isinstance(meta, dict):
         meta.pop(SERVER_INFO, None)  # the proxy names itself
         if meta:
             found["_meta"] = meta
     if is_stateless(target):
-        if said is not None:
-            found["resultType"] = _plain(said)
+        if result_type is not None:
+            found["resultType"] = _plain(result_type)
         if issubclass(kind, CacheableResult):
             found.setdefault("ttlMs", 0)
             found.setdefault("cacheScope", "private")
@@ -164,11 +164,11 @@ def mode_of(text: bytes | Raw) -> str:
 
 def required_capabilities(method: str, params: Any) -> Json:
     """Return the client capabilities that a request requires, as JSON."""
-    said: Json = _plain(params) if isinstance(params, Raw) else params if isinstance(params, dict) else {}
+    decoded: Json = _plain(params) if isinstance(params, Raw) else params if isinstance(params, dict) else {}
     if method == "sampling/createMessage":
-        return {"sampling": {"tools": {}} if said.get("tools") or said.get("toolChoice") else {}}
+        return {"sampling": {"tools": {}} if decoded.get("tools") or decoded.get("toolChoice") else {}}
     if method == "elicitation/create":
-        return {"elicitation": {str(_plain(said.get("mode", "form"))): {}}}
+        return {"elicitation": {str(_plain(decoded.get("mode", "form"))): {}}}
     return {"roots": {}}
 
 

@@ -124,8 +124,8 @@ class Types:
         together = schema.get("allOf")
         if isinstance(together, list) and together and "properties" not in schema:
             return self._parts(node.inner(together[0]), use, hint) if len(together) == 1 else [ANY]
-        said = schema.get("type")
-        kinds = said if isinstance(said, list) else [_guess_type(schema) if said is None else said]
+        declared = schema.get("type")
+        kinds = declared if isinstance(declared, list) else [_guess_type(schema) if declared is None else declared]
         return [self._of_kind(node, str(kind), use, hint) for kind in kinds]
 
     def _referred(self, node: Node, use: Use, hint: str) -> list[UnionMember]:
@@ -195,8 +195,10 @@ class Types:
                 self._open[mine] = None
             else:
                 del self._open[mine]
-        said = docstring(str(node.get("description") or ""), 4)
-        self.blocks.append(_typed_dict(name, fields, said) if use == "argument" else _struct(name, fields, said))
+        declared = docstring(str(node.get("description") or ""), 4)
+        self.blocks.append(
+            _typed_dict(name, fields, declared) if use == "argument" else _struct(name, fields, declared)
+        )
         self._classes[key] = name
         return name
 
@@ -204,19 +206,19 @@ class Types:
 Field: TypeAlias = tuple[str, str, bool]
 
 
-def _typed_dict(name: str, fields: Sequence[Field], said: list[str]) -> list[str]:
+def _typed_dict(name: str, fields: Sequence[Field], declared: list[str]) -> list[str]:
     """Return a TypedDict as a class if all keys are names, else in its functional form."""
     wanted = [(wire, kind if needed else f"NotRequired[{kind}]") for wire, kind, needed in fields]
     lines = [f"    {wire}: {kind}" for wire, kind in wanted]
     used = {word for _, kind in wanted for word in _WORDS.findall(kind)}
     plain = all(_IDENTIFIER.fullmatch(wire) and not keyword.iskeyword(wire) and wire not in used for wire, _ in wanted)
     if plain and all(columns(line) <= WIDTH for line in lines):
-        return [f"class {name}(TypedDict):", *said, *([""] if said else []), *lines]
+        return [f"class {name}(TypedDict):", *declared, *([""] if declared else []), *lines]
     entries = [f"{literal(wire)}: {literal(kind)}" for wire, kind in wanted]
     return lay(Bracket(f"{name} = TypedDict(", [literal(name), Bracket("{", entries, "}")], ")"), 0)
 
 
-def _struct(name: str, fields: Sequence[Field], said: list[str]) -> list[str]:
+def _struct(name: str, fields: Sequence[Field], declared: list[str]) -> list[str]:
     """Return a struct; `rename` has the JSON names that are not Python names."""
     taken = {word for _, kind, _ in fields for word in _WORDS.findall(kind)} | {"UNSET", "UnsetType", "Any", "msgspec"}
     lines: list[str] = []
@@ -232,7 +234,7 @@ def _struct(name: str, fields: Sequence[Field], said: list[str]) -> list[str]:
         lines.append(line)
     bases: list[Piece] = ["msgspec.Struct", "kw_only=True"]
     bases += [Bracket("rename={", renamed, "}")] if renamed else []
-    return [*lay(Bracket(f"class {name}(", bases, "):"), 0), *said, *([""] if said else []), *lines]
+    return [*lay(Bracket(f"class {name}(", bases, "):"), 0), *declared, *([""] if declared else []), *lines]
 
 
 # ---------------------------------------------------------------- unions

@@ -224,8 +224,8 @@ class SessionComparison:
             if call.method != "notifications/cancelled":  # sent when the task of the request is cancelled
                 await self._notify(caller, call, params)
             return
-        heard = self._results[call.number] = _ReplayedResult(call)
-        self._tasks[call.number] = asyncio.get_running_loop().create_task(self._request(caller, heard, params))
+        received = self._results[call.number] = _ReplayedResult(call)
+        self._tasks[call.number] = asyncio.get_running_loop().create_task(self._request(caller, received, params))
         await asyncio.sleep(0)
 
     async def _notify(self, caller: RawClient, call: RecordedCall, params: Any) -> None:
@@ -234,22 +234,22 @@ class SessionComparison:
         except HingeError as exc:
             self._differ(call, "sent", "yes", str(exc))
 
-    async def _request(self, caller: RawClient, heard: _ReplayedResult, params: Any) -> None:
-        def progress(said: bytes) -> None:
-            heard.progress.append(msgspec.json.decode(said))
+    async def _request(self, caller: RawClient, received: _ReplayedResult, params: Any) -> None:
+        def progress(params: bytes) -> None:
+            received.progress.append(msgspec.json.decode(params))
 
-        call = heard.call
+        call = received.call
         try:
             result = await caller.request(
-                call.method, params, heard, total=self._limits.call_idle, on_progress=progress
+                call.method, params, received, total=self._limits.call_idle, on_progress=progress
             )
-            heard.outcome = {"result": msgspec.json.decode(result)}
-            self._remember_handles(call, heard.outcome["result"])
+            received.outcome = {"result": msgspec.json.decode(result)}
+            self._remember_handles(call, received.outcome["result"])
         except PeerError as exc:
-            heard.outcome = {"error": msgspec.to_builtins(exc.error)}
+            received.outcome = {"error": msgspec.to_builtins(exc.error)}
         except CallError as exc:
             status = getattr(exc, "status", None)
-            heard.outcome = {"failed": f"HTTP {status}" if status else f"{type(exc).__name__}: {exc}"}
+            received.outcome = {"failed": f"HTTP {status}" if status else f"{type(exc).__name__}: {exc}"}
 
     async def _end(self, call: RecordedCall) -> None:
         """Wait for a call that had ended at this point; cancel it if the client had cancelled it."""
@@ -323,50 +323,50 @@ class SessionComparison:
     # ---------------------------------------------------------------- comparing
 
     def _compare(self, call: RecordedCall) -> None:
-        heard = self._results.get(call.number)
-        if heard is None:
+        received = self._results.get(call.number)
+        if received is None:
             return
         if call.ending == "answered" and call.answer is not None:
             then = {name: call.answer.message[name] for name in ("result", "error") if name in call.answer.message}
-            self._differences(call, then, heard.outcome)
+            self._differences(call, then, received.outcome)
         elif call.ending == "failed" and call.answer is not None:
             status = call.answer.status
             then = {"failed": f"HTTP {status}" if status else call.answer.words}
-            now = heard.outcome.get("failed", "")
+            now = received.outcome.get("failed", "")
             self._differences(
-                call, then, {"failed": now if status else now.partition(":")[0]} if now else heard.outcome
+                call, then, {"failed": now if status else now.partition(":")[0]} if now else received.outcome
             )
-        elif call.ending == "cut" and "failed" not in heard.outcome and heard.outcome:
-            self._differ(call, "answer", "the connection was closed", heard.outcome)
-        self._compare_progress(call, heard)
+        elif call.ending == "cut" and "failed" not in received.outcome and received.outcome:
+            self._differ(call, "answer", "the connection was closed", received.outcome)
+        self._compare_progress(call, received)
 
-    def _compare_progress(self, call: RecordedCall, heard: _ReplayedResult) -> None:
-        said = [step.entry.message for step in call.steps if isinstance(step, ServerMessage)]
-        then = [one.get("params", {}) for one in said if one.get("method") == _PROGRESS]
-        old, new = [[_without_token(params) for params in some] for some in (then, heard.progress)]
+    def _compare_progress(self, call: RecordedCall, received: _ReplayedResult) -> None:
+        sent = [step.entry.message for step in call.steps if isinstance(step, ServerMessage)]
+        then = [one.get("params", {}) for one in sent if one.get("method") == _PROGRESS]
+        old, new = [[_without_token(params) for params in some] for some in (then, received.progress)]
         self._differences(call, {_PROGRESS: old}, {_PROGRESS: new})
 
     def _compare_from_server(self) -> None:
         """Compare notifications and requests of the server together: not every transport says which call they belong to."""
         now = [(method, comparable(params, self._ignore)) for method, params in self._from_server]
-        heard, recorded, left = list(now), [], []
+        received, recorded, left = list(now), [], []
         for call, entry in self._recorded_from_server():
             method = str(entry.message["method"])
-            said = method, comparable(entry.message.get("params", {}), self._ignore)
-            recorded.append(said)
-            if said in now:
-                now.remove(said)
-            elif not (_is_hint(method) and said in heard):
-                left.append((call, entry, said))
-        now = [said for said in now if not (_is_hint(said[0]) and said in recorded)]
+            sent = method, comparable(entry.message.get("params", {}), self._ignore)
+            recorded.append(sent)
+            if sent in now:
+                now.remove(sent)
+            elif not (_is_hint(method) and sent in received):
+                left.append((call, entry, sent))
+        now = [sent for sent in now if not (_is_hint(sent[0]) and sent in recorded)]
         for call, entry, (method, then) in left:
             instead = next((one for one in now if one[0] == method), None)
             if instead is not None:
                 now.remove(instead)
             what = describe_request(call.method, call.params) if call is not None else method
-            found = differences({method: then}, {method: instead[1]} if instead is not None else {}, path="said")
+            found = differences({method: then}, {method: instead[1]} if instead is not None else {}, path="sent")
             self._found += [MessageDifference(what, entry.line, path, old, new) for path, old, new in found]
-        self._found += [MessageDifference(method, 0, "said", ABSENT, params) for method, params in now]
+        self._found += [MessageDifference(method, 0, "sent", ABSENT, params) for method, params in now]
 
     def _recorded_from_server(self) -> list[tuple[RecordedCall | None, RecordedLine]]:
         """Return the recorded notifications (except progress) and requests of the server, with the call they belong to."""
@@ -379,10 +379,10 @@ class SessionComparison:
             for step in steps
             if isinstance(step, ServerMessage | ServerRequest) and step.entry.kind == "message"
         ]
-        said = [(call, entry, str(entry.message["method"])) for call, entry in found]
+        sent = [(call, entry, str(entry.message["method"])) for call, entry in found]
         return [
             (call, entry)
-            for call, entry, method in said
+            for call, entry, method in sent
             if method not in (_PROGRESS, "ping") and not self._is_ignored(method)
         ]
 

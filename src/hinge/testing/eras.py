@@ -157,12 +157,12 @@ def _comparable_outcome(outcome: _EraOutcome) -> dict[str, Any]:
     error = outcome.error
     if error is None:
         return {"result": _values(outcome.result)}
-    said: dict[str, Any] = {"raised": type(error).__name__, "message": str(error)}
+    values: dict[str, Any] = {"raised": type(error).__name__, "message": str(error)}
     if isinstance(error, ToolCallError):
-        said["result"] = _values(error.result)
+        values["result"] = _values(error.result)
     elif isinstance(error, CallError):
-        said["outcome"] = error.outcome.value
-    return said
+        values["outcome"] = error.outcome.value
+    return values
 
 
 def _values(result: Any) -> Any:

@@ -253,8 +253,8 @@ class _LiveConnection:
         if call.method == "initialize":
             return msgspec.json.decode(await self.do_handshake(params))
 
-        def progress(said: Raw) -> None:
-            found = {**msgspec.json.decode(said), "progressToken": call.meta and call.meta.progress_token}
+        def progress(notified: Raw) -> None:
+            found = {**msgspec.json.decode(notified), "progressToken": call.meta and call.meta.progress_token}
             self._pass_on(front, "notifications/progress", found, call)
 
         try:

@@ -348,8 +348,8 @@ class Recording(Transport):
 
 
 def _mode(record: str | None) -> Record:
-    said = record or os.environ.get("HINGE_RECORD") or "once"
+    value = record or os.environ.get("HINGE_RECORD") or "once"
     for mode in _MODES:
-        if said == mode:
+        if value == mode:
             return mode
-    raise DefinitionError(f"record={said!r} is not valid: use {', '.join(map(repr, _MODES))}")
+    raise DefinitionError(f"record={value!r} is not valid: use {', '.join(map(repr, _MODES))}")

@@ -101,30 +101,30 @@ class RecordingWriter:
         self._left -= after
         self._channels = max((entry.channel for entry in read_recording(self._path)), default=0)
 
-    def opened(self, kind: ChannelKind) -> int:
+    def on_open(self, kind: ChannelKind) -> int:
         """See MessageObserver."""
         self._channels += 1
         self._write({"open": self._channels, "kind": kind})
         return self._channels
 
-    def said(self, said: SeenMessage) -> None:
+    def on_message(self, message: SeenMessage) -> None:
         """See MessageObserver."""
-        line: dict[str, Any] = {"from": said.sender, "channel": said.channel}
-        if said.about is not None:
-            line["about"] = said.about
-        content, changed = self._content(said.data)
-        headers = _recorded_headers(said.headers or {}, mirrors=not changed)
+        line: dict[str, Any] = {"from": message.sender, "channel": message.channel}
+        if message.about is not None:
+            line["about"] = message.about
+        content, changed = self._content(message.data)
+        headers = _recorded_headers(message.headers or {}, mirrors=not changed)
         if headers:
             line["headers"] = headers
         self._write({**line, **content})
 
-    def failed(self, channel: int, request_id: RequestId | None, error: CallError) -> None:
+    def on_failure(self, channel: int, request_id: RequestId | None, error: CallError) -> None:
         """See MessageObserver. The text of the error isn't written: it may contain secrets."""
         line = {"failed": request_id, "channel": channel, "error": type(error).__name__}
         status = getattr(error, "status", None)
         self._write(line if status is None else {**line, "status": status})
 
-    def closed(self, channel: int, by: Side, reason: str) -> None:
+    def on_close(self, channel: int, by: Side, reason: str) -> None:
         """See MessageObserver."""
         self._write({"close": channel, "by": by, "reason": reason})
 

@@ -429,8 +429,8 @@ class _ReplayChannel:
     async def send(self, message: Outgoing, /) -> None:
         """Send a message, or fail as in the recording."""
         if message.pending is not None and message.method is not None:
-            said = msgspec.json.decode(message.data)
-            entry = self._server.failure(message.method, said.get("params", {}))
+            message_sent = msgspec.json.decode(message.data)
+            entry = self._server.failure(message.method, message_sent.get("params", {}))
             if entry is not None:
                 raise _recorded_failure(entry, message.method)
         await self._channel.send(message)

@@ -45,17 +45,17 @@ class SeenMessage(NamedTuple):
 class MessageObserver(Protocol):
     """Receives what happens on channels. Its methods must not raise: that would disturb the session."""
 
-    def opened(self, kind: ChannelKind) -> int:
+    def on_open(self, kind: ChannelKind) -> int:
         """A channel opens. Returns its number."""
         ...
 
-    def said(self, said: SeenMessage) -> None:
+    def on_message(self, message: SeenMessage) -> None:
         """A message was sent or received."""
 
-    def failed(self, channel: int, request_id: RequestId | None, error: CallError) -> None:
+    def on_failure(self, channel: int, request_id: RequestId | None, error: CallError) -> None:
         """The transport failed a request of the client: no message came back."""
 
-    def closed(self, channel: int, by: Side, reason: str) -> None:
+    def on_close(self, channel: int, by: Side, reason: str) -> None:
         """A channel was closed; called once."""
 
 
@@ -64,11 +64,11 @@ def other_side(side: Side) -> Side:
     return "server" if side == "client" else "client"
 
 
-def observed(serve: Serve, listener: MessageObserver, side: Side) -> Serve:
+def observed(serve: Serve, observer: MessageObserver, side: Side) -> Serve:
     """Return `serve` of one side, observed."""
 
     def begin(channel: Channel) -> Conversation:
-        return ObservedConversation(serve, ObservedChannel(channel, listener, side))
+        return ObservedSession(serve, ObservedChannel(channel, observer, side))
 
     return begin
 
@@ -76,9 +76,9 @@ def observed(serve: Serve, listener: MessageObserver, side: Side) -> Serve:
 class ObservedTransport(Transport):
     """A client transport, observed."""
 
-    def __init__(self, transport: Transport, listener: MessageObserver) -> None:
+    def __init__(self, transport: Transport, observer: MessageObserver) -> None:
         self._transport = transport
-        self._observer = listener
+        self._observer = observer
 
     async def open(self, serve: Serve, /) -> Channel:
         """Open an observed channel."""
@@ -86,7 +86,7 @@ class ObservedTransport(Transport):
 
         def begin(channel: Channel) -> Conversation:
             made.append(ObservedChannel(channel, self._observer, "client"))
-            return ObservedConversation(serve, made[0])
+            return ObservedSession(serve, made[0])
 
         await self._transport.open(begin)
         return made[0]
@@ -112,11 +112,11 @@ _OWN = frozenset({"_channel", "_observer", "_over", "number", "side"})
 class ObservedChannel:
     """The channel that the session gets."""
 
-    def __init__(self, channel: Channel, listener: MessageObserver, side: Side) -> None:
+    def __init__(self, channel: Channel, observer: MessageObserver, side: Side) -> None:
         self._channel = channel
-        self._observer = listener
+        self._observer = observer
         self.side: Side = side
-        self.number = listener.opened(channel.kind)
+        self.number = observer.on_open(channel.kind)
         self._over = False
 
     @property
@@ -127,21 +127,21 @@ class ObservedChannel:
     async def send(self, message: Outgoing, /) -> None:
         """Report the message, then send it: its response may arrive before `send` returns."""
         about = message.about.id if message.about is not None else None
-        self.say(self.side, message.data, message.headers, about)
+        self.report(self.side, message.data, message.headers, about)
         try:
             await self._channel.send(message)
         except PeerError as exc:  # over HTTP, the response may be an error object
             data = jsonrpc.encode_failure(message.id, exc.error)
-            self.say(other_side(self.side), data)
+            self.report(other_side(self.side), data)
             raise
         except CallError as exc:
             if message.pending is not None:
-                self._observer.failed(self.number, message.id, exc)
+                self._observer.on_failure(self.number, message.id, exc)
             raise
 
     async def close(self) -> None:
         """Close the channel."""
-        self.ended(self.side, "closed on this side")
+        self.report_end(self.side, "closed on this side")
         await self._channel.close()
 
     def __getattr__(self, name: str) -> Any:
@@ -155,68 +155,68 @@ class ObservedChannel:
         else:
             setattr(self._channel, name, value)
 
-    def say(
+    def report(
         self, sender: Side, data: bytes, headers: Mapping[str, str] | None = None, about: RequestId | None = None
     ) -> None:
         """Report a message to the observer."""
-        self._observer.said(SeenMessage(self.number, sender, data, headers, about))
+        self._observer.on_message(SeenMessage(self.number, sender, data, headers, about))
 
-    def ended(self, by: Side, reason: str) -> None:
+    def report_end(self, by: Side, reason: str) -> None:
         """Report the end of the channel to the observer, once."""
         if not self._over:
             self._over = True
-            self._observer.closed(self.number, by, reason)
+            self._observer.on_close(self.number, by, reason)
 
 
-class ObservedConversation:
+class ObservedSession:
     """The session that the transport gets."""
 
     def __init__(self, serve: Serve, channel: ObservedChannel) -> None:
         self._channel = channel
-        self._conversation = serve(channel)
+        self._session = serve(channel)
 
     def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN, /) -> Call | Batch | Outgoing | None:
         """Report a received message, and the immediate response if there is one."""
         channel = self._channel
-        channel.say(other_side(channel.side), encode_message(data), origin.headers)
-        got = self._conversation.receive(data, origin)
+        channel.report(other_side(channel.side), encode_message(data), origin.headers)
+        got = self._session.receive(data, origin)
         if isinstance(got, Outgoing):
-            channel.say(channel.side, got.data)
+            channel.report(channel.side, got.data)
         return got
 
     async def answer(self, call: Call | Batch, /) -> Outgoing | None:
         """Report the response."""
-        reply = await self._conversation.answer(call)
+        reply = await self._session.answer(call)
         if reply is not None:
-            self._channel.say(self._channel.side, reply.data)
+            self._channel.report(self._channel.side, reply.data)
             if reply.follow is not None and self._channel.kind != "post":
-                self._channel.say(self._channel.side, reply.follow.data)
+                self._channel.report(self._channel.side, reply.follow.data)
         return reply
 
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
         """Cancel a call."""
-        self._conversation.cancel(call, reason)
+        self._session.cancel(call, reason)
 
     def end_input(self, reason: str, /) -> None:
         """The peer sends nothing more."""
-        self._conversation.end_input(reason)
+        self._session.end_input(reason)
 
     def expire(self, reason: str, /) -> list[Outgoing]:
         """Fail the calls that run, and report the error responses."""
-        replies = self._conversation.expire(reason)
+        replies = self._session.expire(reason)
         for reply in replies:
-            self._channel.say(self._channel.side, reply.data)
+            self._channel.report(self._channel.side, reply.data)
         return replies
 
     def close(self, reason: str, /) -> bool | None:
         """The channel is closed; if not by this side, then by the peer."""
         side = self._channel.side
-        self._channel.ended(side if self._channel.kind == "post" else other_side(side), reason)
-        return self._conversation.close(reason)
+        self._channel.report_end(side if self._channel.kind == "post" else other_side(side), reason)
+        return self._session.close(reason)
 
     async def finish(self) -> None:
         """Finish the session after `close`."""
-        await self._conversation.finish()
+        await self._session.finish()
 
 
 def encode_message(data: bytes | Inbound) -> bytes:
@@ -443,30 +443,54 @@ class WireLog:
 
     # ---------------------------------------------------------------- the observer
 
-    def opened(self, kind: ChannelKind) -> int:
-        """See MessageObserver."""
+    def on_open(self, kind: ChannelKind) -> int:
+        """Count a channel that opens.
+
+        Args:
+            kind: The kind of channel.
+
+        Returns:
+            Its number.
+        """
         self._channels += 1
         return self._channels
 
-    def said(self, said: SeenMessage) -> None:
-        """See MessageObserver."""
+    def on_message(self, message: SeenMessage) -> None:
+        """Add a message.
+
+        Args:
+            message: What was sent or received.
+        """
         try:
-            content = msgspec.json.decode(said.data)
+            content = msgspec.json.decode(message.data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             content = None
-        message = WireMessage(sender=said.sender, channel=said.channel, text=bytes(said.data), content=content)
-        self.messages.append(message)
+        self.messages.append(
+            WireMessage(sender=message.sender, channel=message.channel, text=bytes(message.data), content=content)
+        )
         watchers, self._watchers = self._watchers, []
         for future in watchers:
             if not future.done():
                 future.set_result(None)
 
-    def failed(self, channel: int, request_id: RequestId | None, error: CallError) -> None:
-        """See MessageObserver."""
+    def on_failure(self, channel: int, request_id: RequestId | None, error: CallError) -> None:
+        """Add a request that the transport failed.
+
+        Args:
+            channel: The number of the channel.
+            request_id: The id of the request.
+            error: The error.
+        """
         self.failures.append(f"{type(error).__name__}: {error}")
 
-    def closed(self, channel: int, by: Side, reason: str) -> None:
-        """See MessageObserver."""
+    def on_close(self, channel: int, by: Side, reason: str) -> None:
+        """Add the end of a channel.
+
+        Args:
+            channel: The number of the channel.
+            by: Which side closed it.
+            reason: Why.
+        """
         self.endings.append(f"channel {channel} was closed by the {by}: {reason}")
 
 
