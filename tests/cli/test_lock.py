@@ -179,9 +179,9 @@ def test_severities_are_coloured_on_a_terminal_only(place: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["lock", "shop.py", "-o", "shop.py"], "shop.py is there already, and is no lock file: it is not overwritten"),
+        (["lock", "shop.py", "-o", "shop.py"], "shop.py exists and is not a lock file: it is not overwritten"),
         (["lock", "shop.py", "-o", "no/where"], "no/where can't be written: No such file or directory"),
-        (["lock", "shop.py", "--only", "tolls"], "--only 'tolls' is nothing that can be locked: use tools, "),
+        (["lock", "shop.py", "--only", "tolls"], "--only 'tolls' is not a section: use tools, "),
         (["lock", "gone.py"], ""),
         (["diff", "gone.lock", "shop.py"], "gone.lock can't be read: No such file or directory"),
         (["diff", "shop.py", "shop.py"], "shop.py is not JSON"),

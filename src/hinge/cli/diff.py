@@ -1,4 +1,4 @@
-"""`hinge diff`: what changed since a lock was written, and how grave it is."""
+"""`hinge diff`: show what changed since a lock file was written, and how severe it is."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from hinge.cli.lock import contract_for
+from hinge.cli.lock import fetch_target_contract
 from hinge.client.display import is_styled, write
 from hinge.contracts.compare import SEVERITIES, Difference, Severity, differences, gravest
 from hinge.contracts.contract import SECTIONS, Contract, Section
 from hinge.contracts.lock_file import is_lock, read_lock
 
-#: 1 and 2 are what they are for every command: it failed, or was written wrongly. The graver the change, the higher.
+#: The more severe the change, the higher; 1 and 2 have their usual meaning.
 EXIT_CODES: Mapping[Severity, int] = {"harmless": 3, "text": 4, "may break": 5, "breaking": 6}
 
 _COLOURS: Mapping[Severity, str] = {"harmless": "2", "text": "33", "may break": "35", "breaking": "31;1"}
@@ -23,7 +23,7 @@ _WIDTH = max(map(len, SEVERITIES))
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a line for each change, the gravest first in each entry. The exit code says how grave the gravest is."""
+    """Print a line for each change, the most severe first in each entry. The exit code is that of the most severe one."""
     old = read_lock(options.lock)
     found = differences(old, _other(options, old))
     if options.json:
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     worst = gravest(found)
     if worst is None or SEVERITIES.index(worst) < SEVERITIES.index(options.fail_on.replace("-", " ")):
         return 0
-    count = f"{len(found)} changes, the gravest is {worst!r}" if len(found) > 1 else f"one change, {worst!r}"
+    count = f"{len(found)} changes, the most severe is {worst!r}" if len(found) > 1 else f"one change, {worst!r}"
     write(sys.stderr, f"hinge: {count}\n")
     return EXIT_CODES[worst]
 
@@ -42,7 +42,7 @@ def _other(options: argparse.Namespace, old: Contract) -> Contract:
     if is_lock(options.target):
         return read_lock(options.target)
     looked_at: list[Section] = [section for section in SECTIONS if old.section(section) is not None]
-    return asyncio.run(contract_for(options, looked_at))
+    return asyncio.run(fetch_target_contract(options, looked_at))
 
 
 def _print(found: Sequence[Difference]) -> None:

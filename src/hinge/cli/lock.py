@@ -1,4 +1,4 @@
-"""`hinge lock`: write down what a server offers, so that a change of it can't go unseen."""
+"""`hinge lock`: write the contract of a server to a file, so that changes are noticed."""
 
 from __future__ import annotations
 
@@ -20,43 +20,40 @@ from hinge.errors import StartError
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the lock file; "-" is standard output. What is hidden in the server's words is told on standard error."""
+    """Write the lock file; "-" is standard output. Warn of hidden characters on standard error."""
     _refuse_to_overwrite(options.output)
-    contract = asyncio.run(contract_for(options, sections_of(options.only)))
-    for line in warnings(contract):
+    contract = asyncio.run(fetch_target_contract(options, _parse_sections(options.only)))
+    for line in _hidden_character_warnings(contract):
         write(sys.stderr, f"hinge: {line}\n")
     if options.output == "-":
         write(sys.stdout, written(contract))
         return 0
     _replace(Path(options.output), written(contract))
     counts = [_count(len(found), section) for section in SECTIONS if (found := contract.section(section)) is not None]
-    name = (
-        " ".join(str(contract.server.get(word, "")) for word in ("name", "version")).strip()
-        or "a server without a name"
-    )
+    name = " ".join(str(contract.server.get(word, "")) for word in ("name", "version")).strip() or "unnamed server"
     write(sys.stdout, f"{options.output}: {escape_line(name)}, {', '.join(counts)}\n")
     return 0
 
 
-async def contract_for(options: argparse.Namespace, sections: Iterable[Section] = SECTIONS) -> Contract:
-    """What the server of the command line's TARGET offers, whatever lock its configuration names."""
+async def fetch_target_contract(options: argparse.Namespace, sections: Iterable[Section] = SECTIONS) -> Contract:
+    """Return the contract of the TARGET; a lock in its configuration is not checked."""
     async with client_for(options, lock=None) as client:
         return await fetch_contract(client, sections=sections)
 
 
-def sections_of(only: str | None) -> tuple[Section, ...]:
-    """The sections that `--only` names, all by default. Raises StartError for a word that is none."""
+def _parse_sections(only: str | None) -> tuple[Section, ...]:
+    """Return the sections that `--only` names, all by default. Raises StartError for an unknown one."""
     if only is None:
         return SECTIONS
     names = [name.strip() for name in only.split(",")]
     found: tuple[Section, ...] = tuple(section for section in SECTIONS if section in names)
     if unknown := [name for name in names if name not in SECTIONS]:
-        raise StartError(f"--only {unknown[0]!r} is nothing that can be locked: use {', '.join(SECTIONS)}")
+        raise StartError(f"--only {unknown[0]!r} is not a section: use {', '.join(SECTIONS)}")
     return found
 
 
-def warnings(contract: Contract) -> Iterator[str]:
-    """A line for each entry in whose words characters are hidden."""
+def _hidden_character_warnings(contract: Contract) -> Iterator[str]:
+    """Yield a line for each entry with hidden characters."""
     for section in SECTIONS:
         for name, definition in (contract.section(section) or {}).items():
             if found := hidden_within([name, definition]):
@@ -71,11 +68,11 @@ def _count(number: int, section: Section) -> str:
 
 def _refuse_to_overwrite(path: str) -> None:
     if path != "-" and Path(path).exists() and not is_lock(path):
-        raise StartError(f"{path} is there already, and is no lock file: it is not overwritten")
+        raise StartError(f"{path} exists and is not a lock file: it is not overwritten")
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write it whole or not at all."""
+    """Replace the file atomically."""
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
