@@ -1,4 +1,4 @@
-"""Foreign peers for the tests of transports and bridges: where they are, and how they are started and ended.
+"""Foreign peers for the tests of transports and proxies: where they are, and how they are started and ended.
 
 The peers are those of tests/interop; a test that needs one is skipped where it isn't installed.
 """

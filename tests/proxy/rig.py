@@ -1,4 +1,4 @@
-"""A server to be bridged, and the ways to bridge it: everything in memory, each era on either side."""
+"""A server to be proxied, and the ways to proxy it: everything in memory, each era on either side."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hinge import Client, Context, ElicitFormParams, ProtocolError, Root, Server
 
 ERAS = ("2025", "2026")
 
-#: The era of the server behind the bridge, and the era of the client in front of it.
+#: The era of the server behind the proxy, and the era of the client in front of it.
 all_eras = pytest.mark.parametrize(("behind", "front"), [(behind, front) for behind in ERAS for front in ERAS])
 each_behind = pytest.mark.parametrize("behind", ERAS)
 each_front = pytest.mark.parametrize("front", ERAS)
 
 
 class Behind:
-    """The server behind the bridge, and what happened in it."""
+    """The server behind the proxy, and what happened in it."""
 
     def __init__(self, **options: Any) -> None:
         self.runs: list[str] = []
@@ -111,7 +111,7 @@ class Behind:
             return f"the weather in {city}"
 
     def proxy(self, era: Any, **options: Any) -> Server[Any]:
-        """The server behind a bridge that speaks this era to it."""
+        """The server behind a proxy that speaks this era to it."""
         return Server.from_client(Client(self.server, era=era), **options)
 
 

@@ -133,7 +133,7 @@ async def settled(client: Client) -> None:
 
 @needs_everything
 @pytest.mark.parametrize("era", ["2025", "2026"])
-async def test_through_a_bridge_over_http_everything_is_as_without(era: Any, direct: Found) -> None:
+async def test_through_a_proxy_over_http_everything_is_as_without(era: Any, direct: Found) -> None:
     async with on_http(EVERYTHING) as url, Client(url, era=era, **ANSWERING) as client:
         assert client.server_info is not None
         assert client.server_info.name == "mcp-servers/everything"
@@ -248,7 +248,7 @@ asyncio.run(main())
 @needs_official
 @pytest.mark.parametrize("era", ["2025", "2026"])
 @pytest.mark.parametrize("way", ["http", "stdio"])
-async def test_the_official_client_uses_the_reference_server_through_bridges(era: str, way: str) -> None:
+async def test_the_official_client_uses_the_reference_server_through_proxies(era: str, way: str) -> None:
     async with on_http(EVERYTHING) as url:
         target = [url] if way == "http" else on_stdio(url)
         found = json.loads(await output_of([str(PEERS.peers_python), "-c", OFFICIAL, era, *target]))
@@ -257,13 +257,13 @@ async def test_the_official_client_uses_the_reference_server_through_bridges(era
     assert (found["echo"], found["elicited"], found["told"]) == ("Echo: x", True, [[1, 2], [2, 2]])
 
 
-async def test_the_first_transport_is_bridged_too() -> None:
+async def test_the_first_transport_is_proxied_too() -> None:
     """VER-22: from a stdio server to HTTP+SSE."""
     port = free_port()
     program = "from hinge import Server; s = Server('s'); s.tool('hello')(lambda: 'hello'); s.run()"
     command = f"{sys.executable} -c {json.dumps(program)}"
-    bridge = [*HINGE, "proxy", command, "--to", "http", "--port", str(port), "--sse-path", "/sse"]
-    async with listening(bridge, port), Client(f"http://127.0.0.1:{port}/sse") as client:
+    proxy = [*HINGE, "proxy", command, "--to", "http", "--port", str(port), "--sse-path", "/sse"]
+    async with listening(proxy, port), Client(f"http://127.0.0.1:{port}/sse") as client:
         assert client.era == "2025"
         assert (await client.call_tool("hello")).text == "hello"
 
@@ -278,7 +278,7 @@ async def test_the_first_transport_is_bridged_too() -> None:
         (["python x", "--to", "stdio", "--sse-path", "/x"], "--sse-path needs --to http"),
     ],
 )
-async def test_what_keeps_a_bridge_from_starting_is_said_in_one_line(arguments: list[str], words: str) -> None:
+async def test_what_keeps_a_proxy_from_starting_is_said_in_one_line(arguments: list[str], words: str) -> None:
     process = await asyncio.create_subprocess_exec(
         *HINGE, "proxy", *arguments, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )

@@ -1,4 +1,4 @@
-"""A bridged server is the same server: features, questions, progress, logs, changes, errors, in all pairs of eras."""
+"""A proxied server is the same server: features, questions, progress, logs, changes, errors, in all pairs of eras."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ async def test_a_client_that_can_only_fill_in_forms_is_shown_no_page(behind: Any
 
 
 @all_eras
-async def test_what_the_client_of_the_bridge_answers_itself_is_not_passed_on(behind: Any, front: Any) -> None:
+async def test_what_the_client_of_the_proxy_answers_itself_is_not_passed_on(behind: Any, front: Any) -> None:
     asked: list[str] = []
 
     def own(params: Any) -> str:
@@ -195,7 +195,7 @@ async def test_what_the_client_of_the_bridge_answers_itself_is_not_passed_on(beh
 
 
 async def test_answers_of_both_in_one_round_come_together() -> None:
-    """The next server asks two things at once: one of the bridge's own client, one of the caller."""
+    """The next server asks two things at once: one of the proxy's own client, one of the caller."""
     server: Server[Any] = Server("two")
 
     @server.tool
@@ -203,8 +203,8 @@ async def test_answers_of_both_in_one_round_come_together() -> None:
         model, day = await asyncio.gather(ctx.sample("Model?"), ctx.elicit("Day?", str))
         return f"{model.content.text} {day}"  # type: ignore[union-attr]  # it is a text
 
-    bridged = Server.from_client(Client(server, era="2026", on_sample=lambda params: "own"))
-    async with Client(bridged, era="2026", on_elicit=fill_in) as client:
+    proxied = Server.from_client(Client(server, era="2026", on_sample=lambda params: "own"))
+    async with Client(proxied, era="2026", on_elicit=fill_in) as client:
         assert (await client.call_tool("two")).text == "own day"
 
 
@@ -278,11 +278,11 @@ async def test_who_was_shown_a_page_hears_that_it_is_finished() -> None:
         return ""
 
     heard: list[tuple[str, Any]] = []
-    bridged = Server.from_client(Client(server, era="2025"))
+    proxied = Server.from_client(Client(server, era="2025"))
     async with (
-        Client(bridged, era="2025", on_notification=lambda *said: heard.append(("other", said))),
+        Client(proxied, era="2025", on_notification=lambda *said: heard.append(("other", said))),
         Client(
-            bridged,
+            proxied,
             era="2025",
             on_elicit_url=lambda page: page.elicitation_id == "e1",
             on_notification=lambda *said: heard.append(("one", said)),
@@ -328,14 +328,14 @@ async def test_cancelling_while_a_question_is_open_stops_the_handler(behind: Any
             ended.append("question ended")
         return {}
 
-    bridged = Server.from_client(Client(server, era=behind), parked=5)
-    async with Client(bridged, era=front, on_elicit=think) as client:
+    proxied = Server.from_client(Client(server, era=behind), parked=5)
+    async with Client(proxied, era=front, on_elicit=think) as client:
         call = asyncio.create_task(client.call_tool("ask"))
         await asked.wait()
         call.cancel()
         await until(lambda: "question ended" in ended)
         if (behind, front) == ("2025", "2026"):
-            assert len(bridged._rounds._parked) == 1  # type: ignore[attr-defined]  # nobody tells: it expires
+            assert len(proxied._rounds._parked) == 1  # type: ignore[attr-defined]  # nobody tells: it expires
         else:
             await until(lambda: "ended" in ended)
     await until(lambda: "ended" in ended)
@@ -570,25 +570,25 @@ async def test_a_page_that_must_be_opened_first_is_asked_for_in_a_round() -> Non
         opened.append(page.url)
         return True
 
-    bridged = Server.from_client(Client(server, era="2025"))
-    async with Client(bridged, era="2026", on_elicit_url=lambda page: False) as client:
+    proxied = Server.from_client(Client(server, era="2025"))
+    async with Client(proxied, era="2026", on_elicit_url=lambda page: False) as client:
         with pytest.raises(PeerError, match="declined"):
             await client.call_tool("need")
-    async with Client(bridged, era="2026", on_elicit_url=open_it) as client:
+    async with Client(proxied, era="2026", on_elicit_url=open_it) as client:
         assert (await client.call_tool("need")).text == "done"
         assert opened == ["https://example.com/x"]
     opened.clear()
-    async with Client(bridged, era="2026") as client:
+    async with Client(proxied, era="2026") as client:
         with pytest.raises(PeerError) as failed:
             await client.call_tool("need")
         assert failed.value.code == -32021
-    async with Client(bridged, era="2025") as client:
+    async with Client(proxied, era="2025") as client:
         with pytest.raises(UrlElicitationRequired) as required:
             await client.call_tool("need")
         assert required.value.elicitations[0].elicitation_id == "e1"
 
 
-@pytest.mark.parametrize("opens", ["caller", "bridge"])
+@pytest.mark.parametrize("opens", ["caller", "proxy"])
 @in_no_time
 async def test_a_page_that_must_be_opened_first_is_opened_by_whoever_can_and_the_news_of_it_arrives(opens: str) -> None:
     """ELIC-13, ELIC-14."""
@@ -609,7 +609,7 @@ async def test_a_page_that_must_be_opened_first_is_opened_by_whoever_can_and_the
         waiting[0]._session.tell("notifications/elicitation/complete", {"elicitationId": page.elicitation_id})
         return True
 
-    inner = Client(server, era="2025", on_elicit_url=open_it if opens == "bridge" else None)
+    inner = Client(server, era="2025", on_elicit_url=open_it if opens == "proxy" else None)
     outer = Client(Server.from_client(inner), era="2025", on_elicit_url=open_it if opens == "caller" else None)
     async with outer as client:
         start = asyncio.get_running_loop().time()
@@ -673,7 +673,7 @@ async def test_members_that_nobody_here_knows_are_kept(behind: Any, front: Any) 
         assert (called["x-result"], called["_meta"]["acme/call"]) == ({"a": 1}, 3)
 
 
-@pytest.mark.foreign_words("a server behind the bridge that leaves out caching hints")
+@pytest.mark.foreign_words("a server behind the proxy that leaves out caching hints")
 @all_eras
 async def test_a_result_is_dressed_for_its_caller(behind: Any, front: Any) -> None:
     """BASE-15, CACHE-01, REQM-07."""
@@ -817,7 +817,7 @@ async def test_a_prefix_can_be_given_at_once(behind: Any, front: Any) -> None:
 
 
 @all_eras
-async def test_bridges_stand_behind_bridges(behind: Any, front: Any) -> None:
+async def test_proxies_stand_behind_proxies(behind: Any, front: Any) -> None:
     """Each hop of the chain changes the era."""
     rig = Behind()
     server: Any = rig.server

@@ -157,7 +157,7 @@ async def test_no_more_calls_are_parked_than_allowed() -> None:
         await until(ended)
 
 
-async def test_the_end_of_the_bridge_ends_what_is_parked() -> None:
+async def test_the_end_of_the_proxy_ends_what_is_parked() -> None:
     ended: list[str] = []
     async with talking_to(Server.from_client(Client(waiting_server(ended), era="2025")), "2026", **CAN) as peer:
         await peer.ask("tools/call", name="ask", arguments={})
@@ -185,8 +185,8 @@ async def test_the_time_in_which_a_person_thinks_does_not_count() -> None:
         return {"value": "me"}
 
     for front in ("2025", "2026"):
-        bridged = Server.from_client(Client(server, era="2025", limits=Limits(call_total=0.4)))
-        async with Client(bridged, era=front, on_elicit=think) as client:
+        proxied = Server.from_client(Client(server, era="2025", limits=Limits(call_total=0.4)))
+        async with Client(proxied, era=front, on_elicit=think) as client:
             assert (await client.call_tool("slow")).text == "me"
             with pytest.raises(Exception, match="did not respond in time"):
                 await client.call_tool("too_slow")
@@ -207,7 +207,7 @@ async def post(site: Site, user: str, **more: Any) -> Any:
 
 
 async def test_another_user_can_not_go_on_with_a_call() -> None:
-    """MRTR-12: the bridge is one user to the server behind, so it must tell its own apart."""
+    """MRTR-12: the proxy is one user to the server behind, so it must tell its own apart."""
     ended: list[str] = []
     async with serving(Server.from_client(Client(waiting_server(ended), era="2025")), authenticate=who) as site:
         first = (await post(site, "ann"))["result"]
@@ -228,8 +228,8 @@ async def test_a_question_reaches_its_own_user_where_the_stream_tells_whose_it_i
         return await ctx.elicit(f"Are you {name}?", str)
 
     async with serving(server) as behind:
-        bridged = Server.from_client(Client(f"http://127.0.0.1:{behind.port}/mcp", era="2025"))
-        async with serving(bridged) as front:
+        proxied = Server.from_client(Client(f"http://127.0.0.1:{behind.port}/mcp", era="2025"))
+        async with serving(proxied) as front:
             url = f"http://127.0.0.1:{front.port}/mcp"
 
             async def call(name: str, era: Any) -> str:
@@ -250,7 +250,7 @@ async def test_a_question_reaches_its_own_user_where_the_stream_tells_whose_it_i
 
 
 @pytest.mark.parametrize("single_user", [True, False])
-async def test_one_person_with_several_calls_is_asked_if_the_bridge_is_told_that_there_is_one(
+async def test_one_person_with_several_calls_is_asked_if_the_proxy_is_told_that_there_is_one(
     single_user: bool,
 ) -> None:
     """Without authentication each stateless call over HTTP may be another person's."""
@@ -293,8 +293,8 @@ async def test_credentials_and_headers_of_a_caller_stay_here(behind: Any, front:
 
     caplog.set_level("DEBUG", "hinge")
     async with serving(Behind().server, authenticate=look) as site:
-        bridged = Server.from_client(Client(f"http://127.0.0.1:{site.port}/mcp", era=behind), headers=["X-Tenant"])
-        async with serving(bridged) as outer:
+        proxied = Server.from_client(Client(f"http://127.0.0.1:{site.port}/mcp", era=behind), headers=["X-Tenant"])
+        async with serving(proxied) as outer:
             secret = {"Authorization": "Bearer canary", "Cookie": "canary", "X-Other": "canary", "X-Tenant": "t1"}
             async with Client(f"http://127.0.0.1:{outer.port}/mcp", era=front, headers=secret) as client:
                 await client.call_tool("add", {"a": 1, "b": 2})

@@ -210,7 +210,7 @@ async def test_a_tool_that_calls_itself_for_ever_comes_to_an_end(era: str, caplo
     assert "does it call itself?" in "".join(record.exc_text or "" for record in caplog.records)
 
 
-async def test_a_server_in_another_process_is_used_through_the_bridge_that_is_mounted_here() -> None:
+async def test_a_server_in_another_process_is_used_through_the_proxy_that_is_mounted_here() -> None:
     outer: Server[Any] = Server("outer")
     outer.mount(Server.from_client(library()), "far")
 

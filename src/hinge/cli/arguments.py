@@ -124,11 +124,9 @@ def _proxy(command: _Command) -> None:
     command.add_argument(
         "--env", action="append", default=[], metavar="NAME[=VALUE]", help="an environment variable for the command"
     )
-    command.add_argument(
-        "--single-user",
-        action="store_true",
-        help="all callers are the same person: requests of the server may reach any of them",
-    )
+    from hinge.server.options import ProxyOptions
+
+    _add_options(command, ProxyOptions, "single_user")
 
 
 def _record(command: _Command) -> None:
@@ -193,18 +191,27 @@ _COMMANDS: dict[str, tuple[str, Callable[[_Command], None], str]] = {
 
 
 def _add_http(command: _Command, *names: str) -> None:
-    """Add flags for options that `hinge.transports.http.server.options` declares; without a value they are None."""
-    from hinge.options import options_of
+    """Add the flags of an HTTP endpoint."""
     from hinge.transports.http.server.options import HttpOptions
 
+    _add_options(command, HttpOptions, *names, note="; with HTTP")
+
+
+def _add_options(command: _Command, declaration: type, *names: str, note: str = "") -> None:
+    """Add flags for options that a TypedDict declares. Without a value they are None, or False for a bool."""
+    from hinge.options import options_of
+
     for name in names:
-        option = options_of(HttpOptions)[name]
-        kind = int if HttpOptions.__annotations__[name].__origin__ is int else str
-        default = "" if option.default is None else f" (default: {option.default})"
+        option, annotation = options_of(declaration)[name], declaration.__annotations__[name].__origin__
         text = option.meaning.removesuffix(".")
-        meaning = f"{text[0].lower()}{text[1:]}{default}; with HTTP".replace("%", "%%")
+        default = f" (default: {option.default})" if option.default else ""
+        meaning = f"{text[0].lower()}{text[1:]}{default}{note}".replace("%", "%%")
         flag = f"--{name.replace('_', '-')}"
-        command.add_argument(flag, type=kind, metavar=name.rpartition("_")[2].upper(), help=meaning)
+        if annotation is bool:
+            command.add_argument(flag, action="store_true", help=meaning)
+        else:
+            kind = int if annotation is int else str
+            command.add_argument(flag, type=kind, metavar=name.rpartition("_")[2].upper(), help=meaning)
 
 
 def _add_result(command: _Command) -> None:

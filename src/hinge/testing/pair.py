@@ -68,7 +68,12 @@ class ServerSide:
 
 
 class Pair(NamedTuple):
-    """A connected client, and the session of the server."""
+    """A connected client and the session of the server.
+
+    Attributes:
+        client: The client.
+        server: The session of the server.
+    """
 
     client: Client
     server: ServerSide

@@ -1,4 +1,4 @@
-"""Extensions of mounted servers: announced and served by the server that holds them, in both eras, also over a bridge."""
+"""Extensions of mounted servers: announced and served by the server that holds them, in both eras, also over a proxy."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ async def test_pages_of_a_mounted_server_are_shown_through_the_outer_one(era: Er
 
 
 @both_eras
-async def test_pages_of_a_stateless_server_pass_a_bridge_with_its_prefix(era: Era) -> None:
+async def test_pages_of_a_stateless_server_pass_a_proxy_with_its_prefix(era: Era) -> None:
     """APP-01, APP-03, APP-04: the server behind is told with each request what its caller shows."""
-    bridge = Server.from_client(Client(weather(), era="2026"), prefix="far")
-    async with bridge.running(), BareEnd(bridge, era, capabilities=SHOWS) as end:
+    proxy = Server.from_client(Client(weather(), era="2026"), prefix="far")
+    async with proxy.running(), BareEnd(proxy, era, capabilities=SHOWS) as end:
         assert await announced(end) == {UI: {}}
         uri = (await metas(end))["far_forecast"]["ui"]["resourceUri"]
         assert uri == "ui://far+weather/card"
@@ -64,12 +64,12 @@ async def test_pages_of_a_stateless_server_pass_a_bridge_with_its_prefix(era: Er
 
 
 @both_eras
-async def test_other_extensions_stay_behind_a_bridge(era: Era) -> None:
+async def test_other_extensions_stay_behind_a_proxy(era: Era) -> None:
     """What has methods and results of its own would be half there."""
     server = weather()
     server.add_extension(Jobs())
-    bridge = Server.from_client(Client(server, era="2026"))
-    async with bridge.running(), BareEnd(bridge, era, capabilities=DECLARED) as end:
+    proxy = Server.from_client(Client(server, era="2026"))
+    async with proxy.running(), BareEnd(proxy, era, capabilities=DECLARED) as end:
         assert await announced(end) == {UI: {}}
 
 

@@ -1,4 +1,4 @@
-"""Tools of another server in other words: what callers see and what the server gets, mounted, bridged and as middleware."""
+"""Tools of another server in other words: what callers see and what the server gets, mounted, proxied and as middleware."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def mounted_plainly() -> Server[Any]:
     return host
 
 
-def bridged() -> Server[Any]:
+def proxied() -> Server[Any]:
     host: Server[Any] = Server("host")
     host.mount(Server.from_client(weather()), "w", tools=CHANGES)
     return host
@@ -74,7 +74,7 @@ def in_middleware() -> Server[Any]:
     return server
 
 
-def bridge_with_middleware() -> Server[Any]:
+def proxy_with_middleware() -> Server[Any]:
     server = Server.from_client(weather())
     server.add_middleware(ToolChanges(CHANGES))
     return server
@@ -82,7 +82,7 @@ def bridge_with_middleware() -> Server[Any]:
 
 every_way = pytest.mark.parametrize(
     ("make", "prefix"),
-    [(mounted, "w_"), (mounted_plainly, ""), (bridged, "w_"), (in_middleware, ""), (bridge_with_middleware, "")],
+    [(mounted, "w_"), (mounted_plainly, ""), (proxied, "w_"), (in_middleware, ""), (proxy_with_middleware, "")],
 )
 
 
