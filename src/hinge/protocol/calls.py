@@ -1,4 +1,4 @@
-"""The root of what is made anew for every message. Knows nothing of what its children hold."""
+"""The values that pass between transports, connection and session: what came in, what is served, what goes out."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from hinge.schema.base import RequestMeta
 
 
 class Record(msgspec.Struct, eq=False):
-    """A Struct, since C code makes it in a third of the time of a class with `__init__`; each equals only itself."""
+    """Base of values that are made for every message. A Struct is made three times as fast as a class with `__init__`."""
 
     def __repr__(self) -> str:
-        """Its kind only: what it holds may be secret."""
+        """The type only: the members may be secret."""
         return f"<{type(self).__name__}>"
 
 
 @final
 class Origin(msgspec.Struct, frozen=True, eq=False):
-    """What a transport knows about where a message came from.
+    """What a transport knows about the sender of a message.
 
-    `head` is the judged head of the HTTP request and None on other transports. `principal` is who was authenticated, or
-    None; `scopes` is what the request was authorized for. `transport` is the transport's own (an ASGI scope, a peer
-    address), handed to users as it is.
+    `head` is the judged head of the HTTP request, None on other transports. `principal` is who was authenticated, or None;
+    `scopes` is what the request was authorized for. `transport` is an object of the transport (an ASGI scope, an address).
     """
 
     head: Head | None = None
@@ -45,11 +44,11 @@ class Origin(msgspec.Struct, frozen=True, eq=False):
         return None if self.head is None else self.head.headers
 
     def __repr__(self) -> str:
-        """Not what it holds, which may be secret."""
+        """The type only: the members may be secret."""
         return "<Origin>"
 
 
-#: The origin of a message on a channel that knows nothing about it.
+#: The origin of a message on a channel without information about its peer.
 UNKNOWN_ORIGIN = Origin()
 
 
@@ -67,7 +66,7 @@ class Inbound(Record):
 class Call(Record):
     """One inbound request or notification being served; `id` is None for a notification.
 
-    `revision` is the protocol revision that governs it. `on_cancel` is set by whoever runs it.
+    `revision` is the protocol revision that governs it. `on_cancel` is set by the session that runs it.
     """
 
     id: RequestId | None
@@ -78,18 +77,18 @@ class Call(Record):
     revision: str
     origin: Origin = UNKNOWN_ORIGIN
     state: CallState = RUNNING
-    #: Under which it is owed, once it is: its id, where that tells it apart.
+    #: Its key in `Connection.incoming`: its id, if ids are unique on the channel.
     key: object = None
-    #: The reader must take no further message until this call is answered.
+    #: No further message may be read until this call is answered.
     inline: bool = False
     on_cancel: Callable[[], object] | None = None
-    #: A notification that follows the answer, where the channel stays open.
+    #: A notification that follows the response, if the channel stays open.
     parting: Outgoing | None = None
 
 
 @final
 class Batch(Record):
-    """The calls of one batch and what could be answered at once; answered together."""
+    """The calls of one JSON-RPC batch and the responses that are ready; sent together."""
 
     calls: Sequence[Call]
     replies: Sequence[Outgoing]
@@ -98,7 +97,7 @@ class Batch(Record):
 
 @final
 class Pending(Record):
-    """One of our requests that the peer owes an answer. `wake` is called once when it is over, whatever the reason."""
+    """A request of ours that waits for its response. `wake` is called once, when it is over for any reason."""
 
     id: RequestId
     method: str
@@ -111,15 +110,14 @@ class Pending(Record):
 
 @final
 class Outgoing(Record):
-    """One encoded message on its way out, with what a transport may need to route it.
+    """One encoded message to be sent, with what a transport needs to route it.
 
-    - a request of ours: `method`, `id` and `pending` are set; on HTTP `headers` mirror it
+    - a request: `method`, `id` and `pending` are set; on HTTP `headers` repeat parts of it
     - a notification: `method` is set
-    - an answer: `id` is set (None if the request's could not be read), `error` says whether it is one
+    - a response: `id` is set (None if the request's could not be read), `error` if it is an error
 
-    `about` is the inbound call that it belongs to: on HTTP it leaves on that call's own stream.
-    `status` is the HTTP status of an answer that is sent as a body of its own. `follow` leaves right after it, where the
-    channel stays open.
+    `about` is the inbound call that it belongs to: on HTTP it is sent on that call's stream. `status` is the HTTP status of a
+    response that is sent as a body. `follow` is sent after it, if the channel stays open.
     """
 
     data: bytes
@@ -134,13 +132,14 @@ class Outgoing(Record):
 
     @classmethod
     def failure(cls, data: bytes, request_id: RequestId | None, error: ProtocolError, status: int) -> Outgoing:
-        """An error answer."""
+        """An error response."""
         return cls(data, request_id, error=error.error, status=status)
 
     @classmethod
     def interrupted(cls, call: Call | Batch) -> Outgoing | None:
-        """What a peer is told whose call neither it nor the end has stopped: what served it was cancelled, or cancelled
-        itself. None for a notification.
+        """The response to a call whose task was cancelled by something else than its peer or the end of the channel.
+
+        None for a notification.
         """
         if isinstance(call, Call) and call.id is None:
             return None

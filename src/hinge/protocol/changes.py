@@ -1,4 +1,4 @@
-"""Hints that something changed: what servers publish and clients hear. A hint says "look again", not what changed."""
+"""Changes that servers publish and clients receive. They say that something changed, not how."""
 
 from __future__ import annotations
 
@@ -6,21 +6,30 @@ import msgspec
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """Something changed. `kind` is "tools", "prompts" or "resources" (the lists), "resource" (one, named by `uri`), or an
-    extension's own word, with `uri` as its key."""
+    """Something changed.
+
+    Args:
+        kind: `"tools"`, `"prompts"` or `"resources"` (the lists), `"resource"` (the one named by `uri`), or a kind of an
+            extension, with `uri` as its key.
+        uri: The resource, or the key.
+    """
 
     kind: str
     uri: str | None = None
 
 
 def covers(watched: str, changed: str) -> bool:
-    """Whether a change of one URI concerns who watches the other: the same, or below it."""
+    """Whether a subscription to one URI covers a change of another: the same one, or one below it."""
     return changed == watched or (
         changed.startswith(watched) and (watched.endswith("/") or changed[len(watched)] in "/?#")
     )
 
 
 class ChangesLost(msgspec.Struct, frozen=True):
-    """Hints may have been lost: look again at everything that is listened to. `reason` says why."""
+    """Changes may have been lost: read everything again that is subscribed to.
+
+    Args:
+        reason: Why.
+    """
 
     reason: str = ""

@@ -1,7 +1,7 @@
-"""The pure state of one conversation seen from one end: all that is in flight, changed in one place.
+"""The protocol state of one connection, without I/O: everything that is in flight, changed in one place.
 
-What we owe the peer and what the peer owes us are the two tables here. Answered, cancelled, failed, closed are all
-"the debt is removed", exactly once: so nothing is answered twice, or after its cancellation, and nothing stays open.
+There are two tables: calls that we have to answer, and requests that the peer has to answer. An entry leaves its table once,
+by one exit: so no request is answered twice or after its cancellation, and none stays open.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ logger = logging.getLogger("hinge")
 _cancelled = msgspec.json.Decoder(CancelledParams)
 
 
-#: Only what is running or awaited can end; the tables say how.
+#: What may become of a running call and of a waiting request.
 _CALL_ENDS = CALL_MOVES[RUNNING]
 _PENDING_ENDS = PENDING_MOVES[WAITING]
 
 
-#: What a subscription that the server cancelled comes to: the same as one that it answered.
+#: The result of a subscription that the server ended by `notifications/cancelled`.
 _ENDED = msgspec.Raw(b'{"resultType":"complete"}')
 
 
@@ -57,23 +57,23 @@ _token = msgspec.json.Decoder(_Token)
 
 
 class Connection(Record):
-    """One conversation. `description` is what our side serves; None on a client's side.
+    """One connection. `description` describes our server; None for a client.
 
-    `one_shot` is a channel that carries one request and ends, such as an HTTP POST. `shared` is a channel on which ids
-    must tell everything apart; elsewhere each call has a stream of its own and equal ids are no harm.
+    `one_shot` is a channel that carries one request and ends, such as an HTTP POST. On a `shared` channel ids must be unique;
+    elsewhere each call has its own stream.
     """
 
     description: ServerDescription | None
     limits: Limits = DEFAULT_LIMITS
     one_shot: bool = False
     shared: bool = True
-    #: What we owe the peer: calls being served.
+    #: Calls that are being served, by `Call.key`.
     incoming: dict[object, Call] = msgspec.field(default_factory=dict)
-    #: What the peer owes us, by request id.
+    #: Our requests that wait for a response, by id.
     outgoing: dict[RequestId, Pending] = msgspec.field(default_factory=dict)
-    #: Why the conversation is over; None while it lives.
+    #: Why the connection is closed; None while it is open.
     closed: str | None = None
-    #: Whether the peer's prints may stand among its messages, as on the standard output of a process; the last one.
+    #: Whether lines of the peer that are no messages are ignored, as on the standard output of a process; the last one.
     printed_on: bool = False
     noise: str = ""
     #: The era of the requests that our side sends: a server's are always handshake requests, a client's are negotiated.
@@ -81,10 +81,14 @@ class Connection(Record):
     handshake: Handshake = msgspec.field(default_factory=Handshake)
     _next_id: int = 0
 
-    # ---------------------------------------------------------------- in
+    # ---------------------------------------------------------------- messages that arrive
 
     def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN) -> Call | Batch | Outgoing | None:
-        """Decide what a message means and change the state accordingly. Never raises."""
+        """Decode a message and update the state. Never raises.
+
+        Returns:
+            A call or batch to be served, a response that needs no handler, or None.
+        """
         try:
             if type(data) is not Inbound:
                 if jsonrpc.is_batch(data):
@@ -135,7 +139,7 @@ class Connection(Record):
             call = Call(request_id, message.method, message.params, inbound.meta, era, revision, origin)
             if request_id is not None:
                 call.inline = call.method == era.negotiation_method and description is not None
-                self._owe(call)
+                self._enter(call)
             elif call.method == "notifications/cancelled":
                 self._peer_cancels(call)
             elif call.method == "notifications/progress":
@@ -147,7 +151,7 @@ class Connection(Record):
             exc, status = era.finish_error(exc)
             return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, status)
 
-    def _owe(self, call: Call) -> None:
+    def _enter(self, call: Call) -> None:
         key: object = call.id
         if key in self.incoming:
             if self.shared:
@@ -194,7 +198,7 @@ class Connection(Record):
         for pending in [known] if known is not None else list(self.outgoing.values()):
             self.fail(pending, InvalidResponse(f"The peer sent something that is no valid answer: {why}"))
 
-    # ---------------------------------------------------------------- what we owe
+    # ---------------------------------------------------------------- calls that we serve
 
     def _peer_cancels(self, call: Call) -> None:
         try:
@@ -208,19 +212,19 @@ class Connection(Record):
             self._server_ends(request_id)
 
     def _server_ends(self, request_id: RequestId) -> None:
-        """A server may end a subscription by a cancellation instead of a result; nothing else of ours."""
+        """A server may end a subscription by a cancellation instead of a result."""
         pending = self.outgoing.get(request_id)
         if pending is not None and pending.method == "subscriptions/listen":
             pending.result = _ENDED
             self._over(pending, "answer")
 
     def cancel(self, call: Call) -> None:
-        """The peer no longer wants the answer: the debt is gone, the handler is told to stop."""
+        """Remove a call that the peer cancelled, and cancel its handler."""
         if self._remove(call, "cancel") and call.on_cancel is not None:
             call.on_cancel()
 
     def _remove(self, call: Call, event: str) -> bool:
-        """The only way out of `incoming`. False when the debt was gone already."""
+        """Remove a call from `incoming`; the only way out. False if it was removed before."""
         if call.state is not RUNNING:
             return False
         call.state = _CALL_ENDS[event]
@@ -230,7 +234,11 @@ class Connection(Record):
         return True
 
     def answer(self, call: Call, result: Any) -> Outgoing | None:
-        """The reply to a call, encoded; None when nothing is owed. A result that JSON can't say becomes an error."""
+        """Finish a call with a result. A result that can't be encoded becomes an error.
+
+        Returns:
+            The encoded response; None for a notification, or when the call is over.
+        """
         if call.id is None or call.state is not RUNNING:
             self._remove(call, "answer")
             return None
@@ -248,7 +256,11 @@ class Connection(Record):
         return Outgoing(data, call.id) if call.parting is None else Outgoing(data, call.id, follow=call.parting)
 
     def refuse(self, call: Call, exc: BaseException) -> Outgoing | None:
-        """The error reply to a call, by the one ladder; None when nothing is owed or it was a notification."""
+        """Finish a call with an error.
+
+        Returns:
+            The encoded response; None for a notification, or when the call is over.
+        """
         error = wire_error(exc, call.method)
         if call.id is None and error is exc:
             logger.warning("%s failed: %s", call.method, exc)  # nobody else will be told
@@ -262,10 +274,10 @@ class Connection(Record):
             data = jsonrpc.encode_failure(call.id, error.error)
         return Outgoing.failure(data, call.id, error, status)
 
-    # ---------------------------------------------------------------- what the peer owes
+    # ---------------------------------------------------------------- our requests
 
     def ask(self, method: str) -> Pending:
-        """Enter a request of ours. Raises NotSent when closed or when too many wait."""
+        """Enter a request of ours. Raises NotSent if the connection is closed or too many requests wait."""
         if self.closed is not None:
             raise NotSent(f"{method} was not sent: {self.closed}")
         if len(self.outgoing) >= self.limits.pending:
@@ -307,11 +319,11 @@ class Connection(Record):
             self._over(pending, "answer")
 
     def give_up(self, pending: Pending) -> bool:
-        """We no longer wait. False when it was over already."""
+        """Stop waiting for a request. False if it was over before."""
         return self._over(pending, "give up")
 
     def _over(self, pending: Pending, event: str) -> bool:
-        """The only way out of `outgoing`. False when it was over already."""
+        """Remove a request from `outgoing`; the only way out. False if it was removed before."""
         if pending.state is not WAITING:
             return False
         pending.state = _PENDING_ENDS[event]
@@ -321,7 +333,7 @@ class Connection(Record):
         return True
 
     def _progress(self, call: Call) -> bool:
-        """Hand progress to the request that it names. True when there is one."""
+        """Pass progress to the request that it names. True if there is one."""
         try:
             token = _token.decode(call.params or b"{}").progress_token
         except msgspec.MsgspecError:
@@ -333,17 +345,17 @@ class Connection(Record):
             pending.on_progress(call.params)
         return True
 
-    # ---------------------------------------------------------------- the end
+    # ---------------------------------------------------------------- end
 
     def end_input(self, reason: str) -> None:
-        """The peer will send nothing more: what we wait for will not come."""
+        """Fail all our requests: the peer will send nothing more."""
         while self.outgoing:
             pending = next(iter(self.outgoing.values()))
             pending.error = ConnectionLost(f"{pending.method} got no answer: {reason}")
             self._over(pending, "close")
 
     def expire(self, reason: str) -> list[Outgoing]:
-        """Time is up: every call that still runs is answered with an error, and told to stop."""
+        """Finish every running call with an error, and cancel its handler."""
         replies: list[Outgoing] = []
         while self.incoming:
             call = next(iter(self.incoming.values()))
@@ -356,7 +368,7 @@ class Connection(Record):
         return replies
 
     def close(self, reason: str) -> None:
-        """The channel is gone: nothing is owed in either direction any more. Twice is fine."""
+        """Drop all calls and fail all our requests: the channel is closed. May be called twice."""
         if self.closed is None:
             self.closed = reason
             self.handshake.move("close")
@@ -368,23 +380,23 @@ class Connection(Record):
             self.end_input(reason)
 
     def check(self) -> None:
-        """The invariant: what is in the tables is running, what isn't is over. Raises HingeError."""
+        """Check the invariant: entries of the tables are running. Raises HingeError."""
         if any(call.key != key or call.state is not RUNNING for key, call in self.incoming.items()):
-            raise HingeError("a call that is over is still owed")
+            raise HingeError("a call that is over is still in the table")
         if any(p.id != key or p.state is not WAITING for key, p in self.outgoing.items()):
-            raise HingeError("a request that is over is still awaited")
+            raise HingeError("a request that is over is still in the table")
         if self.closed is not None and (self.incoming or self.outgoing):
             raise HingeError("something is in flight on a closed connection")
 
 
 def _is_noise(data: bytes, printed_on: bool) -> bool:
-    """Something a server printed or said, rather than a broken answer: it doesn't begin like a message, or is no answer."""
+    """Whether a line is something that a server printed rather than a broken response."""
     begins = data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r")[:1] in (b"{", b"[")
     return not begins or jsonrpc.is_no_answer(data) or (printed_on and jsonrpc.is_print(data))
 
 
 def _excerpt(data: bytes) -> str:
-    """The start of a text that can't be read, for people."""
+    """The start of an unreadable message."""
     return shorten(data[:1024].decode("utf-8", "replace"))
 
 

@@ -1,6 +1,6 @@
-"""The states of a conversation and of what is in flight, and the moves between them, as tables.
+"""The states of a handshake, of calls and of requests, and the moves between them, as tables.
 
-`docs/ARCHITECTURE.md` prints these tables; a test fails when they differ. A move that isn't listed is a bug.
+`docs/ARCHITECTURE.md` shows these tables; a test compares them. A move that isn't listed is a bug.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Final
 
 
 class _State(Enum):
-    """Members are the only ones of their kind: identity is their hash, which costs nothing on the path of a call."""
+    """Members are hashed by identity, which is fast."""
 
     __hash__ = object.__hash__
 
 
 class HandshakeState(_State):
-    """How far the handshake of a 2025 conversation got. A 2026 message doesn't ask."""
+    """How far the handshake of a connection got. Stateless requests don't depend on it."""
 
     NEW = "new"
     NEGOTIATING = "negotiating"
@@ -35,7 +35,7 @@ class CallState(_State):
 
 
 class PendingState(_State):
-    """A request of ours that the peer owes an answer."""
+    """A request of ours that waits for a response."""
 
     WAITING = "waiting"
     ANSWERED = "answered"
