@@ -1,4 +1,4 @@
-"""How a server ends: the first SIGINT or SIGTERM asks it to stop, the second kills the process. And whose an interrupt is."""
+"""Signals: the first SIGINT or SIGTERM requests a stop, the second kills the process."""
 
 from __future__ import annotations
 
@@ -19,24 +19,28 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def stop_on_signals(stop: Callable[[str], None], before_exit: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """While inside: the first signal calls `stop(name)` in the running loop; the next one kills the process.
+    """Handle SIGINT and SIGTERM inside the context: the first signal calls `stop`, the next one kills the process.
 
-    The second works even when the loop is stuck, because it is taken outside of it; `before_exit` is called first. In a
-    thread other than the main one, where Python allows no signal handlers, nothing is changed.
+    The second signal works even if the event loop is blocked. Outside the main thread, where Python allows no signal
+    handlers, nothing is changed.
+
+    Args:
+        stop: Called with the name of the signal in the running event loop.
+        before_exit: Called before the process is killed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
-    asked = False
+    requested = False
 
     def take(number: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+        nonlocal requested
+        if requested:
             before_exit()
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        asked = True
+        requested = True
         loop.call_soon_threadsafe(stop, signal.Signals(number).name)
 
     before: dict[signal.Signals, Any] = {number: signal.signal(number, take) for number in ENDING}
@@ -48,10 +52,10 @@ def stop_on_signals(stop: Callable[[str], None], before_exit: Callable[[], None]
 
 
 def is_ctrl_c(exc: BaseException) -> bool:
-    """Whether this may be somebody's Ctrl-C. If not, it is an exception that the function itself raised.
+    """Whether an exception may come from Ctrl-C; if not, the running function raised it.
 
-    Python raises KeyboardInterrupt in whatever is running only where nobody else took SIGINT: `stop_on_signals` has, and
-    so has `asyncio.run`, which cancels its main task.
+    Python raises KeyboardInterrupt in the running code only if nothing else handles SIGINT, as `stop_on_signals` and
+    `asyncio.run` do.
     """
     return (
         isinstance(exc, KeyboardInterrupt)

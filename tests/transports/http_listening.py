@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hinge.http1.asgi import JSON_TYPE
 from hinge.http1.server.listener import Listener
 from hinge.http1.server.request import HttpRequest
+
+JSON_TYPE = b"application/json"
 
 Serve = Callable[[HttpRequest], Coroutine[Any, Any, None]]
 

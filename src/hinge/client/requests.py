@@ -411,7 +411,7 @@ class _Progress:
 
 
 def _own_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    from hinge.transports.http.client.endpoint import call_headers
+    from hinge.transports.http.client.exchange import call_headers
 
     return dict(call_headers(headers))
 

@@ -1,4 +1,4 @@
-"""Two channels back to back in one process: the same encoded messages through the same contract, without a wire."""
+"""The in-memory transport: client and server in one process exchange encoded messages without I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hinge.transports.duplex import DuplexChannel
 
 @coroutine
 def _next_turn() -> Generator[None, None, None]:
-    """Go on when all that is ready now has run, as `asyncio.sleep(0)` does."""
+    """Yield to everything that is ready now, as `asyncio.sleep(0)` does."""
     yield
 
 
@@ -42,7 +42,7 @@ class MemoryChannel(DuplexChannel):
         self._begun = self._scheduled = self._full = self._delivering = False
         self._room = asyncio.Event()
         self._room.set()
-        # What serves a message must not inherit the context variables of who sent it.
+        # The task that serves a message must not inherit the context variables of the sender.
         self._context = contextvars.copy_context()
         self._finishing: asyncio.Task[None] | None = None
 
@@ -52,17 +52,17 @@ class MemoryChannel(DuplexChannel):
         return "memory"
 
     def join(self, peer: MemoryChannel) -> None:
-        """Make these two each other's peer."""
+        """Connect the two ends."""
         self._peer, peer._peer = peer, self
 
     def begin(self, conversation: Conversation) -> None:
-        """Deliver to this conversation, first what has come already."""
+        """Start the conversation; deliver the messages that are waiting."""
         super().begin(conversation)
         self._begun = True
         self._schedule()
 
     async def send(self, message: Outgoing, /) -> None:
-        """Put the message into the peer's inbox. Raises ChannelClosed if it is not taken."""
+        """Deliver a message to the other end. Raises ChannelClosed if the channel has ended."""
         peer = self._peer
         if not peer._room.is_set() and self.reason is None:
             await self._wait_for_room()
@@ -70,16 +70,16 @@ class MemoryChannel(DuplexChannel):
             raise ChannelClosed(self.reason)
         peer._take(message.data)
         if message.pending is not None:
-            # The other end's task is next in the loop, before ours: often the answer is there when we go on. What came
-            # before it has its turn before us, too.
+            # The task of the other end runs next, so the answer has often arrived when this one continues. Messages that
+            # came before the answer are served first, too.
             await _next_turn()
             if self._running:
                 await _next_turn()
 
     async def close(self) -> None:
-        """End both ends: what was sent is delivered, then both conversations are closed, each once.
+        """End both ends: deliver what was sent, then close both conversations.
 
-        Waits for what the server's end has to clean up, unless it is called from a call that this end serves.
+        Waits for the clean-up of the server's end, unless it is called from a call that this end serves.
         """
         self._end_both("the channel was closed on this side", "the peer closed the connection")
         for end in (self, self._peer):
@@ -145,7 +145,7 @@ class MemoryChannel(DuplexChannel):
                     await self._peer._room.wait()
         except TimeoutError:
             wait, size = self.limits.stream_wait, self._peer._size
-            why = f"the peer has taken nothing for {wait:g} seconds, {size} bytes are waiting"
+            why = f"the peer has read nothing for {wait:g} seconds, {size} bytes are waiting"
             self._end_both(why, "the other end gave up waiting")
 
     # ---------------------------------------------------------------- DuplexChannel
@@ -161,11 +161,16 @@ class MemoryChannel(DuplexChannel):
         self._schedule()
 
     def _end_output(self) -> None:
-        """The input of an end in memory never ends by itself."""
+        """Nothing to do: in memory, input never ends by itself."""
 
 
 class Memory(Transport):
-    """A Transport to a server in this process: `serve_server` starts the server's end of each channel."""
+    """A Transport to a server in this process.
+
+    Args:
+        serve_server: Starts the server's conversation over a channel.
+        limits: Limits of messages and calls.
+    """
 
     def __init__(self, serve_server: Serve, *, limits: Limits = DEFAULT_LIMITS, running: Running = nullcontext) -> None:
         self._running = running
@@ -177,7 +182,7 @@ class Memory(Transport):
         return self._running()
 
     async def open(self, serve: Serve, /) -> Channel:
-        """A new pair with a conversation at each end; the server's begins first."""
+        """Make a pair of channels with a conversation at each end; the server's begins first."""
         ours = MemoryChannel(self._limits, server=False)
         theirs = MemoryChannel(self._limits, server=True)
         ours.join(theirs)
@@ -191,5 +196,5 @@ class Memory(Transport):
 
 
 def connect(serve_server: Serve, *, limits: Limits = DEFAULT_LIMITS, running: Running = nullcontext) -> Memory:
-    """The way to a server in this process, without sockets."""
+    """Make a transport to a server in this process; see `Memory`."""
     return Memory(serve_server, limits=limits, running=running)

@@ -10,13 +10,14 @@ from contextlib import suppress
 
 import pytest
 
-from hinge.http1.asgi import JSON_TYPE
 from hinge.http1.server import connection as http_connection
 from hinge.http1.server import listener as http_listener
 from hinge.http1.server.connection import HttpConnection
 from hinge.http1.server.request import HttpRequest
 from tests.transports.http_listening import HEAD_BYTES, Line, echo, get, listening, post
 from tests.transports.loops import on_both_loops
+
+JSON_TYPE = b"application/json"
 
 # ---------------------------------------------------------------- requests out of bytes
 

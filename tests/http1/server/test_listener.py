@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from hinge import Client, Server, StartError
-from hinge.http1.asgi import JSON_TYPE
 from hinge.http1.server import listener as http_listener
 from hinge.http1.server.listener import Listener
 from hinge.http1.server.request import HttpRequest
@@ -21,6 +20,8 @@ from hinge.transports.http.server.run import serve_http
 from tests.transports.certificates import server_tls
 from tests.transports.http_listening import HEAD_BYTES, Line, echo, get, listening, post
 from tests.transports.loops import on_both_loops, until
+
+JSON_TYPE = b"application/json"
 
 
 @asynccontextmanager

@@ -12,10 +12,12 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from hinge.http1.asgi import JSON_TYPE, HeaderPairs
+from hinge.http1.asgi import HeaderPairs
 from hinge.http1.server.request import BODY_AHEAD, HttpRequest, header_lines
 from tests.transports.http_listening import Serve, echo, get, listening, post
 from tests.transports.loops import on_both_loops
+
+JSON_TYPE = b"application/json"
 
 
 def asgi(app: Any) -> Serve:

@@ -1,6 +1,4 @@
-"""Server-sent events, both ways: bytes of one event out, chunks of a stream in. Knows the text/event-stream format;
-must not know MCP, HTTP or what stands in `data`.
-"""
+"""Server-sent events: encode one event, decode a stream of chunks (WHATWG HTML, section "Server-sent events")."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from hinge.errors import InvalidResponse
 
 _BOM = b"\xef\xbb\xbf"
 _LF, _CR, _COLON = b"\n\r:"
-#: What one event may hold when nobody says otherwise; clients pass their own limit.
+#: Default limit of one event; clients pass their own.
 DEFAULT_EVENT_BYTES = 64 * 1024 * 1024
 #: Longer `retry` values (more than 31 years in milliseconds) are nonsense, and int() of endless digits is slow.
 _RETRY_DIGITS = 12
@@ -19,9 +17,11 @@ _RETRY_DIGITS = 12
 class Event(NamedTuple):
     """One event of a stream.
 
-    `data` joins the data lines with LF, and is empty for an event that only carries an id or a retry time (the opening
-    event that opens a stream: never parse it as JSON). `id` is None when the event has none of its own. `retry` is in
-    milliseconds.
+    Attributes:
+        type: The event type, "message" by default.
+        data: The data lines joined with LF; empty for an event that carries only an id or a retry time.
+        id: The id, None if the event has none.
+        retry: The reconnection time in milliseconds, None if the event has none.
     """
 
     type: str
@@ -31,9 +31,16 @@ class Event(NamedTuple):
 
 
 def encode(data: bytes, *, event: str | None = None, id: str | None = None, retry: int | None = None) -> bytes:
-    """The bytes of one event; line ends in `data` (LF, CRLF, CR) part it into data lines, and arrive as LF.
+    """Encode one event.
 
-    Raises ValueError for an `event` or `id` that can't stand in one line, and for a negative `retry` (milliseconds).
+    Args:
+        data: The content. Line ends in it (LF, CRLF, CR) arrive as LF.
+        event: The event type, "message" by default.
+        id: The event id.
+        retry: The reconnection time in milliseconds.
+
+    Raises:
+        ValueError: `event` or `id` contains a line end, or `retry` is negative.
     """
     if _LF in data or _CR in data:
         data = b"\ndata: ".join(data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"))
@@ -60,12 +67,21 @@ def _fields(event: str | None, event_id: str | None, retry: int | None) -> bytes
 
 
 def priming(id: str, retry: int | None = None) -> bytes:
-    """The event that opens a resumable stream: an id, empty data, perhaps the time to wait before it is resumed."""
+    """Encode the event that opens a resumable stream: an id and empty data.
+
+    Args:
+        id: The event id.
+        retry: Milliseconds that the client should wait before it reconnects.
+    """
     return encode(b"", id=id, retry=retry)
 
 
 def comment(text: str = "") -> bytes:
-    """A comment, which readers ignore: keeps a quiet stream open. Line ends in `text` make several."""
+    """Encode a comment, which readers ignore; it keeps a quiet stream open.
+
+    Args:
+        text: The comment. Line ends in it make several comments.
+    """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "".join(f": {line}\n" if line else ":\n" for line in lines).encode() + b"\n"
 
@@ -127,10 +143,12 @@ class Decoder:
         return events
 
     def end(self) -> list[Event]:
-        """The stream has ended in good order: the last event, though its blank line is missing.
+        """Return the last event of a stream that ended regularly, even if its blank line is missing.
 
-        Don't call it for a stream that broke off: half an event would look like a whole one. Raises InvalidResponse
-        like `feed`.
+        Not for a stream that broke off: half an event would look like a whole one.
+
+        Raises:
+            InvalidResponse: An event exceeds the limit.
         """
         self._check()
         head, self._start = self._start, None
@@ -149,7 +167,7 @@ class Decoder:
         return head.removeprefix(_BOM)
 
     def _keep(self, rest: bytes) -> None:
-        """Hold the start of a line whose end hasn't come; of a comment, only that it is one."""
+        """Keep the start of an incomplete line; of a comment, only that it is one."""
         if self._comment or (not self._partial and rest[0] == _COLON):
             self._comment = True
         elif self._size + len(self._partial) + len(rest) > self._limit:
@@ -158,7 +176,7 @@ class Decoder:
             self._partial += rest
 
     def _lines(self, lines: list[bytes]) -> list[Event]:
-        """Take whole lines; the first one completes what was kept."""
+        """Process complete lines; the first one completes what was kept."""
         events: list[Event] = []
         if self._comment:
             self._comment = False
@@ -201,7 +219,7 @@ class Decoder:
             self._retry = int(value)
 
     def _dispatch(self, events: list[Event]) -> None:
-        """A blank line: hand out the event if it says anything, and begin the next."""
+        """At a blank line: emit the event unless it is empty, and begin the next."""
         if self._data is not None or self._id is not None or self._retry is not None:
             events.append(Event(self._type or "message", bytes(self._data or b""), self._id, self._retry))
         if self._size:
@@ -215,5 +233,5 @@ class Decoder:
     def _check(self) -> None:
         if self._failed:
             raise InvalidResponse(
-                f"The peer sent a server-sent event of more than {self._limit} bytes; raise the limit if that is meant"
+                f"The peer sent a server-sent event of more than {self._limit} bytes; raise the limit to accept it"
             )

@@ -1,7 +1,7 @@
-"""File descriptors as an asyncio transport by two threads: for systems whose event loop can't watch a pipe (Windows).
+"""File descriptors as an asyncio transport with two threads, for Windows, where an event loop can't watch a pipe.
 
-Slower than `descriptors.py` and the same to its protocol. The threads are daemons: a read that never ends keeps
-nobody alive.
+Slower than `descriptors.py`, with the same interface. The threads are daemons, so that a pending read does not keep the
+process alive.
 """
 
 from __future__ import annotations
@@ -157,7 +157,13 @@ class BlockingTransport(asyncio.Transport):
 
 
 def open_descriptors(protocol: asyncio.Protocol, read_fd: int, write_fd: int | None) -> asyncio.Transport:
-    """The transport for descriptors that this system can watch best; it owns and closes them."""
+    """Make the transport for descriptors that suits this system. It owns and closes them.
+
+    Args:
+        protocol: What the transport serves.
+        read_fd: The descriptor to read.
+        write_fd: The descriptor to write, None if there is none.
+    """
     loop = asyncio.get_running_loop()
     if sys.platform == "win32":
         return BlockingTransport(loop, protocol, read_fd, write_fd)

@@ -1,7 +1,7 @@
-"""File descriptors as an asyncio transport: pipes, sockets, terminals, files and /dev/null alike, one or two of them.
+"""One or two file descriptors as an asyncio transport: pipes, sockets, terminals, files and /dev/null.
 
-The loop's own pipe transports refuse files, make terminals non-blocking for everybody, and take a socket that is both
-ends for a broken pipe. Nothing here knows of lines or messages.
+The pipe transports of asyncio refuse files, make terminals non-blocking for all programs, and mistake a socket used in
+both directions for a broken pipe.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import stat
 from typing import Any
 
 CHUNK = 65536
-#: Chunks that are read without waiting, at most: more than a pipe holds.
+#: Maximum number of chunks that `read_now` reads: more than a pipe holds.
 READ_NOW = 16
 
 
@@ -24,17 +24,17 @@ def _may_block(mode: int) -> bool:
 
 
 def _events(fd: int, wanted: int) -> int:
-    """What holds for a descriptor now: the wanted events, and always errors and hang-ups."""
+    """Poll a descriptor without waiting: the wanted events, and always errors and hang-ups."""
     watch = select.poll()
     watch.register(fd, wanted)
     return next((events for _, events in watch.poll(0)), 0)
 
 
 class DescriptorTransport(asyncio.Transport):
-    """Reads one descriptor and writes another (or none) for a protocol; owns both, and closes them at the end.
+    """Reads one descriptor and writes another (or none) for a protocol; owns both and closes them at the end.
 
-    Where the kernel can't tell whether a descriptor is ready (a file, /dev/null), it is read in turns of the loop.
-    What can't be told ready for writing is written at once, blocking. The blocking mode of shared pipes is put back.
+    If the kernel can't tell whether a descriptor is ready (a file, /dev/null), it is read once per iteration of the event
+    loop, and written at once, blocking. The blocking mode of shared pipes is restored.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class DescriptorTransport(asyncio.Transport):
         self._closing = self._failing = self._finished = False
         self._polled = True
         self._turn: asyncio.Handle | None = None
-        self._patient = self._out >= 0 and _may_block(os.fstat(self._out).st_mode)
+        self._pollable_output = self._out >= 0 and _may_block(os.fstat(self._out).st_mode)
         pollable = [fd for fd in (self._in, self._out) if fd >= 0 and _may_block(os.fstat(fd).st_mode)]
         self._was_blocking = [(fd, os.get_blocking(fd)) for fd in pollable]
         self._leave_blocking = self._in not in pollable and os.get_blocking(self._in)
@@ -104,11 +104,11 @@ class DescriptorTransport(asyncio.Transport):
         self._input_over = True
         if not self._protocol.eof_received():
             self.close()
-        elif self._patient and not self._closing and self._out >= 0:
+        elif self._pollable_output and not self._closing and self._out >= 0:
             self._watch_output()
 
     def read_now(self) -> None:
-        """Hand over what has already come, without waiting for the loop's next turn."""
+        """Deliver what has already arrived, without waiting for the event loop."""
         for _ in range(READ_NOW):
             if not self._reading or not _events(self._in, select.POLLIN):
                 return
@@ -152,7 +152,7 @@ class DescriptorTransport(asyncio.Transport):
     def _write_some(self, data: bytes | bytearray | memoryview) -> int:
         try:
             done = os.write(self._out, data)
-            while not self._patient and done < len(data):
+            while not self._pollable_output and done < len(data):
                 done += os.write(self._out, memoryview(data)[done:])
         except (BlockingIOError, InterruptedError):
             return 0
@@ -176,7 +176,7 @@ class DescriptorTransport(asyncio.Transport):
             self._close_output()
 
     def _refused(self, exc: OSError) -> None:
-        """Writing failed. What the peer wrote before it went away is still read, in the loop's next turn."""
+        """Writing failed. What the peer wrote before is still read, in the next iteration of the event loop."""
         self._buffer.clear()
         self._loop.remove_writer(self._out)
         if not self._failing:
@@ -188,7 +188,7 @@ class DescriptorTransport(asyncio.Transport):
         self._fail(exc)
 
     def _watch_output(self) -> None:
-        """The input has ended: is anybody still reading what we write? Being told spares work for nobody."""
+        """The input has ended: notice when nobody reads the output any more."""
         with contextlib.suppress(OSError):
             self._loop.add_reader(self._out, self._output_event)
             self._output_event()
@@ -263,7 +263,7 @@ class DescriptorTransport(asyncio.Transport):
         self._protocol.connection_lost(exc)
 
     def restore_blocking(self) -> None:
-        """Put back the blocking mode, which belongs to the open file and so to every process that shares it."""
+        """Restore the blocking mode, which every process that shares the open file sees."""
         for fd, was in self._was_blocking:
             with contextlib.suppress(OSError):
                 os.set_blocking(fd, was)

@@ -1,4 +1,7 @@
-"""A server's own standard input and output as a channel. While it serves, they belong to the protocol alone."""
+"""Serving over standard input and output, which belong to the protocol while the server runs.
+
+Specification: Transports, section "stdio".
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,19 @@ from hinge.transports.stream.blocking import open_descriptors
 from hinge.transports.stream.descriptors import DescriptorTransport
 from hinge.transports.stream.line_channel import LineChannel
 
-#: Seconds that running calls still have when a signal comes after the end of the input: the client is losing patience.
+#: Seconds for running calls if a signal arrives after the end of the input.
 LAST_MOMENT = 0.5
 
 _taken = False
 
 
 def require_standard_streams() -> None:
-    """Raise StartError if standard input or output is closed; where standard error is, /dev/null takes its place.
+    """Require open standard input and output; replace a closed standard error by /dev/null.
 
-    To be called before an event loop is made, like `fill_standard_descriptors`.
+    Call it before an event loop is made, like `fill_standard_descriptors`.
+
+    Raises:
+        StartError: Standard input or output is closed.
     """
     for name, stream in (("input", sys.__stdin__), ("output", sys.__stdout__)):
         if stream is None:
@@ -40,13 +46,17 @@ def require_standard_streams() -> None:
 async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
     """Serve one conversation over standard input and output until it ends.
 
-    Standard input may be a pipe, a socket, a terminal, a file or /dev/null. At its end, the calls that run are answered
-    (for at most `limits.drain` seconds), then this returns. SIGINT or SIGTERM do the same, with half a second left if
-    the input had ended before; a second signal kills the process. While it serves, file descriptor 1 is standard error
-    and descriptor 0 is empty, so that neither prints nor child processes can write or read a message; both are put back
-    at the end.
+    Standard input may be a pipe, a socket, a terminal, a file or /dev/null. At its end, running calls are answered (for at
+    most `limits.drain` seconds), then this returns. SIGINT and SIGTERM do the same, with half a second left if the input
+    had ended before; a second signal kills the process. Meanwhile file descriptor 1 is standard error and descriptor 0 is
+    empty, so that neither `print` nor child processes interfere; both are restored at the end.
 
-    Raises StartError if standard input or output is closed or already being served.
+    Args:
+        serve: Starts a conversation over a channel.
+        limits: Limits of messages and calls.
+
+    Raises:
+        StartError: Standard input or output is closed or already being served.
     """
     with _own_streams() as (read_fd, write_fd):
         channel = LineChannel("stdio", limits, server=True)
@@ -72,7 +82,7 @@ async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
 
 @contextlib.contextmanager
 def _own_streams() -> Iterator[tuple[int, int]]:
-    """Descriptors for the protocol, while 0 is /dev/null and 1 is standard error. The caller closes what it gets."""
+    """Yield descriptors for the protocol, while 0 is /dev/null and 1 is standard error. The caller closes them."""
     global _taken
     if _taken:
         raise StartError("Standard input and output are already being served by this process; serve them once.")
@@ -96,7 +106,7 @@ def _own_streams() -> Iterator[tuple[int, int]]:
 
 
 def _save(fd: int) -> int:
-    """A copy of a standard descriptor that is itself none of the standard ones."""
+    """Duplicate a standard descriptor to a number above the standard ones."""
     copies = [os.dup(fd)]
     while copies[-1] < 3:
         copies.append(os.dup(fd))
@@ -106,7 +116,7 @@ def _save(fd: int) -> int:
 
 
 def _flush_stdout(*, line_buffering: bool) -> None:
-    """Let out what was printed, to where descriptor 1 points now; from now on line by line, or as before."""
+    """Flush what was printed to where descriptor 1 points now, and set the buffering."""
     with contextlib.suppress(OSError, ValueError):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(line_buffering=line_buffering)

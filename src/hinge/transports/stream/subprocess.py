@@ -1,4 +1,7 @@
-"""A client's way to a server that it starts itself: a child process whose standard input and output are the channel."""
+"""The client transport to a server that runs as a child process, over its standard input and output.
+
+Specification: Transports, section "stdio"; Lifecycle, section "Shutdown".
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ class ChildChannel(LineChannel):
         self._is_gone = False
 
     def attach(self, process: ChildProcess) -> None:
-        """This is the process at the other end; `process_exited` is to be called when it has ended."""
+        """Attach the child process; `process_exited` must be called when it has ended."""
         self._process = process
         open_descriptors(self, process.stdout, process.stdin)
 
@@ -70,13 +73,13 @@ class ChildChannel(LineChannel):
     # ---------------------------------------------------------------- what happens to the pipe and the process
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes came; whoever sent them isn't silent."""
+        """Bytes arrived."""
         super().data_received(data)
         if self._quiet is not None:
             self._wait_for_silence()
 
     def eof_received(self) -> bool:
-        """Nobody holds the child's output any more."""
+        """No process holds the output of the child any more."""
         self._silent.set()
         self._last_line()
         self._explain("closed its output, but still runs")
@@ -106,11 +109,11 @@ class ChildChannel(LineChannel):
         self._quiet = self._loop.call_later(QUIET, self._explain, "ended")
 
     def _explain(self, fate: str) -> None:
-        """The channel is over; the exit code is part of the reason, if it comes soon."""
+        """End the channel; wait briefly for the exit code, which is part of the reason."""
         if self.process.exited.is_set():
-            self._give_up(self.process.obituary(fate))
+            self._give_up(self.process.describe_end(fate))
         elif self._grace is None and self.reason is None:
-            self._grace = self._loop.call_later(EXIT_GRACE, lambda: self._give_up(self.process.obituary(fate)))
+            self._grace = self._loop.call_later(EXIT_GRACE, lambda: self._give_up(self.process.describe_end(fate)))
 
     # ---------------------------------------------------------------- the end
 
@@ -143,17 +146,17 @@ class ChildChannel(LineChannel):
                 if not await process.ends_within(self._patience):
                     process.signal("SIGKILL")
                     await process.ends_within(self._patience / 4)
-            await self._await_heirs()
+            await self._await_descendants()
         finally:
-            self._let_go()
+            self._release_child()
         await self.wait_closed()
 
     def _child_ended(self, ending: asyncio.Task[None]) -> None:
-        """The event loop may end, and cancel a task, before it has begun: the child is let go all the same."""
+        """Release the child even if the event loop ended, and cancelled the task before it began."""
         _endings.discard(ending)
-        self._let_go()
+        self._release_child()
 
-    def _let_go(self) -> None:
+    def _release_child(self) -> None:
         if self._is_gone:
             return
         self._is_gone = True
@@ -166,8 +169,8 @@ class ChildChannel(LineChannel):
         else:
             super().connection_lost(None)
 
-    async def _await_heirs(self) -> None:
-        """Processes that outlived the child and hold its pipes are told to end, and may take a moment to do so."""
+    async def _await_descendants(self) -> None:
+        """Ask processes that outlived the child and hold its pipes to end, and wait briefly."""
         if not self._silent.is_set():
             self.process.signal("SIGTERM")
             try:
@@ -221,7 +224,7 @@ class Stdio(Transport):
         return channel
 
 
-#: What a child inherits from our environment; everything else may hold secrets and must be given.
+#: Environment variables that a child inherits. All others may hold secrets and must be passed explicitly.
 INHERITED = (
     "APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE SYSTEMDRIVE SYSTEMROOT TEMP"
     " TMP USERNAME USERPROFILE"
@@ -229,23 +232,23 @@ INHERITED = (
     else "HOME LANG LC_ALL LC_CTYPE LOGNAME PATH SHELL TERM TMPDIR TZ USER"
 ).split()
 
-#: Lines of standard error that are kept for the reason of a death, and the characters kept of each.
+#: Lines of standard error that are kept for error texts, and the characters kept of each.
 LAST_WORDS = 20
 WORD_LENGTH = 500
 
 
-#: Seconds for which the event loop is held up until a killed child is gone; after that a thread waits for it.
+#: Seconds that the event loop blocks until a killed child is gone; after that a thread waits for it.
 AT_ONCE = 0.2
 
 
 def child_environment(extra: Mapping[str, str] | None) -> dict[str, str]:
-    """The short list INHERITED of our environment, without exported shell functions, and `extra` on top."""
+    """Make the environment of a child: INHERITED variables without exported shell functions, and `extra`."""
     chosen = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return {name: value for name, value in chosen.items() if not value.startswith("()")} | dict(extra or {})
 
 
 class LastWords(asyncio.Protocol):
-    """Reads a child's standard error: passes it on as it comes and remembers the last lines."""
+    """Reads the standard error of a child, passes it on, and keeps the last lines."""
 
     def __init__(self, to: Stderr) -> None:
         self.lines: deque[str] = deque(maxlen=LAST_WORDS)
@@ -328,8 +331,8 @@ class ChildProcess:
         """Exit code, or minus the signal's number; None while it runs."""
         return self._code if self.exited.is_set() else None
 
-    def obituary(self, otherwise: str) -> str:
-        """What became of the process, with its last words if they aren't known yet; `otherwise` if it still runs."""
+    def describe_end(self, otherwise: str) -> str:
+        """Describe how the process ended, with the last lines of standard error unless they were shown; `otherwise` if it runs."""
         if isinstance(self._stderr, DescriptorTransport):
             self._stderr.read_now()
         code = self.returncode

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hinge import Changed, ChangesLost, Client, SessionEnded
-from hinge.transports.http.client.events import Backoff
+from hinge.transports.http.client.exchange import Backoff
 from tests.transports.scripted_http import (
     SESSION,
     Answer,

@@ -21,12 +21,7 @@ from hinge.protocol.http import media_types
 from hinge.protocol.http.sse import Event
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.transports.duplex import DuplexChannel
-from hinge.transports.http.client.endpoint import (
-    Endpoint,
-    refusal_of,
-    user_headers,
-)
-from hinge.transports.http.client.events import EventReader
+from hinge.transports.http.client.exchange import EventReader, RemoteEndpoint, refusal_of, user_headers
 from hinge.transports.http.client.options import HttpClientOptions
 
 logger = logging.getLogger("hinge")
@@ -36,10 +31,21 @@ _POST = tuple(media_types.POST_HEADERS.items())
 
 
 class SseTransport(Transport):
-    """A server at a URL, reached by the transport of the first revision (deprecated).
+    """A server at a URL, reached by HTTP+SSE, the deprecated transport of 2024-11-05.
 
-    The options are those of HttpTransport, which leads here by itself when a server knows nothing newer (VER-21).
-    Raises DefinitionError for what can't work.
+    HttpTransport falls back to it for servers that have nothing newer.
+
+    Args:
+        url: The URL of the event stream.
+        headers: See `HttpTransport`.
+        auth: See `HttpTransport`.
+        tls: See `HttpTransport`.
+        proxy: See `HttpTransport`.
+        wire: See `HttpTransport`.
+        limits: Limits of messages and waiting times.
+
+    Raises:
+        DefinitionError: An option can't work.
     """
 
     @accepts(HttpClientOptions)
@@ -62,17 +68,23 @@ class SseTransport(Transport):
         return "2025"
 
     async def open(self, serve: Serve, /) -> Channel:
-        """Open the event stream and wait for the address that messages go to (HSSE-02).
+        """Open the event stream and wait for the URL for messages.
 
-        Raises ConnectFailed when there is no such stream, HttpStatus when the server refuses, NotSent when it is away.
+        Args:
+            serve: Starts a conversation over a channel.
+
+        Raises:
+            ConnectFailed: There is no such stream.
+            HttpStatus: The server refuses the request.
+            NotSent: The server can't be reached.
         """
         wire = self._wire()
         try:
-            found = await self._find(Endpoint(self.url, wire, self._headers, self._auth))
+            found = await self._find(RemoteEndpoint(self.url, wire, self._headers, self._auth))
         except BaseException:
             await wire.close()
             raise
-        channel = SseChannel(Endpoint(found.address, wire, self._headers, self._auth), found, self._limits)
+        channel = SseChannel(RemoteEndpoint(found.address, wire, self._headers, self._auth), found, self._limits)
         try:
             channel.start(serve)
         except BaseException:
@@ -80,7 +92,7 @@ class SseTransport(Transport):
             raise
         return channel
 
-    async def _find(self, endpoint: Endpoint) -> _Stream:
+    async def _find(self, endpoint: RemoteEndpoint) -> _Stream:
         response = await endpoint.request("GET", _GET)
         try:
             async with asyncio.timeout(self._limits.probe):
@@ -94,7 +106,7 @@ class SseTransport(Transport):
 
 
 class _Stream(NamedTuple):
-    """An open stream: where messages go, what came behind that, and what is to be read."""
+    """An open stream: the URL for messages, events that arrived with it, and the rest."""
 
     address: str
     early: list[Event]
@@ -103,7 +115,7 @@ class _Stream(NamedTuple):
 
 
 async def _begin(url: str, response: WireResponse, limit: int) -> _Stream:
-    """Read the first event. Raises a CallError for what is no stream of the old transport."""
+    """Read the first event. Raises a CallError if this is not an HTTP+SSE stream."""
     if response.status != 200:
         raise await refusal_of(response, "The server refuses GET")
     if media_types.media_type(response.headers.get("content-type")) != media_types.EVENT_STREAM:
@@ -130,7 +142,7 @@ def _address(url: str, said: str) -> str:
 class SseChannel(DuplexChannel):
     """One conversation: a pipe made of the server's stream and our POSTs."""
 
-    def __init__(self, endpoint: Endpoint, stream: _Stream, limits: Limits) -> None:
+    def __init__(self, endpoint: RemoteEndpoint, stream: _Stream, limits: Limits) -> None:
         super().__init__(limits, server=False)
         self._endpoint = endpoint
         self._stream = stream
@@ -141,7 +153,7 @@ class SseChannel(DuplexChannel):
 
     @property
     def kind(self) -> ChannelKind:
-        """A pipe: answers come on the one stream, and a request is cancelled by a message."""
+        """As on a socket, answers come on one stream and a message cancels a request."""
         return "socket"
 
     def start(self, serve: Serve) -> None:
@@ -150,9 +162,13 @@ class SseChannel(DuplexChannel):
         self._listener = self._loop.create_task(self._listen())
 
     async def send(self, message: Outgoing, /) -> None:
-        """POST a message; any 2xx will do (HSSE-03). A request that was answered meanwhile needn't be accepted, too.
+        """POST a message and wait for any 2xx, or for the answer to the request on the stream.
 
-        Raises ChannelClosed, NotSent, ConnectionLost, or HttpStatus when the server refuses it.
+        Raises:
+            ChannelClosed: The channel has ended.
+            NotSent: The server can't be reached.
+            ConnectionLost: The connection broke.
+            HttpStatus: The server refuses the message.
         """
         if self.reason is not None:
             raise ChannelClosed(self.reason)
@@ -196,7 +212,7 @@ class SseChannel(DuplexChannel):
             raise CallTimeout(f"{what}: the server did not accept it within {self.limits.call_idle:g} s") from None
 
     async def _listen(self) -> None:
-        """Feed what the stream brings until it ends."""
+        """Feed the messages of the stream until it ends."""
         why = "the server closed its event stream"
         events: list[Event] | None = self._stream.early
         try:
@@ -213,7 +229,7 @@ class SseChannel(DuplexChannel):
             self.end_conversation(why)
 
     async def close(self) -> None:
-        """End the stream and all connections. Twice is fine."""
+        """End the stream and all connections. May be called twice."""
         self.end_conversation("the channel was closed on this side")
         self._stream.response.release()
         here = asyncio.current_task()

@@ -1,6 +1,6 @@
-"""The client's way to a server over Streamable HTTP, in both eras: the channel, its session, the server's own stream.
+"""The client transport for Streamable HTTP, in both eras: the channel, its HTTP session, the standing stream.
 
-Knows which headers and streams a message needs. Must not know what messages say, nor how bytes move (http_wire.py).
+`exchange.py` makes requests and follows each one to its answer.
 """
 
 from __future__ import annotations
@@ -19,23 +19,29 @@ from hinge.protocol.http import headers as http
 from hinge.protocol.http import media_types, mirror
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.states import PendingState
-from hinge.transports.http.client.endpoint import Endpoint, user_headers
-from hinge.transports.http.client.events import Backoff, Cursor, EventReader
-from hinge.transports.http.client.exchange import refusal, run_exchange
-from hinge.transports.http.client.inbox import Inbox
+from hinge.transports.http.client.exchange import (
+    Backoff,
+    Cursor,
+    EventReader,
+    Inbox,
+    RemoteEndpoint,
+    refusal,
+    run_exchange,
+    user_headers,
+)
 from hinge.transports.http.client.options import Credentials, HttpClientOptions
 
 __all__ = ["Credentials", "HttpChannel", "HttpTransport", "Wire", "WireResponse"]
 
 logger = logging.getLogger("hinge")
 
-#: A request that stays open for as long as the user listens takes none of those places.
+#: Requests that stay open as long as a subscription lasts do not count towards `limits.connections`.
 _ENDLESS = frozenset({"subscriptions/listen"})
-#: A quiet stream that lived for so long counts as progress when it has to be opened again.
+#: Seconds after which a quiet stream counts as progress when it has to be reopened.
 _LONG_LIVED = 30.0
-#: The server's own stream is asked for before the first call; its head may take this long to come before calls go on.
+#: Seconds that the first call waits for the head of the standing stream.
 _LISTEN_SECONDS = 0.25
-#: Ending the session may take this long.
+#: Seconds for the DELETE that ends the session.
 _DELETE_SECONDS = 2.0
 
 _POST = tuple(media_types.POST_HEADERS.items())
@@ -69,13 +75,13 @@ class HttpTransport(Transport):
 
     async def open(self, serve: Serve, /) -> Channel:
         """Start a conversation. Connects with the first message, so it doesn't fail."""
-        endpoint = Endpoint(self.url, self._wire(), self._headers, self._auth)
+        endpoint = RemoteEndpoint(self.url, self._wire(), self._headers, self._auth)
         channel = HttpChannel(endpoint, self.limits)
         channel.start(serve)
         return channel
 
     def older(self) -> Transport:
-        """The way to the same URL by the first revision's transport, for a server that refuses this one (VER-21)."""
+        """The HTTP+SSE transport to the same URL, for a server that does not have Streamable HTTP."""
         from hinge.transports.http.client.legacy_sse import SseTransport
 
         return SseTransport(self.url, headers=self._headers, auth=self._auth, wire=self._wire, limits=self.limits)
@@ -90,7 +96,7 @@ class HttpChannel:
 
     inbox: Inbox
 
-    def __init__(self, endpoint: Endpoint, limits: Limits) -> None:
+    def __init__(self, endpoint: RemoteEndpoint, limits: Limits) -> None:
         self.limits = limits
         #: The id of the handshake session, if the server gave one. A secret.
         self.session_id: str | None = None
@@ -102,7 +108,7 @@ class HttpChannel:
         self._closed = False
 
     def start(self, serve: Serve) -> None:
-        """Begin the conversation. Called once."""
+        """Start the conversation. Called once."""
         self.inbox = Inbox(serve(self), self._deliver, self.limits)
 
     @property
@@ -113,7 +119,7 @@ class HttpChannel:
     def set_revision(self, revision: str, /) -> None:
         """See Channel: later messages name it in a header and follow the rules of its era."""
         self._revision = revision
-        self._dress()
+        self._prepare_headers()
 
     def close_stream(self, call: Call, retry_ms: int, /) -> bool:
         """See Channel: only servers have response streams."""
@@ -140,7 +146,7 @@ class HttpChannel:
                     await run_exchange(self, message, pending)
 
     async def close(self) -> None:
-        """End the session with DELETE (LHTTP-26), every stream and every connection. Waits for a bounded time."""
+        """End the HTTP session with DELETE, and every stream and connection. Waits for a bounded time."""
         if self._closed:
             return
         self._closed = True
@@ -155,10 +161,10 @@ class HttpChannel:
             if listener is not None and listener is not asyncio.current_task():
                 await asyncio.wait({listener}, timeout=self.limits.teardown)
 
-    # ---------------------------------------------------------------- what an exchange needs
+    # ---------------------------------------------------------------- ExchangeChannel
 
     async def post(self, message: Outgoing, /) -> WireResponse:
-        """POST a message; see http_client_exchange.Line."""
+        """POST a message; see ExchangeChannel."""
         headers = [*_POST]
         if message.headers is not None:
             headers += message.headers.items()
@@ -180,15 +186,15 @@ class HttpChannel:
         return await self._endpoint.request("GET", headers)
 
     def is_legacy(self, message: Outgoing, /) -> bool:
-        """See http_client_exchange.Line."""
+        """See ExchangeChannel."""
         return self._revision is not None or message.method == "initialize"
 
     def session_of(self, message: Outgoing, /) -> str | None:
-        """See http_client_exchange.Line."""
+        """See ExchangeChannel."""
         return None if message.method == "initialize" else self.session_id
 
     def session_ended(self, session: str, message: Outgoing, /) -> None:
-        """See http_client_exchange.Line. A new session may have begun meanwhile; that one stays."""
+        """See ExchangeChannel. A new session may have begun meanwhile; that one stays."""
         if message.pending is None:
             self._end_session(session, "the server ended the session")
         elif session == self.session_id:
@@ -197,7 +203,7 @@ class HttpChannel:
     # ---------------------------------------------------------------- messages without an answer
 
     async def _deliver(self, message: Outgoing) -> None:
-        """POST a notification or a reply; any 2xx will do."""
+        """POST a notification or a reply; any 2xx is success."""
         what = message.method or "The answer to a request"
         session = self.session_of(message)
         try:
@@ -219,18 +225,18 @@ class HttpChannel:
             return
         if not http.is_session_id(given):
             response.release()
-            raise InvalidResponse("The server gave a session id with characters that none may have (LHTTP-21)")
+            raise InvalidResponse("The server gave a session id with invalid characters")
         self.session_id = given
-        self._dress()
+        self._prepare_headers()
 
     def _forget(self) -> None:
-        """The session is over, or a new one is about to begin."""
+        """Reset: the session is over, or a new one is about to begin."""
         self.session_id = self._revision = None
         self._session = ()
         self._stop_listening()
 
-    def _dress(self) -> None:
-        """Prepare the headers that every message of the session carries (LHTTP-22, LHTTP-27)."""
+    def _prepare_headers(self) -> None:
+        """Prepare the headers of every message of the session."""
         pairs = ((http.SESSION_ID, self.session_id), (mirror.PROTOCOL_VERSION, self._revision))
         self._session = tuple((name, value) for name, value in pairs if value is not None)
 
@@ -243,7 +249,7 @@ class HttpChannel:
         except (CallError, TimeoutError) as exc:
             logger.debug("The session was not ended at the server: %s", exc)
 
-    # ---------------------------------------------------------------- the server's own stream
+    # ---------------------------------------------------------------- the standing stream
 
     def _stop_listening(self) -> None:
         if self._listener is not None and self._listener is not asyncio.current_task():
@@ -251,7 +257,7 @@ class HttpChannel:
         self._listener = None
 
     async def _start_listening(self) -> None:
-        """Open the server's own stream; wait a little, so that what the first calls bring about isn't missed."""
+        """Open the standing stream and wait briefly for it, so that changes made by the first calls are not missed."""
         self._stop_listening()
         answered = asyncio.Event()
         self._listener = asyncio.get_running_loop().create_task(self._listen(answered))
@@ -262,9 +268,9 @@ class HttpChannel:
             logger.debug("The server has not answered the request for its own stream yet")
 
     async def _listen(self, answered: asyncio.Event) -> None:
-        """Keep the server's own stream open (LHTTP-12), as long as the server offers one.
+        """Keep the standing stream of the session open, if the server offers one.
 
-        Whoever only listens learns here that the session is over (LHTTP-25), or the server gone.
+        For a client that makes no calls, this detects the end of the session or of the server.
         """
         cursor, backoff, session = Cursor(), Backoff(), self.session_id
         loop = asyncio.get_running_loop()
@@ -300,13 +306,13 @@ class HttpChannel:
             await asyncio.sleep(delay)
 
     def _end_session(self, session: str, reason: str) -> None:
-        """What waits in the session waits in vain, unless a new one has begun meanwhile."""
+        """Fail what waits in the session, unless a new session has begun."""
         if session == self.session_id:
             self._forget()
             self.inbox.end(reason)
 
     async def _hear(self, response: WireResponse, cursor: Cursor, backoff: Backoff) -> bool:
-        """Feed the stream to its end. False if there is none to be had."""
+        """Feed the stream to its end. Returns False if the server offers none."""
         try:
             kind = media_types.media_type(response.headers.get("content-type"))
             if response.status != 200 or kind != media_types.EVENT_STREAM:

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from hinge import jsonrpc
 from hinge.channel import Serve
-from hinge.errors import ErrorObject, InternalError, ProtocolError
-from hinge.jsonrpc import Message, Request, RequestId, Unreadable
+from hinge.errors import ProtocolError
+from hinge.jsonrpc import Message, Request, Unreadable
 from hinge.protocol.calls import Inbound, Origin
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Era
@@ -20,21 +20,22 @@ from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import Head, HeadRules, judge_head, read_last_event_id
-from hinge.protocol.http.media_types import BOTH, TAKES_JSON
+from hinge.protocol.http.media_types import TAKES_JSON
 from hinge.protocol.http.origin import Guard
-from hinge.protocol.http.request import Principal, Refusal
+from hinge.protocol.http.request import Principal, RawHeaders, Refusal
 from hinge.transports.http.server.exchange import (
     EVENTS_TYPE,
-    RETRY_LATER,
     STOPPING,
+    STOPPING_ANSWER,
     Exchange,
     OpenExchanges,
+    id_of,
     overloaded,
 )
 from hinge.transports.http.server.options import Authenticate, HttpSettings
 from hinge.transports.http.server.session import HttpSession
 from hinge.transports.http.server.session_store import SessionStore
-from hinge.transports.http.server.stateless import PostChannel
+from hinge.transports.http.server.stateless import PostChannel, StatelessPosts
 
 logger = logging.getLogger("hinge")
 
@@ -46,7 +47,6 @@ _NO_SESSION = Refusal(
 _NO_SESSION_ID = Refusal(400, "Mcp-Session-Id is missing: send the one that came with the answer to initialize")
 _CANCELLED = Refusal(400, "initialize was cancelled")
 _STREAM_OPEN = Refusal(409, "This session's stream is open already: one GET at a time")
-_STOPPING = Refusal(503, STOPPING.text, RETRY_LATER, ErrorObject(InternalError.code, STOPPING.text))
 _TOO_MANY_REQUESTS = overloaded("Too many requests at once: try again later")
 TOO_MANY_SESSIONS = overloaded("Too many sessions are open here: try again later")
 
@@ -87,9 +87,20 @@ class Admission:
 
 
 class Endpoint:
-    """The MCP endpoint of one app on one event loop. `stopping` turns new requests away."""
+    """The MCP endpoint of one app on one event loop."""
 
-    __slots__ = ("_admission", "_by_era", "_eras", "_options", "_requests", "_rules", "_serve", "_sessions", "stopping")
+    __slots__ = (
+        "_admission",
+        "_by_era",
+        "_eras",
+        "_last_head",
+        "_last_pairs",
+        "_options",
+        "_requests",
+        "_rules",
+        "_serve",
+        "_sessions",
+    )
 
     def __init__(
         self,
@@ -104,10 +115,12 @@ class Endpoint:
         self._admission = admission
         self._rules = head_rules(options, HANDSHAKE.http_methods if holds_sessions(options) else STATELESS.http_methods)
         self._eras = detect.parse_eras(options.eras)
-        self._by_era: dict[Era, _ServePost] = {HANDSHAKE: self._handshake, STATELESS: self._stateless}
+        self._by_era: dict[Era, _ServePost] = {HANDSHAKE: self._handshake, STATELESS: StatelessPosts(serve, requests)}
         self._sessions = sessions
+        # A client sends the same head with request after request.
+        self._last_pairs: RawHeaders = ()
+        self._last_head = judge_head("POST", (), self._rules)
         self._requests = requests
-        self.stopping = False
 
     def handle(self, exchange: Exchange) -> Awaitable[None]:
         """Serve one request."""
@@ -119,7 +132,12 @@ class Endpoint:
     async def _post(self, exchange: Exchange) -> None:
         """Serve one message, or a batch of the revision that has batches."""
         scope = exchange.raw.scope
-        head = judge_head("POST", scope["headers"], self._rules)
+        pairs = scope["headers"]
+        if pairs == self._last_pairs:
+            head = self._last_head
+        else:
+            head = self._last_head = judge_head("POST", pairs, self._rules)
+            self._last_pairs = pairs
         if head.barred is None and self._options.authenticate is None:
             origin = Origin(head, None, scope)
         elif (admitted := await self._admission.admit(exchange, head)) is not None:
@@ -147,36 +165,29 @@ class Endpoint:
             era = detect.detect_batch(head.version, self._eras)
         await self._by_era[era](exchange, head, origin, inbound)
 
-    def _stateless(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> Awaitable[None]:
-        if head.stateless_refusal is not None:
-            return exchange.refuse(head.stateless_refusal, _id_of(inbound))
-        if self.stopping:
-            return exchange.refuse(_STOPPING, _id_of(inbound))
-        return PostChannel(exchange, BOTH, True).run(self._serve, inbound, origin)
-
     async def _handshake(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
         if head.handshake_refusal is not None:
-            await exchange.refuse(head.handshake_refusal, _id_of(inbound))
-        elif self.stopping and _is_new_work(inbound):
-            await exchange.refuse(_STOPPING, _id_of(inbound))
+            await exchange.refuse(head.handshake_refusal, id_of(inbound))
+        elif self._requests.stopping and _is_new_work(inbound):
+            await exchange.refuse(STOPPING_ANSWER, id_of(inbound))
         elif not self._options.sessions:
             await PostChannel(exchange, head.accepts, False).run(self._serve, inbound, origin)
         elif head.session_id is not None:
             session = self._sessions.by_key.get((head.session_id, origin.principal))
             if session is None:
-                await exchange.refuse(_NO_SESSION, _id_of(inbound))
+                await exchange.refuse(_NO_SESSION, id_of(inbound))
             else:
                 await session.post(inbound, origin, exchange, head.accepts)
         elif isinstance(inbound, Inbound) and _is_initialize(inbound.message):
             await self._initialize(exchange, head, origin, inbound)
         else:
-            await exchange.refuse(_NO_SESSION_ID, _id_of(inbound))
+            await exchange.refuse(_NO_SESSION_ID, id_of(inbound))
 
     async def _initialize(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
         """Open an HTTP session if the handshake succeeds."""
         session = self._sessions.make(origin.principal, self._serve)
         if session is None:
-            await exchange.refuse(TOO_MANY_SESSIONS, _id_of(inbound))
+            await exchange.refuse(TOO_MANY_SESSIONS, id_of(inbound))
             return
         reply = await session.initialize(inbound, origin)
         if reply is None or reply.error is not None:
@@ -184,7 +195,7 @@ class Endpoint:
             if reply is not None:
                 await exchange.reply(reply.status, reply.data)
             else:
-                await exchange.refuse(_CANCELLED, _id_of(inbound))
+                await exchange.refuse(_CANCELLED, id_of(inbound))
             return
         self._sessions.add(session)
         self._requests.wake()
@@ -215,7 +226,7 @@ class Endpoint:
         elif method == "DELETE":
             self._sessions.end(session, "the client ended the session")
             await exchange.empty(204)
-        elif self.stopping:
+        elif self._requests.stopping:
             await exchange.refuse(STOPPING)
         else:
             await self._listen(session, exchange, head)
@@ -262,8 +273,3 @@ def _is_initialize(message: Message) -> bool:
 def _is_new_work(inbound: Inbound | bytes) -> bool:
     """Whether a stopping server turns the message away: a request or a batch."""
     return not isinstance(inbound, Inbound) or isinstance(inbound.message, Request)
-
-
-def _id_of(inbound: Inbound | bytes) -> RequestId | None:
-    """The id of a request whose message could be read."""
-    return inbound.message.id if isinstance(inbound, Inbound) and isinstance(inbound.message, Request) else None

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from hinge import jsonrpc
-from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest, Overloaded
+from hinge.errors import ChannelClosed, ErrorObject, InternalError, InvalidRequest, Overloaded
 from hinge.http1.asgi import CLOSE, HeaderPairs, Message, Receive, Scope, Send
-from hinge.jsonrpc import RequestId
-from hinge.protocol.calls import Record
+from hinge.jsonrpc import Request, RequestId
+from hinge.protocol.calls import Inbound, Record
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import body_too_large
 from hinge.protocol.http.request import Refusal
@@ -35,6 +35,8 @@ LEFT = "the client closed the connection"
 NOT_READING = "the client doesn't read its stream"
 
 STOPPING = Refusal(503, "The server is stopping: call again", (*RETRY_LATER, *CLOSE))
+#: The same as the answer to a request that could be read.
+STOPPING_ANSWER = Refusal(503, STOPPING.text, RETRY_LATER, ErrorObject(InternalError.code, STOPPING.text))
 _TOO_SLOW = Refusal(408, "The body took too long to arrive", CLOSE)
 
 #: Seconds (up to twice as many) after which a request is watched: from then on a disconnect of its client is noticed.
@@ -46,6 +48,11 @@ _STRAY_MESSAGES = 4
 def overloaded(text: str) -> Refusal:
     """503 with `Overloaded`: the request was not served and may be repeated after the delay that the response names."""
     return Refusal(503, text, RETRY_LATER, Overloaded(text).error)
+
+
+def id_of(inbound: Inbound | bytes) -> RequestId | None:
+    """The id of a request whose message could be read."""
+    return inbound.message.id if isinstance(inbound, Inbound) and isinstance(inbound.message, Request) else None
 
 
 class RawExchange(Protocol):
@@ -420,6 +427,7 @@ class OpenExchanges:
         "_watched",
         "_young",
         "running",
+        "stopping",
     )
 
     def __init__(
@@ -437,6 +445,8 @@ class OpenExchanges:
         self._needed = needed
         #: How many requests are not over.
         self.running = 0
+        #: Whether new requests are turned away.
+        self.stopping = False
         #: Requests by age: since the last look, since the one before, and those that are watched.
         self._young: set[WatchedRequest] = set()
         self._old: set[WatchedRequest] = set()
@@ -448,7 +458,10 @@ class OpenExchanges:
     def open(self, raw: RawExchange) -> Exchange:
         """Begin an exchange. Its `close` must be called once."""
         exchange = Exchange(raw, self, self._options)
-        self.add(exchange)
+        self.running += 1
+        self._young.add(exchange)
+        if self._look_handle is None:
+            self._look_handle = self._loop.call_later(WATCH_AFTER, self._look)
         return exchange
 
     def add(self, request: WatchedRequest) -> None:

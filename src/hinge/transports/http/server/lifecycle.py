@@ -103,7 +103,7 @@ class Lifecycle:
         limits = self._limits
         if self._signals is not None:
             self._signals.disarm()
-        self.endpoint.stopping = True
+        self.requests.stopping = True
         end = self.loop.time() + limits.drain
         self._sessions.drain()
         if self.legacy is not None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 from hinge import jsonrpc
 from hinge.channel import ChannelKind, Conversation, Serve
 from hinge.errors import ChannelClosed, InternalError
 from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing, Record
 from hinge.protocol.http import sse
-from hinge.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
-from hinge.transports.http.server.exchange import STOPPING, Exchange
+from hinge.protocol.http.headers import Head
+from hinge.protocol.http.media_types import BOTH, TAKES_EVENTS, TAKES_JSON
+from hinge.transports.http.server.exchange import STOPPING, STOPPING_ANSWER, Exchange, OpenExchanges, id_of
 
 
 def stopped_reply(call: Call | Batch) -> Outgoing:
@@ -18,6 +20,24 @@ def stopped_reply(call: Call | Batch) -> Outgoing:
     request_id = call.id if isinstance(call, Call) else None
     error = InternalError(STOPPING.text)
     return Outgoing.failure(jsonrpc.encode_failure(request_id, error.error), request_id, error, 503)
+
+
+class StatelessPosts:
+    """Serves the POSTs of the stateless era; see `Endpoint`."""
+
+    __slots__ = ("_requests", "_serve")
+
+    def __init__(self, serve: Serve, requests: OpenExchanges) -> None:
+        self._serve = serve
+        self._requests = requests
+
+    def __call__(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> Awaitable[None]:
+        """Serve one message."""
+        if head.stateless_refusal is not None:
+            return exchange.refuse(head.stateless_refusal, id_of(inbound))
+        if self._requests.stopping:
+            return exchange.refuse(STOPPING_ANSWER, id_of(inbound))
+        return PostChannel(exchange, BOTH, True).run(self._serve, inbound, origin)
 
 
 class PostChannel(Record):
