@@ -210,11 +210,11 @@ def test_values_that_an_option_can_not_have() -> None:
 def test_something_else_where_a_server_or_an_extension_is_wanted() -> None:
     server: Any = mistaken()
     assert told(lambda: server.mount(Client(mistaken()))) == (
-        "A Client can't be mounted: make a server of it, mount(Server.from_client(…), …)"
+        "mount() expects a Server, got Client. For a remote server use Server.from_client(url)."
     )
-    assert told(lambda: server.include("routes.py")) == "A str can't be included: give a Router, or a Server"
+    assert told(lambda: server.include("routes.py")) == "include() expects a Router or a Server, got str"
     assert told(lambda: server.add_extension(Apps)) == (
-        "<class 'hinge.extensions.apps.Apps'> is no extension: make one of its class, as in add_extension(Apps())"
+        "<class 'hinge.extensions.apps.Apps'> is not an extension object: write add_extension(Apps())"
     )
     assert told(lambda: server.notify("tools")) == "'tools' is no change: write server.notify(Changed('tools'))"
     five: Any = 5

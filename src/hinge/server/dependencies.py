@@ -1,7 +1,4 @@
-"""Dependencies and questions of one function while a call runs: asked, filled in, cleaned up. Made by depends.py, once.
-
-Knows nothing of annotations, tools or eras.
-"""
+"""Dependency injection: `Depends` and `Ask` parameters of a function, resolved, filled in and cleaned up around each call."""
 
 from __future__ import annotations
 
@@ -38,8 +35,8 @@ ResultT = TypeVar("ResultT")
 Run = Callable[[Context[Any], dict[str, Any]], Awaitable[ResultT]]
 
 
-class Question(NamedTuple):
-    """One `Ask` as it is asked; `names` are the arguments that stand in its message."""
+class FormParameter(NamedTuple):
+    """One `Ask` parameter; `names` are the arguments in its message."""
 
     message: str
     names: tuple[str, ...]
@@ -48,7 +45,7 @@ class Question(NamedTuple):
     slot: int
 
     async def answer(self, ctx: Context[Any], arguments: dict[str, Any]) -> Any:
-        """The user's answer. Raises Declined, MissingClientCapability, and whatever ends a round of questions."""
+        """The user's answer. Raises Declined and MissingClientCapability."""
         message = self.message.format_map({name: shorten(str(arguments[name])) for name in self.names})
         try:
             return await ctx.elicit(message, self.form)
@@ -129,26 +126,26 @@ def called(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__qualname__', type(function).__name__)}()"
 
 
-class Needs:
-    """What is filled in for one function: its questions, its dependencies in order, and which parameters get what."""
+class Dependencies:
+    """What is filled in for one function: its forms, its dependencies in order, and which parameters get what."""
 
-    __slots__ = ("_questions", "_size", "_steps", "_threads", "_wanted")
+    __slots__ = ("_forms", "_size", "_steps", "_threads", "_wanted")
 
     def __init__(
         self,
-        questions: Sequence[Question],
+        forms: Sequence[FormParameter],
         steps: Sequence[Step],
         wanted: Sequence[tuple[str, int]],
         threads: Threads,
     ) -> None:
-        self._questions = tuple(questions)
+        self._forms = tuple(forms)
         self._steps = tuple(steps)
         self._wanted = tuple(wanted)
         self._threads = threads
-        self._size = 1 + len(self._questions) + len(self._steps)
+        self._size = 1 + len(self._forms) + len(self._steps)
 
     def around(self, run: Run[ResultT]) -> Run[ResultT]:
-        """Run a function with its dependencies: questions first, then values, then the function, then clean-up."""
+        """Run a function with its dependencies: forms first, then values, then the function, then clean-up."""
 
         async def filled(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
             opened: list[Opened] = []
@@ -171,9 +168,9 @@ class Needs:
         values: list[Any] = [None] * self._size
         values[CONTEXT] = ctx
         given = dict(arguments)
-        answers = await _together([question.answer(ctx, given) for question in self._questions])
-        for question, answer in zip(self._questions, answers, strict=True):
-            values[question.slot] = answer
+        answers = await _together([form.answer(ctx, given) for form in self._forms])
+        for form, answer in zip(self._forms, answers, strict=True):
+            values[form.slot] = answer
         for step in self._steps:
             found = {name: values[at] if isinstance(at, int) else given[at] for name, at in step.sources}
             values[step.slot] = await self._value(step, found, opened)
@@ -210,7 +207,7 @@ class Needs:
 
 
 async def _closed(one: Opened, exc: BaseException | None, clock: asyncio.Timeout) -> BaseException | None:
-    """What a call ends with after this clean-up: an error of it replaces another error, but no cancellation or question."""
+    """What a call ends with after this clean-up: its error replaces another error, but not a cancellation."""
     try:
         await one.close(exc)
     except asyncio.CancelledError as raised:
@@ -242,14 +239,30 @@ async def _together(answers: Sequence[Any]) -> list[Any]:
 
 
 class Depends:
-    """A parameter that a function of yours fills: `db: Annotated[Db, Depends(get_db)]`. No caller sees or sets it.
+    """Mark a parameter that a function of yours fills: `db: Annotated[Db, Depends(get_db)]`. Callers don't see it.
 
-    `function` is sync or async, a generator (sync or async) that yields the value once and cleans up after the call, or a
-    class. Its own parameters are filled in the same way: the Context, further dependencies, questions, and by their names
-    the arguments of the call. Within one call it runs once, however often it is needed. What the call raises is raised
-    at the `yield`, too; what it raises in turn takes its place. Clean-up has `Limits.teardown` seconds.
+    The parameters of that function are filled in the same way: the Context, further dependencies, `Ask`, and by their
+    names the arguments of the call. It runs once per call, however often it is used. What a call raises is raised at the
+    `yield` of a generator, too; what the generator raises in turn takes its place. Clean-up has `Limits.teardown` seconds.
 
-    Sync functions run in worker threads; `blocking=False` runs a trivial one at once, on the event loop.
+    Args:
+        function: A sync or async function, a class, or a generator (sync or async) that yields the value once and cleans
+            up after the call.
+        blocking: Whether a sync function runs in a worker thread (the default), or at once on the event loop.
+
+    Raises:
+        DefinitionError: `function` can't be called.
+
+    Example:
+        ```python
+        async def get_db() -> AsyncIterator[Db]:
+            async with connect() as db:
+                yield db
+
+
+        @server.tool
+        async def count(db: Annotated[Db, Depends(get_db)]) -> int: ...
+        ```
     """
 
     __slots__ = ("blocking", "function")
@@ -262,12 +275,16 @@ class Depends:
 
 
 class Ask:
-    """A parameter that the user fills before the function runs: `day: Annotated[Day, Ask("Which day?")]`.
+    """Mark a parameter that the user fills before the function runs: `day: Annotated[Day, Ask("Which day?")]`.
 
-    The annotation is the form (see `Context.elicit`); no caller sees or sets the parameter. All such questions of a
-    function go out together. `{name}` in the message stands for the argument of that name. With `| None` in the
-    annotation the parameter is None when the user doesn't answer or the client can't ask; without, the call ends with
-    Declined, or with MissingClientCapability.
+    The annotation is the form, as in `Context.elicit`; callers don't see the parameter. All forms of a function go to the
+    user together. With `| None` in the annotation the parameter is None if the user does not answer or the client has no
+    forms; without, the call ends with Declined or MissingClientCapability.
+
+    Args:
+        message: What the user is asked; `{name}` is replaced by the argument of that name.
+
+    Specification: client/elicitation.
     """
 
     __slots__ = ("message",)
@@ -289,7 +306,7 @@ def is_injected(annotation: Any) -> bool:
 def inspect_handler(
     function: Any, content: Predicate, name: str | None = None, *, generators: bool = False
 ) -> Signature:
-    """The signature of a function whose Context, dependencies and questions the server fills in; see inspect_function."""
+    """The signature of a function whose Context, dependencies and forms the server fills in; see inspect_function."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (NameError, TypeError, ValueError):
@@ -309,32 +326,32 @@ def _place(function: Any, name: str) -> Place:
     return place_of(inspect.unwrap(getattr(function, "__func__", function)), name)
 
 
-def needs_of(function: Any, signature: Signature, threads: Threads) -> Needs | None:
-    """What of this function's parameters is filled besides the Context; None for nothing. Raises DefinitionError."""
+def dependencies_of(function: Any, signature: Signature, threads: Threads) -> Dependencies | None:
+    """What is filled in for a function besides the Context; None for nothing. Raises DefinitionError."""
     marked = {name: found for name, found in signature.injected.items() if not is_context(found)}
     if not marked:
         return None
     compiler = _Compiler(_place(function, signature.name), [item.name for item in signature.parameters])
     wanted = [(name, compiler.slot(annotation, name)) for name, annotation in marked.items()]
-    return Needs(compiler.questions, compiler.steps, wanted, threads)
+    return Dependencies(compiler.forms, compiler.steps, wanted, threads)
 
 
 class _Compiler:
-    """Puts questions and dependencies in order, each once; each mistake of the author is told with the function's place."""
+    """Puts forms and dependencies in order, each once; errors name the place of the function."""
 
     def __init__(self, place: Place, arguments: Sequence[str]) -> None:
         self._place = place
         self._arguments = arguments
         self._slots: dict[object, int] = {}
         self._next = 1
-        self.questions: list[Question] = []
+        self.forms: list[FormParameter] = []
         self.steps: list[Step] = []
 
     def slot(self, annotation: Any, parameter: str, trail: tuple[Callable[..., Any], ...] = ()) -> int:
         """Where the value for a marked parameter will be."""
         marker = marker_of(annotation)
         if isinstance(marker, Ask):
-            return self._question(marker, annotation, parameter)
+            return self._form_parameter(marker, annotation, parameter)
         assert marker is not None
         return self._step(marker, parameter, trail)
 
@@ -342,15 +359,15 @@ class _Compiler:
         self._next += 1
         return self._next - 1
 
-    def _question(self, ask: Ask, annotation: Any, parameter: str) -> int:
+    def _form_parameter(self, ask: Ask, annotation: Any, parameter: str) -> int:
         form, optional = _form(annotation)
         try:
             form_of(form)
         except DefinitionError as exc:
             raise self._place.mistake(str(exc), parameter) from None
         names = self._names(ask.message, parameter)
-        made = Question(ask.message, names, form, optional, self._new_slot())
-        self.questions.append(made)
+        made = FormParameter(ask.message, names, form, optional, self._new_slot())
+        self.forms.append(made)
         return made.slot
 
     def _names(self, message: str, parameter: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """From a method name to a handler and back to a wire result: the inner end of the middleware chain.
 
-The order of checks is fixed (A-103…A-118 and steps 9 to 13 of the modern validation): known method, gate, mirrored name,
-params, handler, result in the shape of the caller's revision.
+The order of checks is fixed: known method, handshake, params, mirrored name, handler, result in the shape of the caller's
+revision.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Served:
         self._decoder = params_decoder(kind)
 
     def read(self, params: Raw) -> Any:
-        """The typed params; absent ones are `{}` (A-111). Raises InvalidParams, without echoing what came."""
+        """The typed params; absent ones are `{}`. Raises InvalidParams, without echoing what came."""
         try:
             return self._decoder(params if params is not ABSENT else _EMPTY)
         except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
@@ -181,7 +181,7 @@ class Dispatch:
         return result if isinstance(result, Result) else _structured(result, served.row, ctx.method)
 
     async def dressed(self, ctx: Context[Any], call_next: Callable[[Context[Any]], Awaitable[Any]]) -> Any:
-        """Around all middleware: a result type that one of them answers with is dressed; a dict is its business (A-038)."""
+        """Around all middleware: a result type that one of them answers with is dressed; a dict is its business."""
         result = await call_next(ctx)
         if not isinstance(result, Result):
             return _object(result, ctx.method)
@@ -200,7 +200,7 @@ class Dispatch:
         return ctx._call.era.finish_result(result, ctx._call.revision, self._description.result_meta)
 
     def _extended(self, ctx: Context[Any], result: dict[str, Any], said: Any) -> dict[str, Any]:
-        """A result of an extension's own type: only for a client that declared it on this request (A-121, TEX-04)."""
+        """A result of an extension's own type: only for a client that declared it on this request."""
         extension = self.result_types.get(said) or self.elsewhere.result_type(said)
         if extension is None:
             logger.error("%s: no extension of this server has results of type %r", ctx.method, said)
@@ -210,7 +210,7 @@ class Dispatch:
         return {**result, "resultType": said}  # also where it is the type's default, which encoding leaves out
 
     async def notification(self, ctx: Context[Any]) -> None:
-        """Serve one notification; what can't be served is dropped with a word in the log (A-131…A-136)."""
+        """Serve one notification; what can't be served is dropped with a word in the log."""
         method, call = ctx.method, ctx._call
         if method in METHODS and method_in(method, call.revision) is None:
             logger.debug("%s is dropped: revision %s doesn't know it", shorten(method), call.revision)
@@ -250,7 +250,7 @@ async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], 
 
 
 def _unserved(ctx: Context[Any]) -> ProtocolError:
-    """Unknown, or known but not offered: malformed params of a method of the protocol come first (A-105)."""
+    """Unknown, or known but not offered: malformed params of a method of the protocol come first."""
     kind = ctx._call.era.params_checked_first(ctx.method, ctx._call.revision)
     if kind is not None:
         try:
@@ -275,7 +275,7 @@ def _object(result: Any, method: str) -> Any:
 def _structured(result: Any, row: Method | None, method: str) -> Any:
     """A result that isn't one of our types: a mapping passes (checked, for the protocol's own methods), models are dumped."""
     if isinstance(result, ErrorObject):
-        raise ProtocolError(result.message, result.data, code=result.code)  # A-113
+        raise ProtocolError(result.message, result.data, code=result.code)
     if isinstance(result, msgspec.Struct):
         result = msgspec.json.decode(msgspec.json.encode(result))
     dump = getattr(result, "model_dump", None)

@@ -1,6 +1,6 @@
-"""Extensions of the protocol as objects: what one brings to a server, and how a server takes it in. Knows none by name.
+"""Extensions of the protocol: the base class `Extension`, and how a server adds one. No extension is known by name here.
 
-Off by default: nothing of an extension is there until `server.add_extension(…)`.
+An extension is off until `server.add_extension(…)`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ CallTool: TypeAlias = Callable[[Context[Any], CallToolParams], Awaitable[Any]]
 
 
 class Method(Struct, frozen=True, kw_only=True):
-    """A request or notification of an extension: `serve` is `async def serve(ctx, params) -> result`.
+    """A request or notification of an extension.
 
-    `params` is the type that they are read into, a dict by default. A request of a client that didn't declare the
-    extension is refused, unless `open` is set. `name_field` is the member (by its Python name) that the header
-    `Mcp-Name` repeats over HTTP, if there is one.
+    Args:
+        name: The method.
+        serve: `async def serve(ctx, params) -> result`.
+        params: The type that the params are read into; a dict by default.
+        open: Whether clients that did not declare the extension may send the request, too.
+        name_field: The member of the params, by its Python name, that the HTTP header `Mcp-Name` repeats.
     """
 
     name: str
@@ -41,12 +44,18 @@ class Method(Struct, frozen=True, kw_only=True):
 
 
 class Topic(Struct, frozen=True, kw_only=True):
-    """Something of an extension's own that clients may listen to, by a key of the filter of `subscriptions/listen`.
+    """Changes of an extension that clients can subscribe to, with a key in the filter of `subscriptions/listen`.
 
-    What stands at `key` is read as `type`, and `accept(ctx, value)` gives back the part of it that will be honoured, None
-    for nothing: a list of keys, or True for all. `server.notify(Changed(kind, key))` then reaches the listeners that
-    have this key: they get the notification `method` with what `describe(ctx, key)` says at that moment, a dict, or
-    None for nothing to say. All of it runs for the listener's own context.
+    `server.notify(Changed(kind, key))` sends the notification `method` to the subscribers of that key.
+
+    Args:
+        key: The key in the filter.
+        kind: The kind of `Changed` that it is about.
+        method: The notification that subscribers get.
+        type: The type of the value at the key; a list of strings by default.
+        accept: `async def accept(ctx, value)` returns the part of the value that is granted: a list of keys, True for
+            all, None for nothing.
+        describe: `async def describe(ctx, key)` returns the params of a notification, or None to send none.
     """
 
     key: str
@@ -58,52 +67,80 @@ class Topic(Struct, frozen=True, kw_only=True):
 
 
 class Extension:
-    """The base of an extension: override what it has. One object may be added to one server.
+    """The base class of extensions: override what the extension provides. One object can be added to one server.
 
-    Its id has a prefix, like `com.example/search`. `settings` stand in the server's capabilities.
+    Attributes:
+        id: The id with its prefix, such as "com.example/search".
+        eras: The eras in which it exists; in others its methods are unknown and it is not announced.
+        result_types: The `resultType`s that it adds. Such results reach only clients that declared the extension.
+
+    Specification: basic/index, "Extensions".
     """
 
     id: ClassVar[str] = ""
-    #: In which eras it exists; in others its methods are unknown, and it is not announced.
     eras: ClassVar[Sequence[EraName]] = ("2025", "2026")
-    #: The `resultType`s that it adds; results of these reach only clients that declared the extension.
     result_types: ClassVar[Sequence[str]] = ()
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What clients are told about it; `{}` for nothing."""
+        """Its settings in the server's capabilities; `{}` for none."""
         return {}
 
     def requests(self) -> Iterable[Method]:
-        """The requests that it serves."""
+        """Return the requests that it serves."""
         return ()
 
     def notifications(self) -> Iterable[Method]:
-        """The notifications that it hears."""
+        """Return the notifications that it handles."""
         return ()
 
     def topics(self) -> Iterable[Topic]:
-        """What clients may listen to."""
+        """Return what clients can subscribe to."""
         return ()
 
     def attach(self, server: Any) -> None:
-        """Called once, when it is added: register the tools, prompts and resources that it brings."""
+        """Register the tools, prompts and resources of the extension; called once, when it is added.
+
+        Args:
+            server: The `Server` that it is added to.
+        """
 
     @asynccontextmanager
     async def lifespan(self, server: Any) -> AsyncIterator[None]:
-        """`async with` around the time in which the server serves: for work of its own in the background."""
+        """Run around the time in which the server serves, as an async context manager; for work in the background.
+
+        Args:
+            server: The `Server` that it is added to.
+        """
         yield
 
     async def call_tool(self, ctx: Context[Any], params: CallToolParams, call_next: CallTool) -> Any:
-        """Around every `tools/call`: look at it, answer it in its place, or change what comes back.
+        """Run around every `tools/call`; the extension that was added first is outermost.
 
-        The extension that was added first is outermost. Costs nothing where it isn't overridden.
+        Args:
+            ctx: The context of the call.
+            params: The params of the call.
+            call_next: `await call_next(ctx, params)` calls the tool.
+
+        Returns:
+            The result of the call.
         """
         return await call_next(ctx, params)
 
 
 def require_client_extension(ctx: Context[Any], extension_id: str) -> dict[str, Any]:
-    """The client's settings of an extension. Raises MissingClientCapability when it didn't declare it."""
+    """Return the client's settings of an extension that a handler needs.
+
+    Args:
+        ctx: The context of the call.
+        extension_id: The id of the extension.
+
+    Returns:
+        The settings; `{}` for an extension without settings.
+
+    Raises:
+        MissingClientCapability: The client did not declare the extension.
+    """
     settings = ctx.client_extension(extension_id)
     if settings is None:
         raise MissingClientCapability({"extensions": {extension_id: {}}})
@@ -127,7 +164,7 @@ class Extensions:
         self.notifications: dict[str, Served] = {}
 
     def add(self, extension: Extension) -> None:
-        """Take in what an extension declares. Raises DefinitionError, and changes nothing then."""
+        """Add what an extension declares. Raises DefinitionError, and changes nothing then."""
         name = extension.id
         if not is_extension_id(name):
             raise DefinitionError(
@@ -167,7 +204,7 @@ class Extensions:
             raise DefinitionError(f"The extension {extension.id!r} brings {taken[0]!r}, which is taken already")
 
     def settings(self, era: Era) -> dict[str, dict[str, Any]]:
-        """What is announced in an era."""
+        """The settings that are announced in an era."""
         return {name: dict(one.settings) for name, one in self._by_era[era].items()}
 
     @property

@@ -24,11 +24,13 @@ R = TypeVar("R")
 
 
 class Router:
-    """Tools, prompts and resources, registered by decorators; a Server is one, and can include others.
+    """Tools, prompts and resources, registered by decorators. A `Server` is one, and can include others.
 
-    `threads` sync functions run at once, of tools and prompts, and as many of resources. Lists come in pages of
-    `page_size`. A resource that is a file, or comes in chunks, has `resource_bytes` at most. A call waits `turn` seconds
-    at most for its turn at a tool with a `concurrency` of its own.
+    Args:
+        threads: How many sync functions of tools and prompts run at once; as many of resources.
+        page_size: How many items a page of a list has; None for whole lists.
+        resource_bytes: The size limit of a resource that is a file or comes in chunks.
+        turn: Seconds that a call waits at most for a tool with a `concurrency` limit.
     """
 
     def __init__(
@@ -70,12 +72,17 @@ class Router:
         """Copy the tools, prompts and resources of a router into this one, as they are now.
 
         Under the prefix "weather" its tool `forecast` is `weather_forecast` here, prompts likewise; its resource
-        `city://oslo` is `weather+city://oslo`. What is registered or removed there later stays there; to follow another
-        server live, with its middleware and lifespan, mount it. Raises DefinitionError, and copies nothing, when a name
-        is taken.
+        `city://oslo` is `weather+city://oslo`. Later changes there don't show here; `Server.mount` follows them.
+
+        Args:
+            router: A Router or a Server.
+            prefix: What the names begin with here; None to keep them.
+
+        Raises:
+            DefinitionError: A name is taken; nothing was copied.
         """
         if not isinstance(router, Router):
-            raise DefinitionError(f"A {type(router).__name__} can't be included: give a Router, or a Server")
+            raise DefinitionError(f"include() expects a Router or a Server, got {type(router).__name__}")
         include(self._registries(), router._registries(), prefix)
 
     def _registries(self) -> Registries:
@@ -84,31 +91,53 @@ class Router:
     # ---------------------------------------------------------------- who sees what
 
     def visibility(self, rule: RuleT) -> RuleT:
-        """Decide for all tools, prompts and resources who sees them: `rule(item, caller) -> bool`, as a decorator.
+        """Decide for all tools, prompts and resources which callers see them, as a decorator.
 
+        What a caller doesn't see doesn't exist for that caller, in lists and in calls. With several rules all must agree,
+        and so must the item's own `visible=`. Lists that vary are marked `cacheScope: private`.
+
+        Args:
+            rule: `def rule(item, caller) -> bool`, a quick sync function, called once per item and list. If it raises,
+                the item is hidden.
+
+        Returns:
+            The rule.
+
+        Example:
+            ```python
             @server.visibility
             def admins_only(item: Item, caller: Caller) -> bool:
                 return "admin" not in item.tags or "admin" in caller.scopes
-
-        What a caller doesn't see doesn't exist for him, in lists and in calls; where there are several rules, all must
-        agree, and so must the item's own `visible=`. A rule is a plain function, asked once per item and list: it must
-        be quick. One that raises hides the item. It gets what a list may depend on (see Caller). Lists that
-        it varies are marked as private to their caller.
+            ```
         """
         self._visibility.add_rule(rule)
         return rule
 
     def disable(self, *names: str, tags: Collection[str] = ()) -> None:
-        """Switch off, for everybody: what has one of the names (of resources the URI or template) or one of the tags.
+        """Hide items from all callers until they are enabled again; connected clients are told.
 
-        It doesn't exist until it is enabled again, and neither does what is registered later under the name or with the
-        tag; connected clients are told. Not for "unlocking" tools for one caller: that is what `visibility` is for.
-        Raises KeyError for a name that nothing has.
+        Items that are registered later under a disabled name or tag are hidden, too. To show items to some callers only,
+        use `visibility`.
+
+        Args:
+            *names: Names of tools and prompts, URIs or templates of resources.
+            tags: Tags of items.
+
+        Raises:
+            KeyError: Nothing has one of the names.
         """
         self._visibility.switch(names, tags, on=False)
 
     def enable(self, *names: str, tags: Collection[str] = ()) -> None:
-        """Undo `disable` for these names and tags. What was disabled by both is on when neither is disabled any more."""
+        """Undo `disable`. An item that was disabled by name and by tag shows when neither is disabled any more.
+
+        Args:
+            *names: As in `disable`.
+            tags: As in `disable`.
+
+        Raises:
+            KeyError: Nothing has one of the names.
+        """
         self._visibility.switch(names, tags, on=True)
 
     # ---------------------------------------------------------------- tools
@@ -124,9 +153,20 @@ class Router:
     def tool(self, function: Any = None, /, **options: Any) -> Any:
         """Offer a function as a tool: `@server.tool`, `@server.tool("name", title=…)`, or `server.tool(obj.method)`.
 
-        Name, description, schemas and argument texts come from the function: its name, its docstring (Google, NumPy or
-        Sphinx style), its annotations. Sync functions run in worker threads unless `blocking=False`. The function itself
-        comes back unchanged. Raises DefinitionError, at once, for what can't work.
+        Name, description, schemas and descriptions of arguments come from the function: its name, its docstring (Google,
+        NumPy or Sphinx style), its annotations. Sync functions run in worker threads unless `blocking=False`.
+
+        Args:
+            function: The function, or the name of the tool if this is called with options.
+            **options: See `ToolOptions`.
+
+        Returns:
+            The function unchanged, or a decorator.
+
+        Raises:
+            DefinitionError: The function or an option can't be used; the message says what to change.
+
+        Specification: server/tools.
         """
         if function is None or isinstance(function, str):
             named = with_name("@server.tool", function, options)
@@ -138,11 +178,27 @@ class Router:
         return function
 
     def add_tool(self, function: Callable[..., Any], options: Mapping[str, Any], *, view: View | None = None) -> None:
-        """`tool` for extensions: `view(listing, caller)` says what a caller sees of the tool, None for nothing."""
+        """Register a tool as `tool` does; for extensions.
+
+        Args:
+            function: The function.
+            options: The options of `tool`.
+            view: `def view(listing, caller)`, which returns the listing that a caller sees, or None to hide the tool.
+
+        Raises:
+            DefinitionError: The function or an option can't be used.
+        """
         self._tools.add(function, options, view=view)
 
     def remove_tool(self, name: str) -> None:
-        """Take a tool away; connected clients are told. Raises KeyError when there is none of that name."""
+        """Remove a tool; connected clients are told.
+
+        Args:
+            name: The name of the tool.
+
+        Raises:
+            KeyError: There is no such tool.
+        """
         self._tools.remove(name)
 
     # ---------------------------------------------------------------- prompts
@@ -158,8 +214,20 @@ class Router:
     def prompt(self, function: Any = None, /, **options: Any) -> Any:
         """Offer a function as a prompt: `@server.prompt`, `@server.prompt("name", title=…)`.
 
-        It returns a text, a content block, a `Message`, or a list of these. Its arguments come as strings and are
-        read by their annotations. `@function.complete("argument")` completes an argument. Raises DefinitionError.
+        It returns a text, a content block, a `Message`, or a list of these. Its arguments arrive as strings and are
+        parsed by their annotations. `@function.complete("argument")` registers a completer for an argument.
+
+        Args:
+            function: The function, or the name of the prompt if this is called with options.
+            **options: See `PromptOptions`.
+
+        Returns:
+            The function, which has got the attribute `complete`, or a decorator.
+
+        Raises:
+            DefinitionError: The function or an option can't be used; the message says what to change.
+
+        Specification: server/prompts.
         """
         if function is None or isinstance(function, str):
             named = with_name("@server.prompt", function, options)
@@ -172,21 +240,39 @@ class Router:
         return Completable(function, names, self._completions.prompts[entry.prompt.name])
 
     def remove_prompt(self, name: str) -> None:
-        """Take a prompt away; connected clients are told. Raises KeyError when there is none of that name."""
+        """Remove a prompt; connected clients are told.
+
+        Args:
+            name: The name of the prompt.
+
+        Raises:
+            KeyError: There is no such prompt.
+        """
         self._prompts.remove(name)
 
     # ---------------------------------------------------------------- resources
 
     def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[Callable[P, R]], Completable[P, R]]:
-        """Offer a function as a resource: `@server.resource("weather://{city}/now")`; see ResourceOptions for the rest.
+        """Offer a function as a resource: `@server.resource("weather://{city}/now")`.
 
-        With variables (RFC 6570; `Matcher` has the rules) the URI stands for many resources, and each variable is a
-        parameter of the function, read by its annotation; `@function.complete("city")` completes one.
+        With variables (RFC 6570) the URI is a template of many resources, and each variable is a parameter of the function,
+        parsed by its annotation; `@function.complete("city")` registers a completer for one.
 
-        The function returns text, bytes, a `ResourceContents`, a list of these, any JSON value, or an async iterator,
-        iterator or open file of chunks; or it is a generator of chunks itself. None says that there is no such resource,
-        as raising ResourceNotFound does.
-        Raises DefinitionError, at once, for what can't work.
+        The function returns text, bytes, a `ResourceContents`, a list of these, any JSON value, or chunks of text or bytes:
+        an iterator, an async iterator or an open file; it may be a generator. If it returns None, or raises
+        ResourceNotFound, there is no such resource.
+
+        Args:
+            uri: The URI, or a URI template.
+            **options: See `ResourceOptions`.
+
+        Returns:
+            A decorator. It returns the function, which has got the attribute `complete`.
+
+        Raises:
+            DefinitionError: The URI, the function or an option can't be used; the message says what to change.
+
+        Specification: server/resources.
         """
         check_text(uri, 'A resource needs a URI: write @server.resource("scheme://path")')
 
@@ -198,9 +284,13 @@ class Router:
         return register
 
     def remove_resource(self, uri: str) -> None:
-        """Take a URI, a template, or what `add_files` added under a URI away; connected clients are told.
+        """Remove a resource, a template, or what `add_files` added; connected clients are told.
 
-        Raises KeyError when there is none such.
+        Args:
+            uri: The URI or template.
+
+        Raises:
+            KeyError: There is no such resource.
         """
         self._resources.remove(uri)
         if uri in self._folders:
@@ -215,11 +305,19 @@ class Router:
         hidden: bool = False,
         **options: Unpack[ResourceOptions],
     ) -> None:
-        """Offer a file, or all files of a folder, to be read: under `uri`, or else under `file:///` and its own name.
+        """Offer a file, or all files of a folder, as resources.
 
-        A folder shows as a resource that lists its entries, and as a template for what is below it. Symlinks count
-        where they lead to; nothing outside the root is ever read, and names that begin with a dot only if `hidden`.
-        Raises DefinitionError.
+        A folder is a resource that lists its entries, and a template for what is below it. Symlinks are resolved first;
+        nothing outside of the root is ever read.
+
+        Args:
+            root: The file or folder.
+            uri: Its URI; `file:///` and its name by default.
+            hidden: Whether names that begin with a dot can be read.
+            **options: See `ResourceOptions`.
+
+        Raises:
+            DefinitionError: There is no such file, or an option can't be used.
         """
         prefix = default_uri(root) if uri is None else uri
         files = Files(root, prefix, hidden=hidden, limit=self._resource_bytes, mime_type=options.get("mime_type"))

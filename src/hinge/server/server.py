@@ -226,12 +226,22 @@ class Server(Router, Generic[StateT]):
     # ---------------------------------------------------------------- anything else
 
     def request(self, method: str, *, params: Any = None) -> Callable[[RequestHandler], RequestHandler]:
-        """Serve a method of your own, or take over one of the protocol's: `async def handler(ctx, params) -> result`.
+        """Serve a method of your own, or replace the handler of one of the protocol's, as a decorator.
 
-        `params` is the type that they are read into (a msgspec Struct, dataclass, TypedDict or pydantic model); a dict
-        by default, or the protocol's own type. The result is a Struct, a model, a dict, or None for an empty one.
+        The handler is `async def handler(ctx, params) -> result`. Its result is a Struct, a pydantic model, a dict, or
+        None for an empty one.
+
+        Args:
+            method: The method, such as "acme/search".
+            params: The type that the params are read into (a msgspec Struct, dataclass, TypedDict or pydantic model); by
+                default the protocol's own type, or a dict.
+
+        Returns:
+            A decorator that returns the handler unchanged.
+
+        Raises:
+            DefinitionError: The method is missing, or the handler is not async.
         """
-
         check_text(method, 'A request needs its method: write @server.request("acme/search")')
 
         def register(handler: RequestHandler) -> RequestHandler:
@@ -243,8 +253,18 @@ class Server(Router, Generic[StateT]):
         return register
 
     def notification(self, method: str, *, params: Any = None) -> Callable[[RequestHandler], RequestHandler]:
-        """Listen to a notification: `async def handler(ctx, params) -> None`; see `request` for `params`."""
+        """Handle a notification, as a decorator: `async def handler(ctx, params) -> None`.
 
+        Args:
+            method: The method, such as "notifications/acme/done".
+            params: The type that the params are read into, as in `request`.
+
+        Returns:
+            A decorator that returns the handler unchanged.
+
+        Raises:
+            DefinitionError: The method is missing, or the handler is not async.
+        """
         check_text(method, 'A notification needs its method: write @server.notification("notifications/acme/done")')
 
         def register(handler: RequestHandler) -> RequestHandler:
@@ -255,13 +275,21 @@ class Server(Router, Generic[StateT]):
         return register
 
     def add_extension(self, extension: ExtensionT) -> ExtensionT:
-        """Take an extension of the protocol into use: what it brings, and its place in the capabilities.
+        """Add an extension of the protocol: what it provides is served, and clients are told about it. Call it before serving.
 
-        To be done before serving. Gives the extension back. Raises DefinitionError for an id that can't be or is there
-        already, and for names that are taken.
+        Args:
+            extension: The extension; one object can be added to one server.
+
+        Returns:
+            The extension.
+
+        Raises:
+            DefinitionError: Its id is invalid or added already, or a name that it provides is taken.
+
+        Specification: basic/index, "Extensions".
         """
         if not isinstance(extension, Extension):
-            raise DefinitionError(f"{extension!r} is no extension: make one of its class, as in add_extension(Apps())")
+            raise DefinitionError(f"{extension!r} is not an extension object: write add_extension(Apps())")
         self._extensions.add(extension)
         if type(extension).lifespan is not Extension.lifespan:
             self._lifespan.add(extension.lifespan)
@@ -269,7 +297,18 @@ class Server(Router, Generic[StateT]):
         return extension
 
     def add_middleware(self, middleware: Middleware) -> Middleware:
-        """Put `async def middleware(ctx, call_next) -> result` around every request and notification, inside the earlier ones."""
+        """Run a middleware around every request and notification, inside of those that were added before.
+
+        Args:
+            middleware: `async def middleware(ctx, call_next) -> result`. It returns what `await call_next(ctx)` returns, a
+                result of its own, or raises.
+
+        Returns:
+            The middleware, so that this works as a decorator.
+
+        Raises:
+            DefinitionError: It can't be called with these arguments.
+        """
         self._middleware.append(checked(middleware))
         self._build()
         return middleware
@@ -280,7 +319,14 @@ class Server(Router, Generic[StateT]):
     # ---------------------------------------------------------------- serving
 
     def serve(self, channel: Channel) -> Session:
-        """Start a conversation over a channel: the one door for every transport and era."""
+        """Start a session over a channel: what every transport calls.
+
+        Args:
+            channel: The server's end of the transport.
+
+        Returns:
+            The session, to be fed with messages.
+        """
         kind = channel.kind
         connection = Connection(
             self._description, limits=self.limits, one_shot=kind == "post", shared=kind not in ("post", "session")
@@ -291,30 +337,44 @@ class Server(Router, Generic[StateT]):
         return session
 
     def notify(self, event: Changed) -> None:
-        """Tell every client that listens that something changed, in all processes; from any thread.
+        """Tell clients that something changed, from any thread and in all processes that share the backend.
 
-        Changes of the registry are told by themselves; `server.notify(Changed("resource", uri))` is for the rest.
+        Changes of the registered tools, prompts and resources are announced without this.
+
+        Args:
+            event: What changed, such as `Changed("resource", uri)`.
+
+        Raises:
+            DefinitionError: It is not a `Changed`.
         """
         if not isinstance(event, Changed):
-            raise DefinitionError(f"{event!r} is no change: write server.notify(Changed({event!r}))")
+            raise DefinitionError(f"{event!r} is not a Changed: write server.notify(Changed({event!r}))")
         self._subscriptions.publish(event)
         for tell in self._mounted_in:
             tell(self, event)
 
     def warn_of_own_keys(self) -> None:
-        """Several processes can't open each other's request states unless they share keys (design: state_keys)."""
+        """Log a warning that several processes can't decrypt each other's request states without shared keys."""
         if not self._request_states.shared and STATELESS in self._description.eras:
             logger.warning(
-                "Several workers without state_keys: a call that asks the user fails when its answer reaches another "
+                "Several workers without state_keys: a call that requests input fails when the answer reaches another "
                 "worker. Give Server(state_keys=[…]) the same secret of 32 bytes everywhere"
             )
 
     async def _drain(self) -> None:
-        """The process is about to stop: subscriptions end with their result."""
+        """End all subscriptions with their result, because the process is about to stop."""
         self._subscriptions.end()
 
     async def handle(self, session: Session, call: Call) -> Any:
-        """Serve one call: middleware, look-up, handler."""
+        """Serve one call through the middleware chain.
+
+        Args:
+            session: The session that it arrived on.
+            call: The request or notification.
+
+        Returns:
+            The result, ready to be encoded.
+        """
         chains, state = self._chains, self._lifespan.state
         ctx: Context[Any] = Context(session, call, state, self._request_states, call.method, call.params, chains.nested)
         token = current.set(ctx)
@@ -446,11 +506,11 @@ class Server(Router, Generic[StateT]):
         self.notify(Changed(kind))
 
     def _applied(self, method: str, handler: RequestHandler) -> RequestHandler:
-        """A handler of ours with what goes around it: cache hints, interceptions of extensions."""
+        """A handler of this server with cache hints and the interceptions of extensions around it."""
         return self._extensions.applied(method, self._cache.applied(method, handler))
 
     def _feature_methods(self, kind: str) -> dict[str, RequestHandler]:
-        """The methods that come with the first item of a feature; a handler of the user's own keeps its place."""
+        """The methods that exist from the first item of a feature on; custom handlers are not replaced."""
         if kind == "tools":
             return {"tools/list": self._tools.list, "tools/call": self._tools.call}
         if kind == "resources":
@@ -474,7 +534,7 @@ class Server(Router, Generic[StateT]):
         }
 
     async def _complete(self, ctx: Context[Any], params: Any) -> Any:
-        """Where nothing completes, nothing is announced, nor is there such a method; who mounts us announces."""
+        """Complete an argument. Without completers the method does not exist, except for a server that mounts this one."""
         if ctx._session.connection.description is self._description and self._capabilities().completions is None:
             raise MethodNotFound(ctx.method)
         return await self._completions.complete(ctx, params)
@@ -483,7 +543,7 @@ class Server(Router, Generic[StateT]):
         served = {"tools": len(self._tools), "prompts": len(self._prompts), "resources": len(self._resources)}
         return self._mounts.features() | {kind for kind, count in served.items() if count}
 
-    # ---------------------------------------------------------------- holding
+    # ---------------------------------------------------------------- mounting
 
     def mount(
         self,
@@ -492,20 +552,25 @@ class Server(Router, Generic[StateT]):
         *,
         tools: Mapping[str, ToolChange | None] | None = None,
     ) -> None:
-        """Make all of another server a part of this one, live: what it offers shows up here, also what changes later.
+        """Offer everything of another server here, including what changes there later.
 
-        Its tool `forecast` is `weather_forecast` here under the prefix "weather", prompts likewise; its resource
-        `city://oslo` is `weather+city://oslo`. Without a prefix names stay, and this server's own go first. Calls run
-        through its middleware and see its lifespan's state and its visibility; changes and subscriptions are passed on.
-        Its extensions are announced and served here, unless this server has them itself; methods of its own stay with it.
-        `tools` shows some of its tools in other words, by the names that they have there, or hides them (None).
+        Under the prefix "weather" its tool `forecast` is `weather_forecast` here, prompts likewise; its resource
+        `city://oslo` is `weather+city://oslo`. Calls run through its middleware and see its lifespan's state and its
+        visibility; changes and subscriptions are passed on. Its extensions are offered here, unless this server has them
+        itself; custom methods (`request`) are not.
 
-        Raises DefinitionError for a prefix that can't be, or that can't be told from another one, and for an extension
-        with requests that another mounted server has, too.
+        Args:
+            server: The server to mount.
+            prefix: What its names begin with here. Without one names stay as they are, and items of this server win.
+            tools: Changes of its tools, by the names that they have there; None hides a tool.
+
+        Raises:
+            DefinitionError: The prefix is invalid or can't be told from another one, the server would contain itself, or
+                another mounted server has the same extension with requests.
         """
         if not isinstance(server, Server):
             raise DefinitionError(
-                f"A {type(server).__name__} can't be mounted: make a server of it, mount(Server.from_client(…), …)"
+                f"mount() expects a Server, got {type(server).__name__}. For a remote server use Server.from_client(url)."
             )
         made = self._mounts.check(server, prefix, ToolChanges(tools) if tools is not None else None)
         self._dispatch.elsewhere = self._elsewhere
@@ -521,12 +586,19 @@ class Server(Router, Generic[StateT]):
         self._mounts.add(made)
 
     def unmount(self, server: Server[Any]) -> None:
-        """Take a mounted server away; connected clients are told. Raises KeyError when it isn't mounted here."""
+        """Remove a mounted server; connected clients are told.
+
+        Args:
+            server: The server.
+
+        Raises:
+            KeyError: It is not mounted here.
+        """
         self._mounts.remove(server)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Hold the lifespan open, and those of mounted servers: whoever serves does it inside this block."""
+        """Enter the lifespan, and those of mounted servers, for the time of an `async with` block in which it serves."""
         await self._enter()
         try:
             yield
@@ -534,7 +606,7 @@ class Server(Router, Generic[StateT]):
             await self._exit()
 
     async def _enter(self) -> None:
-        """One more who serves."""
+        """Begin to serve."""
         await self._lifespan.enter()
         try:
             await self._mounts.enter()
@@ -545,17 +617,17 @@ class Server(Router, Generic[StateT]):
         watch(self.limits.stall)
 
     async def _exit(self) -> None:
-        """One less."""
+        """Stop serving."""
         unwatch()
         try:
             await self._mounts.exit()
         finally:
             await self._lifespan.exit()
 
-    # ---------------------------------------------------------------- being held
+    # ---------------------------------------------------------------- being mounted
 
     async def _within(self, ctx: Context[Any]) -> Any:
-        """Serve a request for a server that this one is mounted in; the result isn't dressed yet."""
+        """Serve a request of a server that this one is mounted in; the result does not have its final shape yet."""
         ctx.state = self._lifespan.state
         ctx._serve_nested = self._chains.nested
         return await self._chains.mounted(ctx)
@@ -582,7 +654,7 @@ class Server(Router, Generic[StateT]):
                     yield name
 
     def _has(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
-        """The same of what is registered here."""
+        """Whether this caller finds an item that is registered here."""
         if kind == "tools":
             return self._tools.sees(ctx, key)
         if kind == "prompts":

@@ -15,7 +15,8 @@ from hinge.server.functions.json_schema import Schema, SchemaWriter, root_schema
 from hinge.server.functions.validation_errors import error_lines, explain, missing
 from hinge.server.functions.values import ValueRejected, value_type
 
-#: What a form field may say, by its type; `pattern` and the like are checked here, not sent.
+#: The keywords of a form field, by its type (client/elicitation, "Requested Schema"); others, such as `pattern`, are
+#: checked here and not sent.
 _WORDS = {
     "string": {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"},
     "integer": {"minimum", "maximum"},

@@ -21,7 +21,7 @@ from hinge.schema.prompts import (
 )
 from hinge.server.composition.namespace import called, unknown
 from hinge.server.context import Context, is_context
-from hinge.server.dependencies import Run, inspect_handler, needs_of
+from hinge.server.dependencies import Run, dependencies_of, inspect_handler
 from hinge.server.features.caching import list_scope
 from hinge.server.features.completion import RegisteredCompleter, of_choices
 from hinge.server.features.content import Media, returns_blocks, to_blocks
@@ -48,8 +48,8 @@ class RegisteredPrompt:
         self._threads = threads
         self._inline = signature.is_async or not blocking
         self._contexts = tuple(name for name, found in signature.injected.items() if is_context(found))
-        needs = needs_of(function, signature, threads)
-        self._run: Run[GetPromptResult] = self._call if needs is None else needs.around(self._call)
+        dependencies = dependencies_of(function, signature, threads)
+        self._run: Run[GetPromptResult] = self._call if dependencies is None else dependencies.around(self._call)
 
     @property
     def prompt(self) -> Prompt:

@@ -25,7 +25,7 @@ from hinge.schema.resources import (
 )
 from hinge.server.composition.namespace import called
 from hinge.server.context import Context, is_context
-from hinge.server.dependencies import Needs, inspect_handler, needs_of
+from hinge.server.dependencies import Dependencies, dependencies_of, inspect_handler
 from hinge.server.features.caching import apply_to_read, list_scope, resource_hint
 from hinge.server.features.completion import RegisteredCompleter, of_choices
 from hinge.server.features.content import JSON, ResourceOutput, guess_mime_type, returns_contents
@@ -56,12 +56,12 @@ class RegisteredResource:
 
     __slots__ = (
         "_contexts",
+        "_dependencies",
         "_function",
         "_hint",
         "_inline",
         "_lists",
         "_match",
-        "_needs",
         "_output",
         "_screened",
         "item",
@@ -78,7 +78,7 @@ class RegisteredResource:
         listing: Resource | ResourceTemplate,
         template: UriTemplate | None,
         output: ResourceOutput,
-        needs: Needs | None,
+        dependencies: Dependencies | None,
         options: ResourceOptions,
     ) -> None:
         self.listing = listing
@@ -88,7 +88,7 @@ class RegisteredResource:
         view = view_of(self.uri, options.get("visible"))
         self.item = Item("resources", self.uri, listing, tags=options.get("tags", ()), view=view)
         self._contexts = [name for name, found in signature.injected.items() if is_context(found)]
-        self._needs = needs
+        self._dependencies = dependencies
         #: The order among templates, most specific first; None for a resource.
         self.rank = template.rank if template is not None else None
         self._match = template.matcher.match if template is not None else None
@@ -140,7 +140,7 @@ class RegisteredResource:
                 value = await value
             return await self._output.result(ctx, value, params.uri)
 
-        filled = run if self._needs is None else self._needs.around(run)
+        filled = run if self._dependencies is None else self._dependencies.around(run)
         result = await filled(ctx, self.arguments(ctx, values))
         apply_to_read(self._hint, result, params)
         return result
@@ -179,8 +179,8 @@ def define_resource(
         listing = ResourceTemplate(uri_template=uri, **shown)
     listed(listing, f"The resource {uri!r}")
     output = ResourceOutput(signature, options.get("mime_type"), threads, limit)
-    needs = needs_of(function, signature, threads)
-    return RegisteredResource(function, signature, listing, template, output, needs, options)
+    dependencies = dependencies_of(function, signature, threads)
+    return RegisteredResource(function, signature, listing, template, output, dependencies, options)
 
 
 def _template(uri: Any) -> UriTemplate | None:

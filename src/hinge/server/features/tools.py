@@ -24,7 +24,7 @@ from hinge.schema.tools import CallToolParams, CallToolResult, ListToolsResult, 
 from hinge.server.composition.namespace import argument_names, called, unknown
 from hinge.server.concurrency import Turns, limited_in_time
 from hinge.server.context import Context, is_context
-from hinge.server.dependencies import Run, inspect_handler, needs_of
+from hinge.server.dependencies import Run, dependencies_of, inspect_handler
 from hinge.server.features.caching import list_scope
 from hinge.server.features.content import returns_blocks, to_blocks
 from hinge.server.features.options import ToolOptions, annotations_of, check_options, common_members, listed
@@ -87,9 +87,9 @@ class RegisteredTool:
         self.header_params = collect_param_headers(item.listing.input_schema)
         #: Calls the function with checked arguments and returns the result.
         self.run: Run[Result] = self._awaited if signature.is_async else self._threaded if blocking else self._inline
-        needs = needs_of(function, signature, threads)
-        if needs is not None:
-            self.run = needs.around(self.run)
+        dependencies = dependencies_of(function, signature, threads)
+        if dependencies is not None:
+            self.run = dependencies.around(self.run)
 
     @property
     def tool(self) -> Tool:
