@@ -18,7 +18,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"icons": [{"url": "a"}]}, "{'url': 'a'} is not an icon: Object missing required field `src`"),
     ({"icons": ["icon.png"]}, "'icon.png' is not the URL of an icon: write https://… or data:…"),
     ({"icons": 5}, "icons=5 is not a list: "),
-    ({"icons": "https://a.example"}, "icons='https://a.example' is one text: "),
+    ({"icons": "https://a.example"}, "icons='https://a.example' is one string: "),
     ({"meta": 5}, "Expected `object | null`, got `int` - at `$._meta`"),
     ({"meta": {"com.example/a": object()}}, "Encoding objects of type object is unsupported"),
     ({"tags": 5}, "tags=5 of "),
