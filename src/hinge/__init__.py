@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hinge.client.negotiation import Discovery as Discovery
     from hinge.client.pool import ClientPool as ClientPool
     from hinge.client.subscriptions import Subscription as Subscription
-    from hinge.client.terminal import Terminal as Terminal
+    from hinge.client.terminal.terminal import Terminal as Terminal
     from hinge.client.url_elicitation import UrlElicitationRequired as UrlElicitationRequired
     from hinge.contracts.compare import Difference as Difference
     from hinge.contracts.contract import Contract as Contract
@@ -225,7 +225,7 @@ _HOME = {
     "SessionEnded": "hinge.errors",
     "StartError": "hinge.errors",
     "Subscription": "hinge.client.subscriptions",
-    "Terminal": "hinge.client.terminal",
+    "Terminal": "hinge.client.terminal.terminal",
     "TextContent": "hinge.schema.content",
     "Titled": "hinge.server.elicitation.forms",
     "Tool": "hinge.schema.tools",

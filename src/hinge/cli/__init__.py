@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code: int = options.command(options)
     except HingeError as exc:
-        from hinge.client.display import escape_text
+        from hinge.client.terminal.display import escape_text
 
         print(f"hinge: {escape_text(str(exc))}", file=sys.stderr)
         return 1

@@ -10,7 +10,7 @@ from typing import Any
 from hinge.cli.connect import client_for, time_limits
 from hinge.cli.console import Console
 from hinge.cli.values import parse_arguments
-from hinge.client.display import escape_line
+from hinge.client.terminal.display import escape_line
 from hinge.errors import PeerError, StartError
 from hinge.schema.prompts import Prompt
 from hinge.schema.tools import Tool

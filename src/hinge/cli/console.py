@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from hinge.client.content import Result, content_to_text, save_contents
-from hinge.client.display import escape_line, escape_text, is_terminal, rich_console, terminal_width, write
-from hinge.client.terminal import Terminal
+from hinge.client.terminal.display import escape_line, escape_text, is_terminal, rich_console, terminal_width, write
+from hinge.client.terminal.terminal import Terminal
 from hinge.errors import InvalidResponse, StartError
 from hinge.schema.notifications import LogParams, ProgressParams
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hinge.cli.lock import fetch_target_contract
-from hinge.client.display import is_styled, write
+from hinge.client.terminal.display import is_styled, write
 from hinge.contracts.compare import SEVERITIES, Difference, Severity, differences, gravest
 from hinge.contracts.contract import SECTIONS, Contract, Section
 from hinge.contracts.lock_file import is_lock, read_lock

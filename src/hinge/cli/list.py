@@ -13,7 +13,7 @@ import msgspec
 from hinge.cli.connect import client_for
 from hinge.cli.console import Console, as_json
 from hinge.client.client import Client
-from hinge.client.display import Layout, escape_line, escape_text
+from hinge.client.terminal.display import Layout, escape_line, escape_text
 from hinge.schema.prompts import Prompt
 from hinge.schema.tools import Tool
 

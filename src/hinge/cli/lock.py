@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hinge.cli.connect import client_for
-from hinge.client.display import escape_line, write
+from hinge.client.terminal.display import escape_line, write
 from hinge.contracts.contract import SECTIONS, SINGULAR, Contract, Section
 from hinge.contracts.display import hidden_in, hidden_within, name_shown
 from hinge.contracts.fetch import fetch_contract

@@ -8,7 +8,7 @@ import sys
 
 from hinge.cli.connect import client_for, time_limits
 from hinge.cli.console import Console
-from hinge.client.display import is_terminal
+from hinge.client.terminal.display import is_terminal
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import asyncio
 import sys
 
 from hinge.cli.connect import client_for
-from hinge.client.display import write
+from hinge.client.terminal.display import write
 from hinge.stubs.module import ServerLists, module_text
 
 

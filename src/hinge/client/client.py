@@ -18,10 +18,10 @@ from hinge.client.cache import Cache, CacheMode, MemoryStore
 from hinge.client.call_options import CallOptions, Limit, OnProgress, RequestOptions
 from hinge.client.callbacks import (
     Callbacks,
+    InboundMessages,
 )
 from hinge.client.connection import ClientConnection
 from hinge.client.extensions import ClientExtension, ClientExtensions
-from hinge.client.inbound import InboundMessages
 from hinge.client.methods import ClientMethods
 from hinge.client.middleware import (
     CallNext,

@@ -17,10 +17,9 @@ from hinge.client import telemetry
 from hinge.client.cache import METHODS as CACHEABLE
 from hinge.client.cache import Cache
 from hinge.client.call_options import OnProgress
-from hinge.client.callbacks import running_callbacks
+from hinge.client.callbacks import InboundMessages, running_callbacks
 from hinge.client.connection import ClientConnection
 from hinge.client.extensions import ClientExtensions
-from hinge.client.inbound import InboundMessages
 from hinge.client.middleware import ClientContext
 from hinge.client.negotiation import refuses_the_era
 from hinge.client.tools import ToolIndex

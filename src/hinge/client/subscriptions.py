@@ -54,6 +54,13 @@ class Subscription:
     Changes that were not read yet are merged. When it is lost there is a ChangesLost, and another one when it is open again
     (a single one if the first was not read yet): look at everything again. Made by `Client.listen`.
 
+    Args:
+        connection: The connection of the client.
+        registry: The open subscriptions of the client.
+        wanted: What is subscribed to.
+        limits: Time limits, attempts and sizes.
+        topics: Keys of extensions for the filter.
+
     Attributes:
         honoured: What the server agreed to; in the handshake era all of what was requested.
         topics: What the server agreed to of the topics of extensions, by their keys.

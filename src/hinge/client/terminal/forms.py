@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from hinge.client.display import escape_line
+from hinge.client.terminal.display import escape_line
 from hinge.errors import shorten
 from hinge.protocol.validation import compile_schema, first_problem
 

@@ -20,8 +20,8 @@ from msgspec import UNSET
 
 from hinge.client.callbacks import OnSample, Sampled, SamplingRejected, asking_server
 from hinge.client.content import content_to_text
-from hinge.client.display import Layout, check_page_url, escape_line, escape_text, is_terminal, write
-from hinge.client.forms import FormField, form_fields, parse_yes_no
+from hinge.client.terminal.display import Layout, check_page_url, escape_line, escape_text, is_terminal, write
+from hinge.client.terminal.forms import FormField, form_fields, parse_yes_no
 from hinge.errors import shorten
 from hinge.schema.content import TextContent
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams

@@ -489,7 +489,7 @@ async def test_lines_of_a_pipe_come_one_by_one_and_the_last_needs_no_end() -> No
 async def test_without_the_extra_nobody_is_asked_and_the_log_says_what_to_install(
     typist: Typist, terminal: Terminal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("hinge.client.terminal.find_spec", lambda name: None)
+    monkeypatch.setattr("hinge.client.terminal.terminal.find_spec", lambda name: None)
     assert terminal.callbacks == {}
     assert "pip install 'hinge[cli]'" in caplog.text
     assert (await terminal.elicit(NAME)).action == "cancel"
