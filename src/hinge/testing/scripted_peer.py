@@ -15,6 +15,7 @@ from hinge.channel import Channel, Serve, Transport
 from hinge.errors import ChannelClosed, ErrorObject, HingeError, shorten
 from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.eras.base import EraName
+from hinge.protocol.eras.detect import ERAS
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -303,6 +304,14 @@ def discover_result(
     }
 
 
+#: The requests by which a client may open a session with a server of these eras.
+_OPENINGS = {
+    "2025": frozenset({"initialize"}),
+    "2026": frozenset({"server/discover"}),
+    "both": frozenset({"initialize", "server/discover"}),
+}
+
+
 class ScriptedPeer(Transport):
     """A peer whose messages the test writes, also invalid ones. It does nothing by itself except `greet`.
 
@@ -564,8 +573,10 @@ class ScriptedPeer(Transport):
         """
         self._next_id += 1
         message: Message = {"jsonrpc": "2.0", "id": self._next_id, "method": method}
-        if era == "2026":
-            meta = {PROTOCOL_VERSION: STATELESS.latest, CLIENT_CAPABILITIES: capabilities, CLIENT_INFO: INFO}
+        stateless = {PROTOCOL_VERSION: STATELESS.latest, CLIENT_CAPABILITIES: capabilities, CLIENT_INFO: INFO}
+        by_era: dict[EraName, dict[str, Any]] = {"2025": {}, "2026": stateless}
+        meta = by_era[era]
+        if meta:
             given = dict(params or {})
             message["params"] = {**given, "_meta": {**meta, **given.get("_meta", {})}}
         elif params is not None:
@@ -750,14 +761,16 @@ class ScriptedPeer(Transport):
         """
         if self._server is not None:
             return await self._initialize("2025" if era == "both" else era, capabilities, info, revision)
+        openings = _OPENINGS[era]
         while True:
             message = await self.expect()
-            if message.get("method") == "initialize" and era != "2026":
+            method = message.get("method") if message.get("method") in openings else None
+            if method == "initialize":
                 asked = message["params"]["protocolVersion"]
                 await self.answer(message, initialize_result(revision or asked, capabilities, info))
                 await self.expect("notifications/initialized")
                 return "2025"
-            if message.get("method") == "server/discover" and era != "2025":
+            if method == "server/discover":
                 await self.answer(message, discover_result(revision or STATELESS.latest, capabilities, info))
                 return "2026"
             if message.get("method") not in ("server/discover", "initialize"):
@@ -773,7 +786,7 @@ class ScriptedPeer(Transport):
         info: Mapping[str, Any] | None,
         revision: str | None,
     ) -> EraName:
-        if era == "2025":
+        if ERAS[era].negotiation_method:
             params = {
                 "protocolVersion": revision or HANDSHAKE.latest,
                 "capabilities": dict(capabilities or {}),

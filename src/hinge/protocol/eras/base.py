@@ -189,6 +189,10 @@ class Era(ABC):
     def log_level(self, meta: RequestMeta | None, handshake: Handshake, default: str | None) -> str | None:
         """The least severe level of the log messages that the client wants; None for none. `default` is the server's."""
 
+    @abstractmethod
+    def may_request_input(self, method: str) -> bool:
+        """Whether the client may be asked for input while a request of this method is served."""
+
     # ---------------------------------------------------------------- messages that leave
 
     @abstractmethod

@@ -95,6 +95,9 @@ class HandshakeEra(Era):
     def log_level(self, meta: RequestMeta | None, handshake: Handshake, default: str | None) -> str | None:
         return default if handshake.log_level is None else handshake.log_level
 
+    def may_request_input(self, method: str) -> bool:
+        return True
+
     def finish_result(self, result: Any, revision: str, server_meta: dict[str, Any]) -> Any:
         kind: Any = type(result)
         plan = plan_for(kind, revision)

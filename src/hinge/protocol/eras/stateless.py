@@ -38,6 +38,7 @@ from hinge.schema.base import (
 )
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, DiscoverResult
+from hinge.schema.methods import METHODS
 from hinge.schema.notifications import SEVERITY
 from hinge.schema.revisions import STATELESS_REVISIONS
 
@@ -135,6 +136,10 @@ class StatelessEra(Era):
 
     def log_level(self, meta: RequestMeta | None, handshake: Handshake, default: str | None) -> str | None:
         return _log_level(meta)
+
+    def may_request_input(self, method: str) -> bool:
+        row = METHODS.get(method)
+        return row is not None and row.may_ask
 
     def finish_result(self, result: Any, revision: str, server_meta: dict[str, Any]) -> Any:
         """Add `resultType`, the server's identity and, to what may be cached, safe caching hints."""
