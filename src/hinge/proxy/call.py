@@ -22,12 +22,13 @@ from hinge.errors import (
     PeerError,
     ProtocolError,
 )
+from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.revisions.adapt import TooNew
 from hinge.proxy.translation import RESULT_TYPES, Json, client_request_params, mode_of, required_capabilities, translate
 from hinge.schema.input_required import InputRequest
 from hinge.schema.lifecycle import ClientCapabilities
-from hinge.schema.methods import METHODS
 from hinge.schema.notifications import LogParams, ProgressParams
 from hinge.server.context import Context
 from hinge.server.elicitation.elicit import require
@@ -75,12 +76,16 @@ class ProxiedCall:
         self._woken: asyncio.Future[None] | None = None
         self._notifications: deque[Callable[[Context[Any]], Awaitable[None]]] = deque(maxlen=_QUEUE_SIZE)
         self._sender: asyncio.Task[None] | None = None
+        self._request_by_era: dict[Era, Callable[[str, bytes, str], Awaitable[Json]]] = {
+            HANDSHAKE: self._request_at_once,
+            STATELESS: self._request_in_round,
+        }
 
     @property
     def accepts_requests(self) -> bool:
         """Whether requests can be sent to the caller during this call."""
-        row = METHODS.get(self.ctx._call.method)
-        return not self.over and (self.ctx._call.era is HANDSHAKE or (row is not None and row.may_ask))
+        call = self.ctx._call
+        return not self.over and call.era.may_request_input(call.method)
 
     # ---------------------------------------------------------------- notifications
 
@@ -133,12 +138,14 @@ class ProxiedCall:
         if limit is not None:
             limit.pause()
         try:
-            if ctx._call.era is HANDSHAKE:
-                return await request_client(ctx._session, method, text, source, ctx)
-            return await self._request_in_round(method, text, source)
+            return await self._request_by_era[ctx._call.era](method, text, source)
         finally:
             if limit is not None and limit is self.limit:
                 limit.resume()
+
+    async def _request_at_once(self, method: str, text: bytes, source: str) -> Json:
+        """Send a request to the caller and wait for the response."""
+        return await request_client(self.ctx._session, method, text, source, self.ctx)
 
     async def _request_in_round(self, method: str, text: bytes, source: str) -> Json:
         """Put a request into the next round of the caller, and wait for the response."""

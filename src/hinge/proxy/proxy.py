@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import msgspec
 from msgspec import Raw
@@ -22,6 +22,7 @@ from hinge.jsonrpc import ABSENT
 from hinge.options import options_of, resolve
 from hinge.protocol.changes import Changed
 from hinge.protocol.eras.base import Era
+from hinge.protocol.eras.detect import ERAS
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.revisions.adapt import TooNew
@@ -85,6 +86,9 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
     return outer
 
 
+_SendUpstream: TypeAlias = Callable[[Context[Any], Any, UpstreamRequest], Awaitable[Raw | InputRequiredResult]]
+
+
 class Proxy(Server[Any]):
     """A server that forwards everything. It has no tools of its own: to add some, mount it in a server."""
 
@@ -103,6 +107,7 @@ class Proxy(Server[Any]):
         self._upstream = upstream
         self._subscribed: UpstreamSubscriptions | None = None
         self._rounds = Rounds(self._upstream, ttl=self.limits.state_ttl, most=parked)
+        self._send_by_era: dict[Era, _SendUpstream] = {HANDSHAKE: self._send, STATELESS: self._send_in_rounds}
         self._headers = _forwardable_headers(headers)
         self._names_cache: dict[Kind, tuple[float, set[str]]] = {}
         self._serve_forwarded(dict.fromkeys((*_FORWARDED_METHODS, *methods), self._forward))
@@ -234,22 +239,25 @@ class Proxy(Server[Any]):
             await self._upstream_params(ctx),
             {one: ctx.headers[one] for one in self._headers if one in ctx.headers},
         )
-        row = METHODS.get(method)
         uri = getattr(params, "uri", None) if method == "resources/read" else None
         try:
-            if ctx._call.era is STATELESS and row is not None and row.may_ask:
-                found = await self._rounds.serve(ctx, params, request)
-                if isinstance(found, InputRequiredResult):
-                    return found
-            else:
-                found = await self._send(ctx, request)
+            found = await self._send_by_era[ctx._call.era](ctx, params, request)
+            if isinstance(found, InputRequiredResult):
+                return found
             return result_for(method, found, upstream.client.protocol_version, ctx.protocol_version)
         except CallError as exc:
             raise error_for(exc, ctx.protocol_version, uri) from exc
         except TooNew as exc:
             raise InternalError(f"The result can't be expressed in protocol revision {ctx.protocol_version}") from exc
 
-    async def _send(self, ctx: Context[Any], request: UpstreamRequest) -> Raw:
+    async def _send_in_rounds(
+        self, ctx: Context[Any], params: Any, request: UpstreamRequest
+    ) -> Raw | InputRequiredResult:
+        if ctx._call.era.may_request_input(request.method):
+            return await self._rounds.serve(ctx, params, request)
+        return await self._send(ctx, params, request)
+
+    async def _send(self, ctx: Context[Any], params: Any, request: UpstreamRequest) -> Raw:
         if ctx._session.channel.kind != "post":
             self._upstream.sessions.add(ctx._session)
         call = self._upstream.call(ctx)
@@ -280,12 +288,9 @@ class Proxy(Server[Any]):
         if row is not None and row.name_field is not None:
             found[row.name_field] = getattr(ctx._parsed, row.name_field)  # mirrored in headers
         meta: Json = kept or {}
-        if ctx._call.era is STATELESS:
-            level: Any = STATELESS.log_level(ctx._call.meta, ctx._session.connection.handshake, None)
-        else:
-            level = ctx._session.connection.handshake.log_level
+        level: Any = ctx._call.era.log_level(ctx._call.meta, ctx._session.connection.handshake, None)
         await self._upstream.lower_log_level(level)
-        if self._upstream.client.era == "2026":
+        if not ERAS[self._upstream.client.era].negotiation_method:  # then each request declares the capabilities
             meta[CLIENT_CAPABILITIES] = self._upstream.capabilities_of(ctx)
             if level is not None:
                 meta[LOG_LEVEL] = level
@@ -300,7 +305,7 @@ class Proxy(Server[Any]):
         try:
             return await self._subscribed.subscribe(uri)
         except CallError as exc:
-            if ctx._call.era is HANDSHAKE:
+            if ctx.method == "resources/subscribe":
                 raise error_for(exc, ctx.protocol_version) from exc
             logger.info("the upstream server refuses a subscription to %s: %s", uri, exc)
             return False

@@ -12,13 +12,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from hinge.errors import CallError, InternalError, InvalidParams, Overloaded
+from hinge.protocol.eras.base import Era
+from hinge.protocol.eras.detect import ERAS
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.proxy.call import ProxiedCall, parse_responses
 from hinge.proxy.translation import client_request_params, required_urls
 from hinge.proxy.upstream import CallerInputRequired, Upstream
@@ -49,6 +53,11 @@ class UpstreamRequest(NamedTuple):
     headers: Mapping[str, str]
 
 
+_ServeRound: TypeAlias = Callable[
+    [Context[Any], UpstreamRequest, _RoundState | None, dict[str, Raw]], Awaitable[Raw | InputRequiredResult]
+]
+
+
 class Rounds:
     """The calls of stateless clients. `ttl` is in seconds; `most` is the maximum of parked requests."""
 
@@ -58,6 +67,7 @@ class Rounds:
         self._most = most
         self._parked: dict[bytes, tuple[ProxiedCall, asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[Raw]] = set()
+        self._by_upstream_era: dict[Era, _ServeRound] = {HANDSHAKE: self._serve_round, STATELESS: self._forward_round}
 
     async def serve(self, ctx: Context[Any], params: Any, sent: UpstreamRequest) -> Raw | InputRequiredResult:
         """Serve one round: return the result, or input requests. Raises CallError, InvalidParams, Declined."""
@@ -65,12 +75,8 @@ class Rounds:
         if params.request_state is not UNSET:
             state = _decoder.decode(ctx._request_states.decode(params.request_state, _binding(ctx)))
         answers = parse_responses(params.input_responses)
-        if self._upstream.client.era == "2026":
-            return await self._forward_round(ctx, sent, state, answers)
-        if state is not None and state.pages:
-            _require_consent(answers)
-            state = None
-        return await self._serve_round(ctx, sent, state, answers)
+        serve = self._by_upstream_era[ERAS[self._upstream.client.era]]
+        return await serve(ctx, sent, state, answers)
 
     def _encrypt(self, ctx: Context[Any], state: _RoundState) -> str:
         return ctx._request_states.encode(msgspec.msgpack.encode(state), _binding(ctx))
@@ -102,6 +108,9 @@ class Rounds:
     async def _serve_round(
         self, ctx: Context[Any], sent: UpstreamRequest, state: _RoundState | None, answers: dict[str, Raw]
     ) -> Raw | InputRequiredResult:
+        if state is not None and state.pages:
+            _require_consent(answers)
+            state = None
         call = self._begin(ctx, sent) if state is None else self._unpark(state.token)
         call.resume(ctx)
         call.accept_responses(answers)

@@ -15,12 +15,17 @@ from hinge.client.client import Client
 from hinge.client.subscriptions import Subscription
 from hinge.errors import CallError, PeerError
 from hinge.protocol.changes import Changed
+from hinge.protocol.eras.base import EraName
 from hinge.timeouts import give_up_if_cancelled
 
 logger = logging.getLogger("hinge")
 
 #: Seconds until a failed subscription is tried again.
 _RETRY_DELAY = 30.0
+
+
+#: The subscription that a resource belongs to: one for each resource in the handshake era, one for all ("") after it.
+_STREAM_OF: dict[EraName, Callable[[str], str]] = {"2025": lambda uri: uri, "2026": lambda uri: ""}
 
 
 class UpstreamSubscriptions:
@@ -97,14 +102,14 @@ class UpstreamSubscriptions:
         async with self._lock:
             if uri in self._uris:
                 return True
-            wanted = {uri} if self._client.era == "2025" else {*self._uris, uri}
+            key = _STREAM_OF[self._client.era](uri)
+            wanted = {uri} if key else {*self._uris, uri}
             changes = self._client.listen(resources=sorted(wanted))
             await changes.__aenter__()
             if uri not in (changes.honoured.resource_subscriptions or ()):
                 await changes.close()
                 return False
             self._uris.add(uri)
-            key = uri if self._client.era == "2025" else ""
             before = self._streams.get(key)
             task = asyncio.get_running_loop().create_task(self._follow(changes, wanted))
             self._streams[key] = changes, task
@@ -126,7 +131,7 @@ class UpstreamSubscriptions:
         if uri not in self._uris:
             return
         self._uris.discard(uri)
-        key = uri if self._client.era == "2025" else ""
+        key = _STREAM_OF[self._client.era](uri)
         # A subscription to several resources stays until none of them is needed.
         if key or not self._uris:
             task = asyncio.get_running_loop().create_task(self._close(key))

@@ -25,11 +25,11 @@ from hinge.errors import (
     ProtocolError,
     ResourceNotFound,
 )
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.revisions.adapt import known_in, shape
 from hinge.schema.base import RESERVED, SERVER_INFO, CacheableResult, Model, Result
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from hinge.schema.methods import METHODS
-from hinge.schema.revisions import STATELESS_REVISIONS
 from hinge.schema.roots import ListRootsResult
 from hinge.schema.sampling import CreateMessageParams, CreateMessageResult
 
@@ -56,7 +56,7 @@ _OUR_FAULT = frozenset({-32020, -32022})
 
 def is_stateless(revision: str) -> bool:
     """Return whether a revision is of the stateless era."""
-    return revision in STATELESS_REVISIONS
+    return STATELESS.knows(revision)
 
 
 def translate(text: bytes | Raw, kind: type[Model], source: str, target: str) -> Json:

@@ -18,7 +18,6 @@ from hinge.client.url_elicitation import FINISHED
 from hinge.errors import CallError, CallTimeout, DefinitionError, HingeError, InternalError, NotSent
 from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.eras.handshake import HANDSHAKE
-from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.revisions.adapt import shape
 from hinge.proxy.call import ProxiedCall, current_call, request_client, require_declared
 from hinge.proxy.translation import mode_of
@@ -141,9 +140,9 @@ class Upstream:
     def capabilities_of(self, ctx: Context[Any]) -> Any:
         """Return the capabilities to declare with a call: those of the caller and of the client's callbacks."""
         if self._has_no_callbacks:
-            meta = ctx._call.meta
-            if ctx._call.era is STATELESS and meta is not None:
-                return meta.client_capabilities
+            raw = ctx._call.era.raw_client_capabilities(ctx._call.meta)
+            if raw is not None:
+                return raw
         declared = (
             ctx.client_capabilities
             if self._has_no_callbacks
@@ -251,7 +250,8 @@ class Upstream:
 
     async def lower_log_level(self, level: LoggingLevel | None) -> None:
         """Set the log level of a handshake server to the lowest that a caller wants."""
-        if level is None or self.client.era == "2026" or self.client.server_capabilities.logging is None:
+        has_method = method_in("logging/setLevel", self.client.protocol_version) is not None
+        if level is None or not has_method or self.client.server_capabilities.logging is None:
             return
         if self._level is not None and SEVERITY[level] >= SEVERITY[self._level]:
             return

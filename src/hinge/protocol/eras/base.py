@@ -186,6 +186,10 @@ class Era(ABC):
         """What the client declared."""
 
     @abstractmethod
+    def raw_client_capabilities(self, meta: RequestMeta | None) -> Raw | None:
+        """The capabilities as the request declares them, undecoded; None if it does not."""
+
+    @abstractmethod
     def log_level(self, meta: RequestMeta | None, handshake: Handshake, default: str | None) -> str | None:
         """The least severe level of the log messages that the client wants; None for none. `default` is the server's."""
 

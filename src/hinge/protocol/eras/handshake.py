@@ -92,6 +92,9 @@ class HandshakeEra(Era):
     def client_capabilities(self, meta: RequestMeta | None, handshake: Handshake) -> ClientCapabilities:
         return handshake.capabilities
 
+    def raw_client_capabilities(self, meta: RequestMeta | None) -> Raw | None:
+        return None
+
     def log_level(self, meta: RequestMeta | None, handshake: Handshake, default: str | None) -> str | None:
         return default if handshake.log_level is None else handshake.log_level
 

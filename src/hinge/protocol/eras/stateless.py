@@ -134,6 +134,9 @@ class StatelessEra(Era):
         except msgspec.ValidationError:
             return _readable_capabilities(meta.client_capabilities)
 
+    def raw_client_capabilities(self, meta: RequestMeta | None) -> Raw | None:
+        return None if meta is None else meta.client_capabilities
+
     def log_level(self, meta: RequestMeta | None, handshake: Handshake, default: str | None) -> str | None:
         return _log_level(meta)
 
