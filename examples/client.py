@@ -1,4 +1,4 @@
-"""A client: what a server offers, a typed call, progress, and what can go wrong. Run this file."""
+"""A client: list tools, call them with typed results, receive progress, handle errors. Run this file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 @dataclass
 class Day:
-    """The client's own idea of a day: fields that it doesn't name are ignored."""
+    """One day of the result. Fields of the server that are not declared here are ignored."""
 
     name: str
     high: float
@@ -22,19 +22,19 @@ class Day:
 
 @dataclass
 class Forecast:
-    """What the tool `forecast` is expected to answer."""
+    """The result of the tool `forecast`."""
 
     city: str
     days: list[Day]
 
 
 def show(progress: ProgressParams) -> None:
-    """Called for every word of progress."""
+    """Print a progress notification."""
     print(f"  {progress.progress:g} of {progress.total or 0:g}: {progress.message}")
 
 
 async def main(target: str | Path) -> None:
-    """Any target will do that offers the tools of the demo server: a file, a command line, a URL, a Server object."""
+    """Call a server with the tools of `demo_server.py`: a file, a command line, a URL or a Server object."""
     async with Client(target) as client:
         about = client.server_info
         print(f"{about.name if about else 'a server'}, protocol {client.protocol_version}")

@@ -1,6 +1,7 @@
 """One server, two eras, three transports: a client of each era calls it in memory, over stdio and over HTTP.
 
-Everything shown is checked; the exit code is 0 only if all of it is right and everything has stopped. Loopback only.
+Every value that is printed is checked. The exit code is 0 only if all checks pass and all tasks and processes have ended.
+Only loopback addresses are used.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hinge import Client, PeerError, ProgressParams, ToolCallError
 
 SERVER = str(Path(__file__).with_name("demo_server.py"))
 COMMAND = [sys.executable, "-m", "hinge", "run", SERVER]
-#: Seconds for everything.
+#: Time limit for the whole demo, in seconds.
 LIMIT = 20.0
 
 Era = Literal["2025", "2026"]
@@ -30,38 +31,38 @@ _COLOURS = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 class Wrong(Exception):
-    """Something is not as it is shown."""
+    """A check failed."""
 
 
 def check(right: bool, what: str) -> None:
-    """Go on only if it is right."""
+    """Raise Wrong unless the condition holds."""
     if not right:
         raise Wrong(what)
 
 
 def paint(code: str, text: str) -> str:
-    """The text in a colour, on a terminal."""
+    """Colour the text if standard output is a terminal."""
     return f"\x1b[{code}m{text}\x1b[0m" if _COLOURS else text
 
 
 def title(text: str, where: str) -> None:
-    """The beginning of a part."""
+    """Print the heading of a part."""
     print(f"\n{paint('1', text)}  {paint('2', where)}", flush=True)
 
 
 def show(what: str, asked: str, *answers: str) -> None:
-    """One exchange: what it shows, what was asked, what came back."""
+    """Print one exchange: its topic, the request, the response."""
     first, *more = answers or ("",)
     print(f"  {paint('36', f'{what:<11}')} {asked:<22} {paint('2', '→')} {first}", flush=True)
     for answer in more:
         print(f"  {'':<11} {'':<22} {paint('2', '→')} {answer}", flush=True)
 
 
-# ---------------------------------------------------------------- what is shown, the same for every transport and era
+# ---------------------------------------------------------------- the calls, the same for every transport and era
 
 
-async def converse(target: Any, era: Era, where: str) -> None:
-    """A whole conversation with the demo's server."""
+async def run_calls(target: Any, era: Era, where: str) -> None:
+    """Make all calls of the demo with one client."""
     async with Client(target, era=era, on_elicit=answer) as client:
         about = client.server_info
         check(about is not None and about.name == "city-guide", "the server has the wrong name")
@@ -76,37 +77,37 @@ async def converse(target: Any, era: Era, where: str) -> None:
         await results(client)
         await progress(client)
         await failures(client)
-        await question(client, era, f"{where} {era}")
+        await elicitation(client, era, f"{where} {era}")
         await cancellation(client, f"{where} {era}")
 
 
 async def results(client: Client) -> None:
-    """A typed call, and what lies beneath it."""
+    """Call a tool with a typed result, and with the raw structured content."""
     found = await client.call_tool("forecast", {"city": "Oslo", "days": 2}, returns=Forecast)
     check(found.city == "Oslo" and [day.high for day in found.days] == [15.5, 14.5], f"the forecast is {found}")
     show("typed call", 'forecast("Oslo", 2)', *map(str, found.days))
 
     raw = await client.call_tool("forecast", {"city": "Oslo", "days": 1})
-    wanted = {"city": "Oslo", "days": [{"name": "Monday", "high": 15.5}]}
-    check(raw.structured_content == wanted, f"the structured content is {raw.structured_content}")
+    expected = {"city": "Oslo", "days": [{"name": "Monday", "high": 15.5}]}
+    check(raw.structured_content == expected, f"the structured content is {raw.structured_content}")
     show("structured", 'forecast("Oslo", 1)', str(raw.structured_content))
 
 
 async def progress(client: Client) -> None:
-    """Progress arrives before the result."""
-    heard: list[str] = []
+    """Receive progress before the result."""
+    updates: list[str] = []
 
     def note(params: ProgressParams) -> None:
-        heard.append(f"{params.progress:g}/{params.total or 0:g} {params.message}")
+        updates.append(f"{params.progress:g}/{params.total or 0:g} {params.message}")
 
     result = await client.call_tool("tour", {"stops": 3}, on_progress=note)
-    check(heard == ["1/3 stop 1", "2/3 stop 2", "3/3 stop 3"], f"the progress is {heard}")
+    check(updates == ["1/3 stop 1", "2/3 stop 2", "3/3 stop 3"], f"the progress is {updates}")
     check(result.text == "Saw 3 sights.", f"the tour ended with {result.text}")
-    show("progress", "tour(3)", ", ".join(heard), result.text)
+    show("progress", "tour(3)", ", ".join(updates), result.text)
 
 
 async def failures(client: Client) -> None:
-    """A tool that fails has a result; a tool that doesn't exist is an error."""
+    """A failing tool raises ToolCallError; an unknown tool raises PeerError."""
     try:
         await client.call_tool("forecast", {"city": "Oslo", "days": 30})
         fail("a failing tool raised nothing")
@@ -122,27 +123,27 @@ async def failures(client: Client) -> None:
 
 
 def answer(form: Any) -> Mapping[str, Any]:
-    """The user, who likes windows."""
-    check("Which seat" in form.message, f"the question is {form.message}")
+    """Answer the elicitation in place of a user."""
+    check("Which seat" in form.message, f"the elicitation is {form.message}")
     return {"seat": "window"}
 
 
-async def question(client: Client, era: Era, booking: str) -> None:
-    """The tool asks the user. In the stateless era it runs again for that, but charges once."""
+async def elicitation(client: Client, era: Era, booking: str) -> None:
+    """The tool requests input from the user. In the stateless era it runs twice, but charges once."""
     ticket = await client.call_tool("book", {"city": "Oslo", "booking": booking}, returns=Ticket)
     runs = 1 if era == "2025" else 2
     check(ticket == Ticket("Oslo", "window", runs, 1), f"the ticket is {ticket}")
-    show("elicitation", 'book("Oslo")', 'asked "Which seat to Oslo?", answered "window"', str(ticket))
+    show("elicitation", 'book("Oslo")', '"Which seat to Oslo?", answered "window"', str(ticket))
 
 
 async def cancellation(client: Client, name: str) -> None:
-    """The client loses interest; the handler learns of it."""
+    """Cancelling a call cancels the handler on the server."""
     waiting = asyncio.Event()
     call = asyncio.create_task(client.call_tool("wait", {"name": name}, on_progress=lambda _: waiting.set()))
     await waiting.wait()
     call.cancel()
     await asyncio.wait([call])
-    check(call.cancelled(), "the cancelled call came to an end")
+    check(call.cancelled(), "the call was not cancelled")
 
     for _ in range(100):
         if (await client.call_tool("how_often", {"what": f"{name} cancelled"})).text == "1":
@@ -150,11 +151,11 @@ async def cancellation(client: Client, name: str) -> None:
         await asyncio.sleep(0.02)
     else:
         fail("the handler was not cancelled")
-    show("cancel", "wait(), then cancelled", "the handler was told to stop")
+    show("cancel", "wait(), then cancelled", "the handler was cancelled")
 
 
 def fail(what: str) -> NoReturn:
-    """It is wrong."""
+    """Raise Wrong."""
     raise Wrong(what)
 
 
@@ -165,38 +166,38 @@ async def in_memory() -> None:
     """Client and server in this process."""
     for era in REVISIONS:
         title(f"Memory, era {era}", "Client(server)")
-        await converse(server, era, "memory")
+        await run_calls(server, era, "memory")
 
 
 async def over_stdio() -> None:
-    """The client starts the server as a child process."""
+    """The client starts the server as a child process, once per era."""
     for era in REVISIONS:
         title(f"stdio, era {era}", 'Client("hinge run demo_server.py")')
-        await converse(COMMAND, era, "stdio")
+        await run_calls(COMMAND, era, "stdio")
 
 
 async def over_http() -> None:
-    """A server process for both eras at once."""
+    """One server process for both eras."""
     async with http_server() as url:
         for era in REVISIONS:
             title(f"HTTP, era {era}", f'hinge run demo_server.py --http; Client("{url}")')
-            await converse(url, era, "http")
+            await run_calls(url, era, "http")
 
 
 @asynccontextmanager
 async def http_server() -> AsyncIterator[str]:
-    """The server as a process on a free port, ended by SIGTERM; yields its URL."""
+    """Run the server as a process on a free port and yield its URL; stop it with SIGTERM."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND, "--http", "--port", "0", stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
     try:
         assert process.stderr is not None
         line = (await process.stderr.readline()).decode()
-        check(line.startswith("Serving MCP at http://127.0.0.1:"), f"the server said {line!r}")
+        check(line.startswith("Serving MCP at http://127.0.0.1:"), f"the server printed {line!r}")
         yield line.split()[-1]
         process.terminate()
-        said = (await process.stderr.read()).decode()
-        check(await process.wait() == 0, f"the server ended with {process.returncode}: {said}")
+        output = (await process.stderr.read()).decode()
+        check(await process.wait() == 0, f"the server exited with {process.returncode}: {output}")
     finally:
         if process.returncode is None:
             process.kill()
@@ -204,7 +205,7 @@ async def http_server() -> AsyncIterator[str]:
 
 
 def has_children() -> bool:
-    """Whether a process that this one started still runs, or was not waited for."""
+    """Return whether a child process still runs or was not waited for."""
     if not hasattr(os, "WNOHANG"):
         return False
     try:
@@ -215,7 +216,7 @@ def has_children() -> bool:
 
 
 async def main() -> None:
-    """All transports, one after the other."""
+    """Run the demo on all transports."""
     start = time.monotonic()
     parts: list[Callable[[], Any]] = [in_memory, over_stdio, over_http]
     async with asyncio.timeout(LIMIT):
@@ -224,9 +225,7 @@ async def main() -> None:
     left = asyncio.all_tasks() - {asyncio.current_task()}
     check(not left, f"tasks are left: {left}")
     check(not has_children(), "a process is left")
-    print(
-        f"\n{paint('32', 'All as it should be')}, in {time.monotonic() - start:.1f} seconds; every server has stopped."
-    )
+    print(f"\n{paint('32', 'All checks passed')} in {time.monotonic() - start:.1f} seconds; all servers have stopped.")
 
 
 if __name__ == "__main__":
@@ -234,5 +233,5 @@ if __name__ == "__main__":
     try:
         asyncio.run(main())
     except (Wrong, TimeoutError) as exc:
-        print(f"\n{paint('31', 'Not as it should be')}: {str(exc) or f'it took more than {LIMIT:g} seconds'}")
+        print(f"\n{paint('31', 'A check failed')}: {str(exc) or f'the demo took more than {LIMIT:g} seconds'}")
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""The server of the demo: a few tools that between them use most of what a tool can do."""
+"""The server of `demo.py` and `client.py`: typed results, errors, progress, elicitation, cancellation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hinge import Context, Declined, Server, ToolError
 
 server = Server("city-guide", version="1.0", instructions="Weather, tickets and walks.")
 
-#: How often something happened, so that a client can see it.
+#: Counts of events, for the tool `how_often`.
 happened: Counter[str] = Counter()
 
 
@@ -33,7 +33,7 @@ class Forecast:
 
 @dataclass
 class Wishes:
-    """What the user is asked for."""
+    """The form that the user fills in."""
 
     seat: Literal["window", "aisle"]
     meal: bool = False
@@ -41,7 +41,7 @@ class Wishes:
 
 @dataclass
 class Ticket:
-    """A booking, and how much work it was."""
+    """A booking, with the number of runs of the handler and of charges."""
 
     city: str
     seat: str
@@ -54,8 +54,8 @@ def forecast(city: str, days: int = 2) -> Forecast:
     """The weather of the coming days.
 
     Args:
-        city: name of the city
-        days: how many days ahead, at most 7
+        city: Name of the city.
+        days: Number of days, at most 7.
     """
     if days > 7:
         raise ToolError(f"Nobody knows {days} days ahead: ask for 7 at most")
@@ -65,7 +65,7 @@ def forecast(city: str, days: int = 2) -> Forecast:
 
 @server.tool
 async def tour(ctx: Context, stops: int = 3) -> str:
-    """Walk through the city, and say where one is."""
+    """Walk through the city and report progress."""
     for stop in range(1, stops + 1):
         await ctx.report_progress(stop, stops, f"stop {stop}")
         await asyncio.sleep(0.01)
@@ -77,8 +77,8 @@ async def book(ctx: Context, city: str, booking: str) -> Ticket:
     """Book a seat; the user is asked which one.
 
     Args:
-        city: where to
-        booking: a name for this booking
+        city: The destination.
+        booking: A name for this booking.
     """
     happened[f"{booking} runs"] += 1
     await ctx.step(charge, booking)
@@ -90,13 +90,13 @@ async def book(ctx: Context, city: str, booking: str) -> Ticket:
 
 
 def charge(booking: str) -> None:
-    """What must happen once, however often the handler runs."""
+    """Charge for a booking; runs once per call, even if the handler runs again."""
     happened[f"{booking} charges"] += 1
 
 
 @server.tool
 async def wait(ctx: Context, name: str) -> str:
-    """Wait for ever, until the client no longer wants to."""
+    """Wait until the client cancels the call."""
     try:
         await ctx.report_progress(0, message="waiting")
         await asyncio.Event().wait()
@@ -108,7 +108,7 @@ async def wait(ctx: Context, name: str) -> str:
 
 @server.tool
 def how_often(what: str) -> int:
-    """How often something happened here."""
+    """Return how often an event happened."""
     return happened[what]
 
 

@@ -1,8 +1,8 @@
-"""A tour of what a server can offer, in the public API. Run it with `hinge run examples/everything_server.py [--http]`.
+"""A server with every feature of the public API. Run it with `hinge run examples/everything_server.py [--http]`.
 
-It goes from the plain to the special: content, what happens under way, schemas, asking, changes, resources, prompts, then who
-sees what, dependencies, pages, extensions of one's own, and servers in servers. It is also the server that the official
-conformance suite talks to, which is why many names begin with `test_`.
+In this order: content, logging and progress, schemas, elicitation, change notifications, resources, prompts, dependencies,
+visibility, apps, middleware, custom methods, mounted servers. The official conformance suite runs against this server, so
+many names begin with `test_`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from hinge.server.middleware.chain import CallNext
 
 @dataclass
 class Shop:
-    """What is open while the server runs: here in memory, elsewhere a database."""
+    """State that all calls share; in a real server, a database."""
 
     stock: dict[str, int] = field(default_factory=lambda: {"tea": 3, "cups": 2})
 
 
 @asynccontextmanager
 async def lifespan(server: Server[Shop]) -> AsyncIterator[Shop]:
-    """Open before the first call what all calls share; close it after the last one."""
+    """Create the shared state before the first call; clean up after the last one."""
     yield Shop()
 
 
@@ -67,7 +67,7 @@ server: Server[Shop] = Server(
     cache={"prompts/list": CacheHint(ttl=60, scope="public")},
 )
 
-#: A picture of one red pixel, and a moment of silence.
+#: An image of one red pixel, and a short silent sound.
 RED_DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
 )
@@ -79,25 +79,25 @@ SILENCE = base64.b64decode("UklGRjQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0
 
 @server.tool
 def test_simple_text() -> str:
-    """Plain text."""
+    """Return plain text."""
     return "This is a simple text response for testing."
 
 
 @server.tool
 def test_image_content() -> Image:
-    """A picture."""
+    """Return an image."""
     return Image(data=RED_DOT, format="png")
 
 
 @server.tool
 def test_audio_content() -> Audio:
-    """A sound."""
+    """Return audio."""
     return Audio(data=SILENCE, format="wav")
 
 
 @server.tool
 def test_embedded_resource() -> EmbeddedResource:
-    """A resource inside the result."""
+    """Return an embedded resource."""
     contents = ResourceContents(
         uri="test://embedded-resource", text="This is an embedded resource.", mime_type="text/plain"
     )
@@ -106,13 +106,13 @@ def test_embedded_resource() -> EmbeddedResource:
 
 @server.tool
 def test_multiple_content_types() -> list[str | Image | EmbeddedResource]:
-    """Several kinds of content at once."""
+    """Return several kinds of content."""
     contents = ResourceContents(uri="test://mixed", text='{"test": "data"}', mime_type="application/json")
     return ["Several kinds of content:", Image(data=RED_DOT, format="png"), EmbeddedResource(resource=contents)]
 
 
 class Sum(msgspec.Struct):
-    """A sum and how it came about."""
+    """A sum and its terms."""
 
     total: int
     terms: list[int]
@@ -123,18 +123,18 @@ async def add(a: int, b: int) -> Sum:
     """Add two numbers.
 
     Args:
-        a: the first number
-        b: the second number
+        a: The first number.
+        b: The second number.
     """
     return Sum(total=a + b, terms=[a, b])
 
 
-# ---------------------------------------------------------------- what happens under way
+# ---------------------------------------------------------------- logging, progress, time limits
 
 
 @server.tool
 async def test_tool_with_logging(ctx: Context) -> str:
-    """Three log messages while it works."""
+    """Send three log messages during the call."""
     for message in ("Tool execution started", "Tool processing data", "Tool execution completed"):
         await ctx.info(message)
         await asyncio.sleep(0.05)
@@ -143,14 +143,14 @@ async def test_tool_with_logging(ctx: Context) -> str:
 
 @server.tool
 async def test_logging_tool(ctx: Context) -> str:
-    """A log message, for those who want it."""
+    """Send a log message to clients that request the level."""
     await ctx.info("A message for those who asked")
     return "Logged, if you asked for it."
 
 
 @server.tool
 async def test_tool_with_progress(ctx: Context) -> str:
-    """Progress in three steps."""
+    """Report progress in three steps."""
     for progress in (0, 50, 100):
         await ctx.report_progress(progress, 100, f"Completed step {progress} of 100")
         await asyncio.sleep(0.05)
@@ -159,14 +159,14 @@ async def test_tool_with_progress(ctx: Context) -> str:
 
 @server.tool
 async def slow(seconds: float = 10.0) -> str:
-    """Take a while; cancel it any time."""
+    """Sleep; can be cancelled."""
     await asyncio.sleep(seconds)
     return f"Slept for {seconds} seconds."
 
 
 @server.tool(timeout=5, concurrency=2, waiting=10)
 def crunch(ctx: Context, count: int = 3) -> int:
-    """Work without async, in a thread: two calls at once, ten more wait, each has five seconds."""
+    """A sync tool in a thread: two concurrent calls, ten more wait, with a timeout of five seconds."""
     for number in range(count):
         ctx.sync.report_progress(number + 1, count)
         if ctx.cancelled:
@@ -181,20 +181,20 @@ log.setLevel(logging.INFO)
 
 @server.tool
 def chat() -> str:
-    """Python's own logging, told to the client that called."""
+    """Send records of Python's logging to the client."""
     log.info("somebody called")
-    return "Logged, by the logger that the rest of the program uses."
+    return "Logged by the logger that the rest of the program uses."
 
 
 @server.tool
 def test_error_handling() -> str:
-    """Fail, and say why."""
+    """Fail with a message."""
     raise ToolError("This tool intentionally returns an error for testing")
 
 
 @server.tool
 async def test_reconnection(ctx: Context) -> str:
-    """Close the response stream half-way; the client comes back for the result."""
+    """Close the response stream early; the client reconnects for the result."""
     await ctx.close_stream(retry=500)
     await asyncio.sleep(0.1)
     return "Reconnected and done."
@@ -229,29 +229,29 @@ async def test_reconnection(ctx: Context) -> str:
     }
 )
 async def json_schema_2020_12_tool(arguments: dict[str, Any]) -> str:
-    """A schema of one's own, kept word for word and checked before the call."""
+    """A custom input schema, published unchanged; arguments are validated against it."""
     return f"Called with {sorted(arguments)}."
 
 
 @server.tool
 async def test_x_mcp_header(region: Annotated[str, msgspec.Meta(extra_json_schema={"x-mcp-header": "Region"})]) -> str:
-    """An argument that HTTP clients repeat in a header, for gateways that route by it."""
+    """An argument that HTTP clients repeat in a header, so that gateways can route by it."""
     return f"Served for region {region}."
 
 
-# ---------------------------------------------------------------- asking
+# ---------------------------------------------------------------- sampling and elicitation
 
 
 @server.tool
 async def test_sampling(ctx: Context, prompt: str) -> str:
-    """Ask the client's model."""
+    """Request a message from the client's model."""
     answer = await ctx.sample(prompt, max_tokens=100)
     return f"LLM response: {_text(answer.content)}"
 
 
 @server.tool
 async def test_missing_capability(ctx: Context) -> str:
-    """Needs a client that lets us ask its model."""
+    """Requires a client with the sampling capability."""
     answer = await ctx.sample("Say yes", max_tokens=10)
     return _text(answer.content)
 
@@ -263,7 +263,7 @@ def _text(content: Any) -> str:
 
 @dataclass
 class Account:
-    """Who somebody is."""
+    """A form with two fields."""
 
     username: str
     email: Annotated[str, msgspec.Meta(extra_json_schema={"format": "email"})]
@@ -271,20 +271,20 @@ class Account:
 
 @server.tool
 async def test_elicitation(ctx: Context, message: str) -> str:
-    """Ask the user to fill in a form."""
+    """Request a form from the user."""
     found = await ctx.elicit(message, Account)
     return f"User response: {found.username} <{found.email}>"
 
 
 @server.tool
 async def test_streaming_elicitation(ctx: Context) -> str:
-    """Ask while working; a stateless client is never sent a request."""
+    """Report progress, then request input; a stateless client never receives a request."""
     await ctx.report_progress(1, 2)
     return f"Hello, {await ctx.elicit('What is your name?', str)}."
 
 
 class Profile(msgspec.Struct):
-    """A form in which every field is filled in already."""
+    """A form with a default for every field."""
 
     name: str = "John Doe"
     age: int = 30
@@ -295,12 +295,12 @@ class Profile(msgspec.Struct):
 
 @server.tool
 async def test_elicitation_sep1034_defaults(ctx: Context) -> str:
-    """A form with defaults."""
+    """Request a form with defaults."""
     return f"Elicitation completed: {await ctx.elicit('Review and update the form', Profile)}"
 
 
 class Choices(msgspec.Struct):
-    """Every way of choosing."""
+    """A form with every kind of choice."""
 
     untitled_single: Literal["option1", "option2", "option3"] = msgspec.field(name="untitledSingle")
     titled_single: Annotated[
@@ -320,73 +320,73 @@ class Choices(msgspec.Struct):
 
 @server.tool
 async def test_elicitation_sep1330_enums(ctx: Context) -> str:
-    """A form of choices."""
+    """Request a form with choices."""
     return f"Elicitation completed: {await ctx.elicit('Choose', Choices)}"
 
 
 @server.tool
 async def sign_in(ctx: Context) -> str:
-    """Send the user to a page, for what must not pass through the client."""
+    """Ask the user to open a page, for data that must not pass through the client."""
     await ctx.elicit_url("Please sign in", "https://example.com/sign-in")
     return "You agreed to open the page."
 
 
 @server.tool
 async def welcome(city: str, name: Annotated[str, Ask("Who is travelling to {city}?")]) -> str:
-    """Asked before the function runs; no caller sees the parameter."""
+    """Request a parameter from the user before the function runs; it is not part of the schema."""
     return f"{name}, welcome to {city}!"
 
 
-# ---------------------------------------------------------------- asking, round by round
+# ---------------------------------------------------------------- input_required: requests with keys, several rounds
 
 
 class Name(msgspec.Struct):
-    """A name."""
+    """A form with a name."""
 
     name: str
 
 
 class Color(msgspec.Struct):
-    """A colour."""
+    """A form with a colour."""
 
     color: str
 
 
 class Topic(msgspec.Struct):
-    """What it is about."""
+    """A form with a topic."""
 
     context: str
 
 
 class Consent(msgspec.Struct):
-    """Yes or no."""
+    """A form with a yes-or-no field."""
 
     ok: bool
 
 
 @server.tool
 async def test_input_required_result_elicitation(ctx: Context) -> str:
-    """One question to the user."""
+    """Request one form."""
     answer = await ctx.elicit("What is your name?", Name, key="user_name")
     return f"Hello, {answer.name}!"
 
 
 @server.tool
 async def test_input_required_result_sampling(ctx: Context) -> str:
-    """One question to the model."""
+    """Request one message from the model."""
     return _text((await ctx.sample("What is the capital of France?", max_tokens=100, key="capital_question")).content)
 
 
 @server.tool
 async def test_input_required_result_list_roots(ctx: Context) -> str:
-    """One question for the roots."""
+    """Request the roots."""
     roots = await ctx.list_roots(key="client_roots")
     return f"Found {len(roots)} roots."
 
 
 @server.tool
 async def test_input_required_result_request_state(ctx: Context) -> str:
-    """What was done before the question is remembered."""
+    """Store the result of a step in the request state."""
     started = await ctx.step(lambda: "state-ok")
     await ctx.elicit("Please confirm", Consent, key="confirm")
     return f"Confirmed: {started}"
@@ -394,7 +394,7 @@ async def test_input_required_result_request_state(ctx: Context) -> str:
 
 @server.tool
 async def test_input_required_result_multiple_inputs(ctx: Context) -> str:
-    """Three questions in one round."""
+    """Send three requests in one round."""
     name, greeting, roots = await asyncio.gather(
         ctx.elicit("What is your name?", Name, key="user_name"),
         ctx.sample("Write a greeting", max_tokens=50, key="greeting"),
@@ -405,7 +405,7 @@ async def test_input_required_result_multiple_inputs(ctx: Context) -> str:
 
 @server.tool
 async def test_input_required_result_multi_round(ctx: Context) -> str:
-    """Two questions, the second after the first."""
+    """Send two requests, one after the other."""
     found = await ctx.elicit("Step 1: what is your name?", Name, key="step1")
     liked = await ctx.elicit("Step 2: what is your favourite colour?", Color, key="step2")
     return f"{found.name} likes {liked.color}"
@@ -413,44 +413,44 @@ async def test_input_required_result_multi_round(ctx: Context) -> str:
 
 @server.tool
 async def test_input_required_result_tampered_state(ctx: Context) -> str:
-    """A state that was changed on its way is refused."""
+    """A modified request state is rejected."""
     await ctx.elicit("Please confirm", Consent, key="confirm")
     return "Confirmed"
 
 
 @server.tool
 async def test_input_required_result_capabilities(ctx: Context) -> str:
-    """Ask only what the client can answer."""
-    said = []
+    """Send only requests that the client supports."""
+    replies = []
     if ctx.client_capabilities.sampling is not None:
-        said.append(_text((await ctx.sample("Say something", max_tokens=20, key="sampled")).content))
+        replies.append(_text((await ctx.sample("Say something", max_tokens=20, key="sampled")).content))
     if ctx.client_capabilities.elicitation is not None:
-        said.append(await ctx.elicit("Say something", str, key="elicited"))
-    return ", ".join(said) or "Nobody to ask"
+        replies.append(await ctx.elicit("Say something", str, key="elicited"))
+    return ", ".join(replies) or "The client supports neither sampling nor elicitation"
 
 
 @server.prompt
 async def test_input_required_result_prompt(ctx: Context) -> str:
-    """A prompt that asks first."""
+    """A prompt that requests input first."""
     topic = await ctx.elicit("What should the prompt be about?", Topic, key="user_context")
     return f"Tell me about {topic.context}."
 
 
-# ---------------------------------------------------------------- change
+# ---------------------------------------------------------------- change notifications
 
 
 @server.tool
 def test_trigger_tool_change() -> str:
-    """Tell everybody that the list of tools changed."""
+    """Send tools/list_changed."""
     server.notify(Changed("tools"))
-    return "Told."
+    return "Sent."
 
 
 @server.tool
 def test_trigger_prompt_change() -> str:
-    """Tell everybody that the list of prompts changed."""
+    """Send prompts/list_changed."""
     server.notify(Changed("prompts"))
-    return "Told."
+    return "Sent."
 
 
 # ---------------------------------------------------------------- resources
@@ -458,28 +458,28 @@ def test_trigger_prompt_change() -> str:
 
 @server.resource("test://static-text", mime_type="text/plain", ttl=60, scope="public")
 def test_static_text() -> str:
-    """A text that never changes, so clients may keep it for a minute."""
+    """A constant text that clients may cache for a minute."""
     return "This is the content of the static text resource."
 
 
 @server.resource("test://static-binary", mime_type="image/png")
 def test_static_binary() -> bytes:
-    """A picture."""
+    """Return an image."""
     return RED_DOT
 
 
 @server.resource("test://watched-resource")
 def test_watched_resource() -> str:
-    """A text that clients can watch for changes."""
+    """A text that clients can subscribe to."""
     return "This is the content of the watched resource."
 
 
 @server.resource("test://template/{id}/data")
 def test_template_resource(id: str) -> dict[str, Any]:
-    """One of many, made when it is read.
+    """A resource from a template.
 
     Args:
-        id: which one
+        id: The id in the URI.
     """
     return {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
 
@@ -491,20 +491,20 @@ def complete_id(value: str) -> list[str]:
 
 @server.resource("test://lines/{count}")
 def lines(count: int) -> Iterator[str]:
-    """Written piece by piece."""
+    """A resource in chunks."""
     for number in range(min(count, 1000)):
         yield f"line {number}\n"
 
 
-# The files of this folder, and nothing outside it.
+# Serve the files of this folder.
 server.add_files(Path(__file__).parent, "examples:///")
 
 
 @server.tool
 def test_trigger_resource_change(uri: str) -> str:
-    """Tell everybody who watches a resource that it changed."""
+    """Send resources/updated to subscribers."""
     server.notify(Changed("resource", uri))
-    return "Told."
+    return "Sent."
 
 
 # ---------------------------------------------------------------- prompts
@@ -521,8 +521,8 @@ def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
     """A prompt with two arguments.
 
     Args:
-        arg1: the first argument
-        arg2: the second argument
+        arg1: The first argument.
+        arg2: The second argument.
     """
     return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
 
@@ -534,7 +534,7 @@ def complete_arg1(value: str) -> list[str]:
 
 @server.prompt
 def test_prompt_with_embedded_resource(resourceUri: Annotated[str, "the resource to embed"]) -> list[Message]:
-    """A prompt with a resource inside."""
+    """A prompt with an embedded resource."""
     contents = ResourceContents(uri=resourceUri, text="Embedded resource content for testing.", mime_type="text/plain")
     return [
         Message(EmbeddedResource(resource=contents)),
@@ -544,22 +544,22 @@ def test_prompt_with_embedded_resource(resourceUri: Annotated[str, "the resource
 
 @server.prompt
 def test_prompt_with_image() -> list[ContentBlock]:
-    """A prompt with a picture."""
-    picture = ImageContent(data=base64.b64encode(RED_DOT).decode(), mime_type="image/png")
-    return [picture, TextContent(text="Please analyse the image above.")]
+    """A prompt with an image."""
+    image = ImageContent(data=base64.b64encode(RED_DOT).decode(), mime_type="image/png")
+    return [image, TextContent(text="Please analyse the image above.")]
 
 
 # ---------------------------------------------------------------- dependencies
 
 
 def shop_of(ctx: Context[Shop]) -> Shop:
-    """What the lifespan opened."""
+    """Return the state of the lifespan."""
     return ctx.state
 
 
 @server.tool(annotations={"destructive_hint": False, "idempotent_hint": False})
 async def sell(item: str, shop: Annotated[Shop, Depends(shop_of, blocking=False)]) -> int:
-    """Sell one, and say how many are left. The shop comes from the server, not from the caller."""
+    """Sell one item and return how many are left. The shop is injected, not passed by the caller."""
     left = shop.stock.get(item, 0)
     if left == 0:
         raise ToolError(f"There is no {item}. There is: {', '.join(shop.stock)}")
@@ -567,38 +567,38 @@ async def sell(item: str, shop: Annotated[Shop, Depends(shop_of, blocking=False)
     return left - 1
 
 
-# ---------------------------------------------------------------- who sees what
+# ---------------------------------------------------------------- visibility
 
 
 @server.tool(visible=lambda caller: "shop:write" in caller.scopes, tags=["admin"])
 async def restock(item: str, shop: Annotated[Shop, Depends(shop_of, blocking=False)]) -> int:
-    """For callers that were authorized for it; for all others it isn't there."""
+    """A tool for callers with a scope; hidden from others."""
     shop.stock[item] = 10
     return shop.stock[item]
 
 
-# ---------------------------------------------------------------- pages beside tools
+# ---------------------------------------------------------------- apps
 
 apps = server.add_extension(Apps())
 
 
 @apps.page("ui://everything/shelf", csp=Csp(connect_domains=["https://api.example.com"]))
 def shelf_page() -> str:
-    """What a host may show beside the tool."""
+    """The page that a host shows beside the tool."""
     return "<!doctype html><title>Shelf</title><p>Tea and cups</p>"
 
 
 @apps.tool(ui="ui://everything/shelf")
 async def shelf(shop: Annotated[Shop, Depends(shop_of, blocking=False)]) -> dict[str, int]:
-    """What is in stock: with a page for hosts that show pages, and in words for all."""
+    """Return the stock, with a page for hosts that support apps."""
     return shop.stock
 
 
-# ---------------------------------------------------------------- around and beside everything
+# ---------------------------------------------------------------- middleware and custom methods
 
 
 async def timed(ctx: Context[Any], call_next: CallNext) -> Any:
-    """Around every request and notification."""
+    """Log the duration of every request and notification."""
     start = asyncio.get_running_loop().time()
     try:
         return await call_next(ctx)
@@ -610,25 +610,25 @@ server.add_middleware(timed)
 
 
 class Search(msgspec.Struct):
-    """The params of a method of our own."""
+    """The parameters of a custom method."""
 
     words: str
 
 
 @server.request("acme/search", params=Search)
 async def search(ctx: Context[Shop], params: Search) -> dict[str, Any]:
-    """A method that the protocol doesn't have."""
+    """A custom method."""
     return {"found": [item for item in ctx.state.stock if params.words in item]}
 
 
-# ---------------------------------------------------------------- servers in servers
+# ---------------------------------------------------------------- routers and mounted servers
 
 router = Router()
 
 
 @router.tool
 async def route(start: str, end: str) -> str:
-    """From a router: for servers that are written in several files."""
+    """A tool of a router."""
     return f"{start} to {end}"
 
 
@@ -637,7 +637,7 @@ garden = Server("garden")
 
 @garden.tool
 async def plant(seed: str) -> str:
-    """From another server, which is a live part of this one: `garden_plant`."""
+    """A tool of a mounted server, listed as `garden_plant`."""
     return f"planted {seed}"
 
 

@@ -1,4 +1,4 @@
-"""Two servers for the host beside this file: `library` speaks the handshake era only, `cafe` changes its menu while it runs.
+"""Two servers for `host.py`: `library` supports only the handshake era, `cafe` adds a tool while it runs.
 
 hinge run examples/host_servers.py:library
 hinge run examples/host_servers.py:cafe --http
@@ -17,7 +17,7 @@ cafe = Server("cafe", version="1.0")
 
 @dataclass
 class Loan:
-    """What the reader is asked for."""
+    """The form that the reader fills in."""
 
     weeks: Literal["one", "two", "four"] = "two"
     reminder: bool = True
@@ -28,7 +28,7 @@ def search(word: str) -> list[str]:
     """Books about something.
 
     Args:
-        word: what they are about
+        word: The topic.
     """
     return [f"A short history of {word}", f"{word.capitalize()} for beginners"]
 

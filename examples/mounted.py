@@ -1,5 +1,5 @@
-"""An MCP server inside a web application: `uvicorn mounted:app` in this directory, then
-`hinge call http://127.0.0.1:8000/tools/mcp add a=2 b=3`. FastAPI mounts it with the same line.
+"""An MCP server mounted in a web application. Run `uvicorn mounted:app` in this directory, then
+`hinge call http://127.0.0.1:8000/tools/mcp add a=2 b=3`. FastAPI uses the same `mount`.
 """
 
 from starlette.applications import Starlette
@@ -19,7 +19,7 @@ def add(a: int, b: int) -> int:
 
 
 async def home(request: Request) -> PlainTextResponse:
-    """A page of the application's own."""
+    """A page of the application."""
     return PlainTextResponse("The MCP endpoint is /tools/mcp")
 
 

@@ -1,4 +1,4 @@
-"""The first server: one function, typed, becomes a tool. `hinge run examples/weather_server.py`, or run this file."""
+"""A minimal server with one tool. Run it with `hinge run examples/weather_server.py`, or run this file."""
 
 from hinge import Server
 

@@ -50,7 +50,7 @@ def test_the_demo_ends_with_1_when_something_is_not_as_it_is_shown(tmp_path: Pat
     (tmp_path / "demo.py").write_text(text.replace("[15.5, 14.5]", "[15.5, 99.0]"))
     done = run(str(tmp_path / "demo.py"))
     assert done.returncode == 1
-    assert "Not as it should be: the forecast is" in done.stdout
+    assert "A check failed: the forecast is" in done.stdout
 
 
 def test_the_client_calls_the_demo_server() -> None:
@@ -62,7 +62,7 @@ def test_the_client_calls_the_demo_server() -> None:
 
 
 def test_a_handler_that_asks_reserves_once_in_both_eras() -> None:
-    done = run("examples/asking.py")
+    done = run("examples/elicitation.py")
     assert done.returncode == 0, done.stderr
     before, after = done.stdout.split("era 2026")
     assert before.count("reserve(") == after.count("reserve(") == 1

@@ -1,8 +1,8 @@
-"""Asking the user in the middle of a tool, in both eras, without doing anything twice. Run this file to see it.
+"""Elicitation: a tool requests input from the user, in both eras, without side effects happening twice. Run this file.
 
-In the handshake era the question is a request to the client, and the handler waits for the answer. In the stateless era
-the question ends the call; the client calls again with the answer, and the handler runs again from its top. What must
-happen once, or would come out differently the second time, belongs in `ctx.step`.
+In the handshake era elicitation is a request to the client, and the handler waits for the response. In the stateless era the
+call ends; the client repeats it with the response, and the handler runs again from the start. Put code that must run once,
+or that may return something else the second time, into `ctx.step`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ runs = itertools.count(1)
 
 @dataclass
 class Seat:
-    """What the user is asked for."""
+    """The form that the user fills in."""
 
     row: Literal["front", "middle", "back"]
     meals: int = 0
@@ -30,7 +30,7 @@ class Seat:
 
 @dataclass
 class Ticket:
-    """What the caller gets."""
+    """The result of the tool."""
 
     number: int
     city: str
@@ -38,7 +38,7 @@ class Ticket:
 
 
 def reserve(city: str) -> int:
-    """Something that must not happen twice."""
+    """Reserve a ticket; must run only once per call."""
     print(f"    reserve({city!r})")
     return next(numbers)
 
@@ -48,7 +48,7 @@ async def book(ctx: Context, city: str) -> Ticket:
     """Book a journey.
 
     Args:
-        city: where to
+        city: The destination.
     """
     print(f"    book({city!r}), run {next(runs)}")
     number: int = await ctx.step(reserve, city)
@@ -62,13 +62,13 @@ async def book(ctx: Context, city: str) -> Ticket:
 
 
 def answer(form: Any) -> dict[str, Any]:
-    """The user: fills in the form that the server sent."""
-    print(f"    the user is asked: {form.message}")
+    """Fill in a form of the server, in place of a user."""
+    print(f"    elicitation: {form.message}")
     return {"row": "front", "meals": 2} if "seat" in form.message else {"value": True}
 
 
 async def main() -> None:
-    """The same tool, asked by a client of each era."""
+    """Call the tool with a client of each era."""
     for era in ("2025", "2026"):
         print(f"era {era}")
         async with Client(server, era=era, on_elicit=answer) as client:
