@@ -1,7 +1,4 @@
-"""One client's connection to our own HTTP server: requests out of bytes, served one after the other, and its end.
-
-Knows HTTP/1.1 through httptools, and asyncio's transports. Must not know MCP, paths, or what a request wants.
-"""
+"""One client connection to the HTTP/1.1 server: parses requests with httptools and serves them one after the other."""
 
 from __future__ import annotations
 
@@ -15,30 +12,30 @@ from urllib.parse import unquote
 import httptools
 
 from hinge.http1.asgi import TEXT_TYPE, Scope
-from hinge.http1.server.request import HttpRequest, Shared
+from hinge.http1.server.request import HttpRequest, RequestServer
 
 logger = logging.getLogger("hinge")
 
-#: Requests that may wait on one connection for those before them; more are left in the socket.
+#: Pipelined requests that may wait on one connection; more are left in the socket.
 PIPELINED = 32
-#: A connection may stay open so long between two requests, in seconds.
+#: Seconds that a connection may be idle between two requests.
 IDLE = 75
-#: A request's head may take so long; so may a connection that never sent one.
+#: Seconds for the head of a request to arrive.
 HEAD_WAIT = 10
-#: What a client still sends after its last response is read for so long: closing at once could take the response away.
+#: Seconds to read what a client still sends after its last response; closing at once could discard the response.
 LINGER = 2
-#: A client that reads nothing of what is written loses its connection after this long.
+#: Seconds after which a client that reads nothing loses its connection.
 STALL = 60
 
 _UPGRADE = frozenset({b"upgrade", b"http2-settings"})
 
 
-class House(Shared, Protocol):
-    """What the connections of one server share."""
+class ConnectionServer(RequestServer, Protocol):
+    """The server as its connections see it."""
 
-    #: Seconds since the server began.
+    #: Seconds since the server started.
     tick: int
-    #: A request's head may have so many bytes.
+    #: Maximum bytes of the head of a request.
     head_bytes: int
     loop: asyncio.AbstractEventLoop
     connections: set[HttpConnection]
@@ -47,46 +44,46 @@ class House(Shared, Protocol):
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection. `sweep` is called once a second; the clock is the server's."""
+    """One connection. The server calls `sweep` once a second."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, server: ConnectionServer) -> None:
+        self.server = server
         self.full = False
-        #: What waited for a client that doesn't read, when it was last looked at.
+        #: Unsent bytes at the last sweep.
         self._unsent = 0
-        self._transport: asyncio.Transport = None  # type: ignore[assignment]  # there before anything else is called
+        self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything else is called
         self._parser: Any = httptools.HttpRequestParser(self)
-        self._about: Scope = {}
-        #: When its present state began.
-        self._since = house.tick
+        self._scope: Scope = {}
+        #: The tick at which its present state began.
+        self._since = server.tick
         self._used = False
-        #: Nothing that comes is looked at any more.
-        self._deaf = False
-        self._held = False
+        #: Whether all further input is ignored.
+        self._ignoring = False
+        self._paused = False
         self._room: asyncio.Event | None = None
-        # The request whose head is being read: whether its first bytes have just come; how many came since that are
-        # no body; whether it was the last, and whether it asks for another protocol.
+        # The request whose head is being read: whether it has just begun, its bytes that are not body, and whether it
+        # is the last one on the connection.
         self._in_head = False
-        self._fresh = False
-        self._plain_bytes = 0
+        self._head_began = False
+        self._overhead = 0
         self._final = False
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        #: The last target and what it means: clients use one.
+        #: The last target and its parts: clients use one target.
         self._target = b""
         self._path: tuple[str, bytes, bytes] = ("", b"", b"")
-        #: The request whose body is coming; the one that is served; those that wait; what is said after all of them.
+        #: The request whose body is arriving; the one that is served; those that wait; the response that ends them.
         self._incoming: HttpRequest | None = None
         self._serving: HttpRequest | None = None
         self._waiting: deque[HttpRequest] = deque()
-        self._last_words = b""
+        self._final_response = b""
 
     # ---------------------------------------------------------------- asyncio calls these
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         get = transport.get_extra_info
-        self._about = {
+        self._scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
             "http_version": "1.1",
@@ -95,10 +92,10 @@ class HttpConnection(asyncio.Protocol):
             "client": _address(get("peername")),
             "root_path": "",
         }
-        self.house.connections.add(self)
+        self.server.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self._ignoring:
             return
         stopped = None
         try:
@@ -106,21 +103,21 @@ class HttpConnection(asyncio.Protocol):
         except httptools.HttpParserUpgrade as stop:
             stopped = stop.args[0]
         except httptools.HttpParserError as error:
-            self._stumble(error)
+            self._reject_malformed(error)
         if stopped is not None:
-            self._stay(data[stopped:])
-        elif (self._in_head or self._incoming is not None) and not self._deaf:
+            self._ignore_upgrade(data[stopped:])
+        elif (self._in_head or self._incoming is not None) and not self._ignoring:
             self._count(len(data))
 
     def eof_received(self) -> None:
-        """The client left: what it asked for nobody waits for."""
+        """The client left: nobody waits for its responses."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.house.connections.discard(self)
-        self._deaf = True
+        self.server.connections.discard(self)
+        self._ignoring = True
         self._waiting.clear()
         self._incoming = None
-        # The parser holds our methods: a cycle.
+        # Breaks a reference cycle: the parser holds our methods.
         self._parser = None
         self.resume_writing()
         if self._serving is not None:
@@ -129,11 +126,11 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.full = True
-        self._since = self.house.tick
+        self._since = self.server.tick
 
     def resume_writing(self) -> None:
         self.full = False
-        self._since = self.house.tick
+        self._since = self.server.tick
         if self._room is not None:
             self._room.set()
         if self._serving is None and self._waiting:
@@ -142,7 +139,7 @@ class HttpConnection(asyncio.Protocol):
     # ---------------------------------------------------------------- httptools calls these
 
     def on_message_begin(self) -> None:
-        self._in_head = self._fresh = True
+        self._in_head = self._head_began = True
         self._url = b""
         self._headers = []
 
@@ -150,19 +147,19 @@ class HttpConnection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """After the head, these are trailers, which nobody gets to see (RFC 9110 §6.5.1)."""
+        """A header; after the head a trailer, which is ignored (RFC 9110 §6.5.1)."""
         self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         parser = self._parser
         self._in_head = False
         if parser.should_upgrade():
-            return  # the parser stops here, and `_stay` goes on
+            return  # the parser stops here, and `_ignore_upgrade` goes on
         if self._url != self._target:
-            self._look_up(self._url)
+            self._parse_target(self._url)
         path, raw_path, query = self._path
         scope = {
-            **self._about,
+            **self._scope,
             "method": parser.get_method().decode(),
             "path": path,
             "raw_path": raw_path,
@@ -182,10 +179,10 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._waiting.append(request)
             if len(self._waiting) >= PIPELINED:
-                self.hold()
+                self.pause()
 
     def on_body(self, body: bytes) -> None:
-        self._plain_bytes -= len(body)
+        self._overhead -= len(body)
         if self._incoming is not None:
             self._incoming.feed(body)
 
@@ -194,10 +191,10 @@ class HttpConnection(asyncio.Protocol):
             self._incoming.end()
             self._incoming = None
 
-    # ---------------------------------------------------------------- what came
+    # ---------------------------------------------------------------- input
 
-    def _look_up(self, target: bytes) -> None:
-        """Raises httptools' error for a target that is none: the parser passes it on."""
+    def _parse_target(self, target: bytes) -> None:
+        """Split a target. Raises an httptools error for a malformed one, which the parser passes on."""
         parsed = httptools.parse_url(target)
         raw_path = parsed.path or b"/"
         path = raw_path.decode("ascii")
@@ -205,32 +202,32 @@ class HttpConnection(asyncio.Protocol):
         self._target = target
 
     def _count(self, size: int) -> None:
-        """A request is half there: bound what isn't body, which are its head, chunk sizes and trailers."""
-        if self._fresh:
-            self._fresh = False
-            self._plain_bytes = 0
-            self._since = self.house.tick
+        """Limit what is not body of an incomplete request: its head, chunk sizes and trailers."""
+        if self._head_began:
+            self._head_began = False
+            self._overhead = 0
+            self._since = self.server.tick
             return
-        self._plain_bytes += size
-        if self._plain_bytes > self.house.head_bytes:
+        self._overhead += size
+        if self._overhead > self.server.head_bytes:
             self._refuse(431, "The headers of this request are too large")
 
-    def _stumble(self, error: httptools.HttpParserError) -> None:
-        """These bytes are no request."""
+    def _reject_malformed(self, error: httptools.HttpParserError) -> None:
+        """The bytes are not a request."""
         ours = isinstance(error, httptools.HttpParserCallbackError)
         if ours and not isinstance(error.__context__, httptools.HttpParserInvalidURLError):
             logger.error("a connection failed", exc_info=error.__context__)
             self._transport.abort()
         elif self._final and not self._in_head and self._incoming is None:
-            self._deaf = True  # what follows a request that was to be the last one is nobody's business
+            self._ignoring = True  # input after the last request is ignored
         else:
             reason = "its target is none" if ours else error
             self._refuse(400, f"This is not a request of HTTP/1.1: {reason}")
 
-    def _stay(self, rest: bytes) -> None:
-        """A request to change the protocol is served as if it hadn't asked (RFC 9110 §7.8): read its head again, without.
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Ignore a request for another protocol (RFC 9110 §7.8): parse its head again without the Upgrade headers.
 
-        Some clients ask with each first request of a connection, and send a body along.
+        Some clients send them with the first request of each connection, together with a body.
         """
         method, headers = self._parser.get_method(), self._headers
         if method == b"CONNECT":
@@ -247,11 +244,11 @@ class HttpConnection(asyncio.Protocol):
         self.data_received(head + rest)
 
     def _refuse(self, status: int, text: str) -> None:
-        """Nothing more is understood: say so when all that came before is answered, and close."""
+        """Send an error after the responses to earlier requests, ignore further input, and close."""
         data = text.encode()
-        head = self.house.heads.of(status, TEXT_TYPE)
-        self._last_words = b"%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (head, len(data), data)
-        self._deaf = True
+        head = self.server.heads.of(status, TEXT_TYPE)
+        self._final_response = b"%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (head, len(data), data)
+        self._ignoring = True
         half, self._incoming = self._incoming, None
         if half is not None and half is not self._serving:
             self._waiting.remove(half)
@@ -268,45 +265,45 @@ class HttpConnection(asyncio.Protocol):
     def _serve(self, request: HttpRequest) -> None:
         self._serving = request
         self._used = True
-        house = self.house
-        request.task = task = house.loop.create_task(house.serve(request))
-        house.tasks.add(task)
+        server = self.server
+        request.task = task = server.loop.create_task(server.serve(request))
+        server.tasks.add(task)
         task.add_done_callback(request.served)
 
     def _next(self) -> None:
         if not self.full:
             self._serve(self._waiting.popleft())
-            self.go_on()
+            self.resume()
 
     def forget(self, task: asyncio.Task[Any], /) -> None:
-        self.house.tasks.discard(task)
+        self.server.tasks.discard(task)
 
     def answered(self, last: bool, /) -> None:
         self._serving = None
-        self._since = self.house.tick
+        self._since = self.server.tick
         if last:
             self._waiting.clear()
-            self._last_words = b""
+            self._final_response = b""
             self._linger()
         elif self._waiting:
             self._next()
-        elif self._deaf:
+        elif self._ignoring:
             self._linger()
-        elif self._held:
-            self.go_on()
+        elif self._paused:
+            self.resume()
 
     def _linger(self) -> None:
-        """Say what is left to say, and close; if the client may still be sending, it closes first, or has a moment."""
-        sending = self._incoming is not None or bool(self._last_words) or self._held
-        self._transport.write(self._last_words)
-        self._last_words = b""
+        """Send the final response and close; if the client may still be sending, wait for it to close, within a limit."""
+        sending = self._incoming is not None or bool(self._final_response) or self._paused
+        self._transport.write(self._final_response)
+        self._final_response = b""
         self._incoming = None
-        self._deaf = True
-        self._since = self.house.tick
+        self._ignoring = True
+        self._since = self.server.tick
         if not sending:
             self._close()
             return
-        self.go_on()
+        self.resume()
         if self._transport.can_write_eof() and not self._transport.is_closing():
             self._transport.write_eof()
 
@@ -322,14 +319,14 @@ class HttpConnection(asyncio.Protocol):
             self._room.clear()
             await self._room.wait()
 
-    def hold(self) -> None:
-        if not self._held:
-            self._held = True
+    def pause(self) -> None:
+        if not self._paused:
+            self._paused = True
             self._transport.pause_reading()
 
-    def go_on(self) -> None:
-        if self._held:
-            self._held = False
+    def resume(self) -> None:
+        if self._paused:
+            self._paused = False
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 
@@ -344,12 +341,12 @@ class HttpConnection(asyncio.Protocol):
             self._close()
 
     def _close(self) -> None:
-        """In good order: what was written still leaves."""
-        self._since = self.house.tick
+        """Close regularly: what was written is still sent."""
+        self._since = self.server.tick
         self._transport.close()
 
     def sweep(self, tick: int) -> None:
-        """Close what doesn't get on."""
+        """Close the connection if it makes no progress."""
         waited, closing = tick - self._since, self._transport.is_closing()
         if self.full or closing:
             size = self._transport.get_write_buffer_size()
@@ -360,7 +357,7 @@ class HttpConnection(asyncio.Protocol):
             self._unsent = size
         elif self._serving is not None:
             return
-        elif self._deaf:
+        elif self._ignoring:
             if waited >= LINGER:
                 self._transport.abort()
         elif waited >= (IDLE if self._used and not self._in_head and self._incoming is None else HEAD_WAIT):
@@ -368,7 +365,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 def _address(found: Any) -> tuple[str, int | None] | None:
-    """As ASGI wants it: host and port, or the path of a Unix socket and None."""
+    """Return an address as ASGI has it: host and port, or the path of a Unix socket and None."""
     if isinstance(found, tuple):
         return (str(found[0]), int(found[1]))
     return (str(found), None) if found else None

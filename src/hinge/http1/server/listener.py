@@ -1,7 +1,4 @@
-"""Our own HTTP server: sockets that listen, the connections that came of them, a clock for all, and an end in good order.
-
-Knows asyncio's servers; must not know HTTP's syntax or MCP.
-"""
+"""The HTTP/1.1 server: listening sockets, their connections, one timer for all, and a regular end."""
 
 from __future__ import annotations
 
@@ -14,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from hinge.errors import StartError
 from hinge.http1.server.connection import HEAD_WAIT, HttpConnection
-from hinge.http1.server.request import Heads, HttpRequest
+from hinge.http1.server.request import HttpRequest, ResponseHeads
 
 if TYPE_CHECKING:
     import ssl
 
-#: The period of the clock, in seconds.
+#: Seconds between two sweeps of all connections.
 TICK = 1.0
 
 
 class Listener:
-    """Serves each request by `serve(request)`, in a task of its own; made in the loop that it runs on."""
+    """Serves each request by `serve(request)` in a task of its own, on the event loop in which it was made."""
 
     def __init__(self, serve: Callable[[HttpRequest], Coroutine[Any, Any, None]], head_bytes: int) -> None:
         self.serve = serve
         self.head_bytes = head_bytes
         self.loop = asyncio.get_running_loop()
-        self.heads = Heads()
+        self.heads = ResponseHeads()
         self.ending = False
         self.tick = 0
         self.connections: set[HttpConnection] = set()
@@ -39,7 +36,7 @@ class Listener:
         self._timer: asyncio.TimerHandle | None = None
 
     async def open(self, listening: list[socket.socket], tls: ssl.SSLContext | None) -> None:
-        """Begin to accept. Raises StartError."""
+        """Start to accept connections. Raises StartError if that fails."""
         self._beat()
         wait = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": float(HEAD_WAIT)}
         for one in listening:
@@ -58,13 +55,13 @@ class Listener:
         self._timer = self.loop.call_later(TICK, self._beat)
 
     def drain(self) -> None:
-        """Accept no more; connections that are open may finish what they do, and bring what belongs to it."""
+        """Accept no more connections. Open ones may finish their requests."""
         self.ending = True
         for server in self._servers:
             server.close()
 
     async def leave(self, limit: float) -> None:
-        """Close what is idle, and give what has been written so many seconds to reach its client."""
+        """Close idle connections, and wait up to `limit` seconds for responses to reach their clients."""
         for connection in list(self.connections):
             connection.close_if_idle()
         end = self.loop.time() + limit
@@ -72,7 +69,7 @@ class Listener:
             await asyncio.sleep(0.01)
 
     def close(self) -> None:
-        """Cut what is still connected. Twice is fine."""
+        """Close all connections at once. May be called twice."""
         self.drain()
         for connection in list(self.connections):
             connection.abort()

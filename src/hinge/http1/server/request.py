@@ -1,8 +1,4 @@
-"""One request on a connection of our own HTTP server, and its response as bytes.
-
-Knows the framing of HTTP/1.1 responses (RFC 9112 §6) and, for apps beside ours, ASGI. Must not know sockets, MCP, or what
-other requests there are.
-"""
+"""One HTTP/1.1 request with its response, also as ASGI `receive` and `send` (framing: RFC 9112 §6)."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from hinge.http1.asgi import CLOSE, TEXT_TYPE, HeaderPairs, Message, Scope
 
 logger = logging.getLogger("hinge")
 
-#: So much of a body is taken before anybody asks for it.
+#: Bytes of a body that are buffered before it is read.
 BODY_AHEAD = 64 * 1024
 
 _NOT_IN_A_NAME = re.compile(rb"[^!#$%&'*+\-.^_`|~0-9A-Za-z]")
@@ -34,8 +30,8 @@ def _status_line(status: int) -> bytes:
     return f"HTTP/1.1 {status} {phrase}\r\n".encode()
 
 
-class Heads:
-    """The beginnings of responses, which change once a second: status line, date, content type."""
+class ResponseHeads:
+    """The beginnings of response heads: status line, date, content type. They change once a second."""
 
     __slots__ = ("_date", "_known")
 
@@ -44,12 +40,12 @@ class Heads:
         self._known: dict[tuple[int, bytes], bytes] = {}
 
     def at(self, date: str) -> None:
-        """What time it is, in HTTP's words (RFC 9110 §6.6.1)."""
+        """Set the Date header (RFC 9110 §6.6.1)."""
         self._date = b"date: %b\r\n" % date.encode()
         self._known.clear()
 
     def of(self, status: int, kind: bytes) -> bytes:
-        """All lines that don't depend on the request; no empty one at the end."""
+        """Return the lines that do not depend on the request, without the final empty line."""
         head = self._known.get((status, kind))
         if head is None:
             head = _status_line(status) + self._date
@@ -60,7 +56,7 @@ class Heads:
 
 
 def header_lines(headers: HeaderPairs) -> bytes:
-    """Raises ValueError for what would make another header, or another response, of one."""
+    """Encode headers. Raises ValueError for characters that would inject another header or response."""
     for name, value in headers:
         if not name or _NOT_IN_A_NAME.search(name) or _NOT_IN_A_VALUE.search(value):
             raise ValueError(f"{name!r}: {value!r} can't be an HTTP header")
@@ -68,7 +64,7 @@ def header_lines(headers: HeaderPairs) -> bytes:
 
 
 class _Done:
-    """What need not be waited for."""
+    """An awaitable that is done."""
 
     def __await__(self) -> Generator[None, None, None]:
         return _NOTHING
@@ -78,77 +74,77 @@ _NOTHING = cast("Generator[None, None, None]", iter(()))
 _DONE = _Done()
 
 
-class Shared(Protocol):
-    """What the requests of all connections of one server share."""
+class RequestServer(Protocol):
+    """The server as its requests see it."""
 
-    heads: Heads
-    #: The server ends: each response is the last one of its connection.
+    heads: ResponseHeads
+    #: Whether the server is stopping: each response is the last one of its connection.
     ending: bool
 
 
-class Way(Protocol):
+class RequestConnection(Protocol):
     """The connection as its requests see it."""
 
     @property
-    def house(self) -> Shared:
+    def server(self) -> RequestServer:
         """The server."""
         ...
 
-    #: The client doesn't read what is written.
+    #: Whether the client is not reading, so that a write has to wait.
     full: bool
 
     def write(self, data: bytes, /) -> None:
-        """Bytes for the client."""
+        """Write bytes to the client."""
 
     async def room(self) -> None:
         """Wait until the client has read, or is gone."""
 
-    def hold(self) -> None:
-        """Take no more from the client for now."""
+    def pause(self) -> None:
+        """Stop reading from the client."""
 
-    def go_on(self) -> None:
-        """Take more."""
+    def resume(self) -> None:
+        """Read from the client again."""
 
     def answered(self, last: bool, /) -> None:
-        """The response is written. The `last` one closes the connection."""
+        """The response is written. `last` closes the connection."""
 
     def abort(self) -> None:
-        """Cut it."""
+        """Close it at once."""
 
     def forget(self, task: asyncio.Task[Any], /) -> None:
         """The task of a request is over."""
 
 
 class HttpRequest(msgspec.Struct, eq=False):
-    """What has come of a request's body, and what has left of its response. A `Carrier`."""
+    """A request whose body arrives and whose response leaves; see `RawExchange` for the methods that serve it."""
 
     scope: Scope
-    _way: Way
-    #: Another request may follow.
+    _connection: RequestConnection
+    #: Whether another request may follow on the connection.
     _keep_alive: bool
-    #: All of the body has come.
+    #: Whether all of the body has arrived.
     complete: bool = False
-    #: The client is gone.
+    #: Whether the client is gone.
     lost: bool = False
-    #: The response has begun; it is complete.
+    #: Whether the response has begun, and is complete.
     begun: bool = False
     _over: bool = False
-    task: asyncio.Task[Any] = None  # type: ignore[assignment]  # there as soon as it is served
+    task: asyncio.Task[Any] = None  # type: ignore[assignment]  # set when it is served
     _body: bytes | bytearray = b""
-    #: More than this of the body is left in the socket.
+    #: Bytes of the body to buffer; more is left in the socket.
     _wanted: int = BODY_AHEAD
-    #: Something happened.
+    #: Set when something happened.
     _event: asyncio.Event | None = None
     _left: Callable[[], None] | None = None
-    #: `receive` has told of the body's end; the client was told to send it.
-    _told: bool = False
-    _promised: bool = False
-    #: The head of a response in pieces, until it leaves; its framing: chunks, so many bytes, or all until the end.
+    #: Whether `receive` has returned the end of the body; whether 100 Continue was sent.
+    _end_received: bool = False
+    _continue_sent: bool = False
+    #: The head of a response in pieces, until it is sent; its framing: chunks, a number of bytes, or until the end.
     _head: bytes = b""
     _chunked: bool = False
     _missing: int | None = None
 
-    # ---------------------------------------------------------------- what the connection tells
+    # ---------------------------------------------------------------- called by the connection
 
     def feed(self, data: bytes) -> None:
         """A piece of the body."""
@@ -159,7 +155,7 @@ class HttpRequest(msgspec.Struct, eq=False):
         else:
             self._body = bytearray(self._body) + data
         if len(self._body) > self._wanted:
-            self._way.hold()
+            self._connection.pause()
         if self._event is not None:
             self._event.set()
 
@@ -178,14 +174,14 @@ class HttpRequest(msgspec.Struct, eq=False):
             self._left()
 
     def served(self, task: asyncio.Task[Any]) -> None:
-        """Its task is over. A request without a response gets one; half a response is cut off, so that this is seen."""
-        self._way.forget(task)
+        """Its task is over. Without a response it gets a 500; an incomplete response is cut off, so that the client notices."""
+        self._connection.forget(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a request failed", exc_info=error)
         if self._over or self.lost:
             return
         if self.begun and not self._head:
-            self._way.abort()
+            self._connection.abort()
         else:
             self._keep_alive = False
             self._whole(500, TEXT_TYPE, b"Internal Server Error", ())
@@ -193,7 +189,7 @@ class HttpRequest(msgspec.Struct, eq=False):
     # ---------------------------------------------------------------- the body
 
     def whole(self) -> bytes | None:
-        """The body, if it is all there."""
+        """Take the body if all of it has arrived."""
         return self._take() if self.complete else None
 
     def _take(self) -> bytes:
@@ -201,68 +197,68 @@ class HttpRequest(msgspec.Struct, eq=False):
         return body
 
     async def read(self, limit: int) -> bytes | None:
-        """The body, or more than `limit` bytes of it; None if the client left before its end."""
+        """Read the body, or more than `limit` bytes of it; None if the client left before its end."""
         self._wanted = limit
         while not self.complete and not self.lost and len(self._body) <= limit:
-            await self._something()
+            await self._wait_for_event()
         return self._take() if self.complete or not self.lost else None
 
-    async def _something(self) -> None:
+    async def _wait_for_event(self) -> None:
         """Wait until something happens."""
         if not self.complete:
-            self._promise()
-            self._way.go_on()
+            self._send_continue()
+            self._connection.resume()
         if self._event is None:
             self._event = asyncio.Event()
         self._event.clear()
         await self._event.wait()
 
-    def _promise(self) -> None:
-        """Tell a client that asks first to send its body, once, and only if it is wanted (RFC 9110 §10.1.1)."""
-        if not self._promised and not self._body and not self.begun:
-            self._promised = True
+    def _send_continue(self) -> None:
+        """Send 100 Continue to a client that expects it, once, when its body is read (RFC 9110 §10.1.1)."""
+        if not self._continue_sent and not self._body and not self.begun:
+            self._continue_sent = True
             if any(
                 name == b"expect" and value.strip().lower() == b"100-continue" for name, value in self.scope["headers"]
             ):
-                self._way.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     # ---------------------------------------------------------------- the response
 
     def respond(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs, /) -> Awaitable[None]:
-        """The whole response, at once. `kind` is its content type."""
+        """Send the whole response. `kind` is its content type."""
         if not self.lost and not self.begun:
             self._whole(status, kind, data, headers)
         return _DONE
 
     def _whole(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs) -> None:
-        way = self._way
-        # The rest of a body that hasn't come isn't wanted any more.
+        connection = self._connection
+        # The rest of a body that has not arrived is not read any more.
         last = self._is_last() or not self.complete
-        head = way.house.heads.of(status, kind)
+        head = connection.server.heads.of(status, kind)
         if headers or last:
             closes = _closes(headers)
             head += header_lines(headers if closes or not last else (*headers, *CLOSE))
             last = last or closes
         self.begun = True
         if status == 204:
-            way.write(head + b"\r\n")
+            connection.write(head + b"\r\n")
         elif self.scope["method"] == "HEAD":
-            way.write(b"%bcontent-length: %d\r\n\r\n" % (head, len(data)))
+            connection.write(b"%bcontent-length: %d\r\n\r\n" % (head, len(data)))
         else:
-            way.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(data), data))
+            connection.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(data), data))
         self._finish(last)
 
     def _is_last(self) -> bool:
-        return self._way.house.ending or not self._keep_alive
+        return self._connection.server.ending or not self._keep_alive
 
     def _finish(self, last: bool) -> None:
         self._over = True
         if self._event is not None:
             self._event.set()
-        self._way.answered(last)
+        self._connection.answered(last)
 
     def start(self, status: int, headers: HeaderPairs, /) -> None:
-        """The head of a response in pieces. Raises RuntimeError for a second one, ValueError for what no header can be."""
+        """Begin a response in pieces. Raises RuntimeError for a second one, ValueError for malformed headers."""
         if self.begun:
             raise RuntimeError("This request has its response already")
         last, length = self._is_last() or _closes(headers), _value(headers, b"content-length")
@@ -277,25 +273,25 @@ class HttpRequest(msgspec.Struct, eq=False):
         else:
             last = True
         self._keep_alive = not last
-        head = self._way.house.heads.of(status, b"") + header_lines((*kept, *(CLOSE if last else ())))
+        head = self._connection.server.heads.of(status, b"") + header_lines((*kept, *(CLOSE if last else ())))
         self.begun = True
         self._head = head + b"\r\n"
 
     @property
     def ready(self) -> bool:
-        """The next piece doesn't wait."""
-        return not self._way.full
+        """Whether the next piece does not wait."""
+        return not self._connection.full
 
     async def piece(self, data: bytes, more: bool, /) -> None:
-        """A piece of the body. Raises OSError when the client left, RuntimeError if the head said otherwise."""
-        if self._way.full:
-            await self._way.room()
+        """Send a piece of the body. Raises OSError if the client left, RuntimeError if it contradicts the head."""
+        if self._connection.full:
+            await self._connection.room()
         if self.lost:
             raise ConnectionResetError("the client closed the connection")
         if self._over or not self.begun:
             raise RuntimeError("The response is complete already" if self._over else "A response begins with its head")
         head, self._head = self._head, b""
-        self._way.write(head + self._framed(data, more))
+        self._connection.write(head + self._framed(data, more))
         if not more:
             self._finish(self._is_last() or not self.complete)
 
@@ -315,33 +311,33 @@ class HttpRequest(msgspec.Struct, eq=False):
     # ---------------------------------------------------------------- the client
 
     def watch(self, left: Callable[[], None], /) -> None:
-        """From now on, say when the client leaves."""
+        """Call `left` when the client leaves."""
         self._left = left
         if self.lost:
             left()
 
     def release(self) -> None:
-        """Nobody wants to hear of it any more."""
+        """Stop watching the client."""
         self._left = None
 
     def cut(self) -> None:
-        """Cut the connection."""
-        self._way.abort()
+        """Close the connection at once."""
+        self._connection.abort()
 
     # ---------------------------------------------------------------- ASGI
 
     async def receive(self) -> Message:
-        """The next of the body, or that the client left or has its response."""
+        """ASGI `receive`: the next piece of the body, or the disconnect."""
         self._wanted = BODY_AHEAD
         while not self.lost and not self._over:
-            if self._body or (self.complete and not self._told):
-                self._told = self.complete
+            if self._body or (self.complete and not self._end_received):
+                self._end_received = self.complete
                 return {"type": "http.request", "body": self._take(), "more_body": not self.complete}
-            await self._something()
+            await self._wait_for_event()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message, /) -> None:
-        """The head of a response, or a piece of it. Raises as `start` and `piece` do."""
+        """ASGI `send`: the head of a response or a piece of it. Raises like `start` and `piece`."""
         if message["type"] == "http.response.start":
             self.start(message["status"], tuple(message.get("headers", ())))
         elif message["type"] == "http.response.body":
