@@ -17,7 +17,7 @@ from tools.shape import MEASURES
 #: Where a limit is not reached yet: the present number. Whoever lowers a number lowers it here too; none is ever raised.
 CEILINGS = {
     "folders": 1,
-    "eras": 83,
+    "eras": 5,
     "cycles": 2,
     "attributes": 3,
     "names": 25,

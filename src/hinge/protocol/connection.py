@@ -371,7 +371,7 @@ class Connection(Record):
         """Drop all calls and fail all our requests: the channel is closed. May be called twice."""
         if self.closed is None:
             self.closed = reason
-            self.handshake.move("close")
+            self.handshake.state = HandshakeState.CLOSED
         while self.incoming:
             call = next(iter(self.incoming.values()))
             if self._remove(call, "close") and call.on_cancel is not None:

@@ -30,6 +30,10 @@ EraOption: TypeAlias = EraName | Literal["auto"]
 ASSUMED_REVISION = V2025_03
 
 
+#: The states of a handshake in which requests may run.
+OPEN_STATES = frozenset({HandshakeState.NEGOTIATED, HandshakeState.READY})
+
+
 class Handshake(msgspec.Struct, eq=False):
     """The state of `initialize` on one connection: what was negotiated, and the log level that was set since."""
 
@@ -67,7 +71,7 @@ class Handshake(msgspec.Struct, eq=False):
     @property
     def open(self) -> bool:
         """Whether requests may run."""
-        return self.state in (HandshakeState.NEGOTIATED, HandshakeState.READY)
+        return self.state in OPEN_STATES
 
 
 class _ResultType(msgspec.Struct):

@@ -11,7 +11,7 @@ from msgspec import Raw
 from hinge.errors import InvalidRequest, MissingClientCapability, ProtocolError, ResourceNotFound
 from hinge.jsonrpc import Notification, Request
 from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras.base import Era, Handshake, decode_result_type
+from hinge.protocol.eras.base import OPEN_STATES, Era, Handshake, decode_result_type
 from hinge.protocol.http.headers import Head
 from hinge.protocol.revisions.adapt import plan_for
 from hinge.protocol.states import HandshakeState
@@ -72,7 +72,7 @@ class HandshakeEra(Era):
         return
 
     def is_early(self, method: str, handshake: Handshake) -> bool:
-        return handshake.state is not HandshakeState.READY and not handshake.open and method not in _ALWAYS_ALLOWED
+        return handshake.state not in OPEN_STATES and method not in _ALWAYS_ALLOWED
 
     def allows_batch(self, version: str | None, handshake: Handshake, one_shot: bool) -> bool:
         if handshake.open:
