@@ -88,7 +88,7 @@ def test_without_a_schema_json_is_taken_for_json_and_all_else_for_text() -> None
         (["count:={"], "count: '{' is not JSON"),
         (["count=1", "count=2"], "count is given twice"),
         (["place=x", "place.city=y"], "place already has a value"),
-        (["text=@nowhere"], "text: nowhere can't be read: No such file or directory; for a text that begins with @"),
+        (["text=@nowhere"], "text: nowhere can't be read: No such file or directory; for a value that begins with @"),
     ],
 )
 def test_a_mistake_is_said_with_its_place(words: list[str], said: str) -> None:
