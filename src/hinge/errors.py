@@ -1,36 +1,36 @@
 """Every error of Hinge, and the one map from an exception to an error object on the wire.
 
     HingeError
-    ├── DefinitionError          the author's: a signature, a name, an option that can't work; raised at registration
-    ├── StartError               the operator's: a port in use, a file that isn't there; raised before serving
-    ├── ToolError                a tool failed and says why, in words meant for the model
-    ├── ProtocolError            an error object {code, message, data}; raise one in a handler to answer with it
+    ├── DefinitionError          invalid signature, name or option; raised at registration
+    ├── StartError               a server cannot start: port in use, missing file
+    ├── ToolError                a tool failed; the message is meant for the model
+    ├── ProtocolError            JSON-RPC error {code, message, data}; raise it in a handler to send it
     │   ├── ParseError               -32700  not JSON
-    │   ├── InvalidRequest           -32600  JSON, but not a request
+    │   ├── InvalidRequest           -32600  not a valid request
     │   ├── MethodNotFound           -32601
     │   ├── InvalidParams            -32602
-    │   │   ├── InvalidEnvelope          a modern request without its required `_meta`
-    │   │   ├── InvalidArguments         a tool's arguments don't fit its schema
+    │   │   ├── InvalidEnvelope          a stateless request without its required `_meta`
+    │   │   ├── InvalidArguments         arguments of a tool do not match its schema
     │   │   └── ResourceNotFound         -32002 in the handshake revisions
     │   ├── InternalError            -32603
     │   ├── HeaderMismatch           -32020
     │   ├── MissingClientCapability  -32021
     │   ├── UnsupportedVersion       -32022
-    │   └── Overloaded               429     too much at once; says when to come back
-    ├── ChannelClosed            a transport can't carry the message: it never left
-    └── CallError                our request to the peer didn't end in a result; `outcome` says how far it got
-        ├── NotSent                  it never left: safe to repeat
-        ├── PeerError                the peer answered with an error object
-        ├── InvalidResponse          the peer answered with something that is no answer
-        ├── ToolCallError            a tool answered `isError`; it is a ToolError as well
+    │   └── Overloaded               429     too many requests; carries a retry delay
+    ├── ChannelClosed            the transport is closed: the message was not sent
+    └── CallError                a request to the peer failed; `outcome` says whether it may have run
+        ├── NotSent                  the request was not sent: safe to retry
+        ├── PeerError                the peer answered with a JSON-RPC error
+        ├── InvalidResponse          the response is not valid
+        ├── ToolCallError            a tool result has `isError`; also a ToolError
         ├── HttpStatus               the server answered with an HTTP error status
-        │   └── SessionEnded             404: it no longer knows the session, and served nothing
-        ├── ConnectionLost           it left and no answer will come: the outcome is unknown
-        ├── CallTimeout              no answer in time: the outcome is unknown
-        ├── ConnectFailed            no conversation could be opened
-        └── ContractDrift            the server isn't what its lock says: what was asked for was not done
+        │   └── SessionEnded             404: the HTTP session no longer exists; nothing ran
+        ├── ConnectionLost           the connection was lost after sending: the outcome is unknown
+        ├── CallTimeout              no response in time: the outcome is unknown
+        ├── ConnectFailed            connecting failed
+        └── ContractDrift            the server does not match its contract; the request was not sent
 
-Errors made here, on our side, never carry a code that a peer could have sent: only ProtocolError and PeerError have codes.
+Only ProtocolError and PeerError have codes; errors raised locally have none.
 """
 
 from __future__ import annotations

@@ -7,91 +7,90 @@ import msgspec
 from hinge.errors import DefinitionError, shorten
 
 MIB = 1024 * 1024
-#: Nothing could ever run or pass with none of these.
+#: These must be at least 1.
 _AT_LEAST_ONE = frozenset({"calls", "all_calls", "pending", "threads", "connections"})
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on what a peer can make us hold or wait for. Sizes in bytes, times in seconds.
+    """Limits of memory, concurrency and time that a peer can use. Sizes in bytes, times in seconds.
 
-    Raises DefinitionError for what is no number, or less than 0.
+    Raises DefinitionError for a value that is not a number, or less than 0.
     """
 
-    #: One HTTP body; larger ones are refused with 413 while reading.
+    #: Size of an HTTP request body; larger ones are rejected with 413 while reading.
     body: int = 4 * MIB
-    #: One line on stdio or a socket; a longer one is discarded and answered with -32700.
+    #: Length of a line on stdio or a socket; a longer one is discarded and answered with -32700.
     line: int = 16 * MIB
-    #: Messages in one batch (only one revision knows batches).
+    #: Messages in a batch (batches exist in revision 2025-03-26 only).
     batch: int = 100
-    #: Inbound requests being served on one connection; the next one is refused.
+    #: Concurrent inbound requests of one connection; further ones are rejected.
     calls: int = 1024
-    #: Inbound requests being served by the whole server, in this process; the next one is refused. Open
-    #: `subscriptions/listen` streams have a limit of their own, `streams`.
+    #: Concurrent inbound requests of the whole server in this process; further ones are rejected. Open
+    #: `subscriptions/listen` streams are limited by `streams` instead.
     all_calls: int = 10_000
-    #: A call waits this long for its turn, where a tool has a limit of how many run at once.
+    #: How long a call waits if the concurrency of its tool is exhausted.
     turn: float = 30.0
-    #: When something holds up the event loop for longer than this, the log names the tool; 0 for not watching.
+    #: If the event loop is blocked for longer than this, the log names the tool; 0 disables the check.
     stall: float = 1.0
-    #: Our own requests that wait for the peer on one connection.
+    #: Outbound requests of one connection that wait for a response.
     pending: int = 10_000
-    #: Messages parked while `initialize` is being answered.
+    #: Messages that wait while `initialize` is being answered.
     backlog: int = 256
-    #: Handshake sessions of one HTTP endpoint; the next one gets 503.
+    #: HTTP sessions of one endpoint; further ones are rejected with 503.
     sessions: int = 10_000
-    #: A session without an open stream or running call ends after this long.
+    #: An HTTP session without an open stream or running call ends after this time.
     session_idle: float = 1800.0
-    #: Replay log of one session: events and bytes.
+    #: Events and bytes stored per HTTP session to resume streams.
     replay_events: int = 1000
     replay_bytes: int = 4 * MIB
-    #: Bytes waiting for one reader that doesn't read, and how long its sender waits before the stream is closed.
+    #: Unread bytes of one stream, and how long its sender waits before the stream is closed.
     stream_bytes: int = MIB
     stream_wait: float = 30.0
-    #: A comment keeps a quiet SSE stream open.
+    #: Interval of comments that keep an idle SSE stream open.
     keep_alive: float = 15.0
-    #: Running calls may finish for this long when the server stops.
+    #: How long running calls may take to finish when the server stops.
     drain: float = 5.0
-    #: Clean-up of one connection, and leaving a lifespan, may take this long; what is left is abandoned with a warning
-    #:.
+    #: How long cleaning up a connection or exiting a lifespan may take; then it is abandoned with a warning.
     teardown: float = 5.0
-    #: A question to the user of a handshake client may stay open for this long; so long a client waits for pages that a
-    #: handshake server wants opened first.
+    #: How long an elicitation of a handshake client may stay open, and how long a client waits for pages that a
+    #: handshake server requires.
     question: float = 600.0
-    #: A stateless client has this long to come back with its answers.
+    #: How long a stateless client has to repeat a call with its responses.
     state_ttl: float = 600.0
-    #: Open `subscriptions/listen` streams of one server, and watched URIs of one client.
+    #: Open `subscriptions/listen` streams of one server, and subscribed URIs of one client.
     streams: int = 10_000
     watched: int = 1000
-    #: Sync functions running in worker threads at once.
+    #: Sync functions running concurrently in worker threads.
     threads: int = 40
-    #: Client: one decoded HTTP answer or SSE event.
+    #: Client: size of a decoded HTTP response or SSE event.
     reply: int = 64 * MIB
-    #: Client: requests that have an HTTP connection at once; the others wait their turn.
+    #: Client: concurrent HTTP connections; further requests wait.
     connections: int = 256
-    #: Client: opening a conversation.
+    #: Client: time to connect.
     connect: float = 30.0
-    #: Client: silence before a call is given up (renewed by progress), and the hard end of a call.
+    #: Client: time without a message before a call fails (progress resets it), and the total time of a call.
     call_idle: float = 60.0
     call_total: float = 600.0
-    #: Client: after a call over a socket got no answer in time, the server has this long for a sign of life; a connection
-    #: that stays silent is opened anew. 0 for not asking.
+    #: Client: after a call over a socket timed out, how long the server has to answer a ping before the connection is
+    #: reopened; 0 disables the ping.
     silence: float = 30.0
-    #: Client: over a pipe or socket, a server that was silent for this long is asked for such a sign; 0 for never.
+    #: Client: over stdio or a socket, send a ping after this time without messages; 0 disables it.
     alive: float = 0.0
-    #: Client: silence after the era probe before the handshake is tried on the same pipe.
+    #: Client: how long to wait for `server/discover` before the handshake is tried on the same stream.
     probe: float = 5.0
     #: Client: pages of one list.
     pages: int = 1000
-    #: Client: attempts to open a lost connection again, and repeats of one request where repeating is safe.
+    #: Client: attempts to reopen a lost connection, and retries of one request where that is safe.
     reconnects: int = 5
     retries: int = 2
-    #: Client: about so long is the first wait between such attempts; each next one is twice as long.
+    #: Client: delay before the first such attempt; it doubles with each further one.
     backoff: float = 0.1
-    #: Client: rounds of questions within one call, and questions in one round.
+    #: Client: rounds of one call, and requests for input in one round.
     rounds: int = 16
     questions: int = 16
-    #: Client: changes that wait to be read on one `listen`; repeats are merged.
+    #: Client: unread changes of one subscription; repeats are merged.
     changes: int = 10_000
-    #: Client: entries of the cache, and the longest that one is kept, whatever the server says.
+    #: Client: entries of the cache, and the longest time to cache a result, regardless of cache hints.
     cache_entries: int = 1024
     cache_ttl: float = 24 * 3600.0
 
