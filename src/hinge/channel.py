@@ -9,7 +9,7 @@ A transport makes a Channel, calls `serve(channel)` and gets a Conversation. The
         if reply is not None: send it             # None: a notification, or cancelled meanwhile
 
 When the other side sends nothing more it calls `conversation.end_input(reason)`; when it is gone,
-`conversation.close(reason)`; nothing is owed after that.
+`conversation.close(reason)`; no answers leave after that.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Conversation(Protocol):
         """
 
     def expire(self, reason: str, /) -> list[Outgoing]:
-        """Time is up for what still runs: stop it, and give back the one error answer that each is owed."""
+        """Stop the calls that still run; returns an error response for each."""
         ...
 
     def close(self, reason: str, /) -> bool | None:

@@ -26,7 +26,7 @@ OBJECT: Final = (b"{",)
 
 @final
 class Request(msgspec.Struct, frozen=True):
-    """A request: it is owed exactly one answer. `params` is the untouched JSON text, empty when absent."""
+    """A request, which gets exactly one response. `params` is the untouched JSON text, empty when absent."""
 
     id: RequestId
     method: str

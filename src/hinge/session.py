@@ -1,4 +1,4 @@
-"""The async shell that runs a Connection over a Channel: where the conversation meets tasks and time.
+"""Runs a Connection over a Channel: tasks, cancellation and time limits.
 
 It decides nothing about the protocol. Whatever a handler, the peer or the channel does, `answer` yields exactly one
 reply or none, and `exchange` ends with a result or one plain error.
@@ -34,12 +34,12 @@ Handle = Callable[["Session", Call], Awaitable[Any]]
 
 
 class Session(Record, weakref=True):
-    """One conversation at work. Made by `Server.serve` or a client; fed by a transport."""
+    """A connection that is running. Made by `Server.serve` or a client; fed by a transport."""
 
     connection: Connection
     channel: Channel
     handle: Handle
-    #: The event loop that the conversation lives on.
+    #: The event loop of the session.
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _tasks: dict[asyncio.Task[Any], Call] = field(default_factory=dict)
     # Made when first needed: most sessions are one POST.
@@ -59,7 +59,7 @@ class Session(Record, weakref=True):
         return self.connection.receive(data, origin)
 
     async def answer(self, call: Call | Batch) -> Outgoing | None:
-        """Serve a call to its end in the caller's task: exactly one reply, or None when nothing is owed."""
+        """Serve a call to its end in the caller's task: exactly one reply, or None if there is nothing to answer."""
         if type(call) is Batch:
             return await self._answer_batch(call)
         connection = self.connection
@@ -124,7 +124,7 @@ class Session(Record, weakref=True):
         return await self.exchange(self.ask(method), params, about=about, **options)
 
     def ask(self, method: str) -> Pending:
-        """Enter a request. Raises NotSent when the conversation is over, HingeError while `initialize` is being answered.
+        """Register a request. Raises NotSent when the session has ended, HingeError while `initialize` is being answered.
 
         The peer is then waiting for us and can't answer.
         """
@@ -216,7 +216,7 @@ class Session(Record, weakref=True):
                 self._limits.renew(since)
 
     def _abandon(self, pending: Pending, reason: str) -> None:
-        """We stop waiting: drop the debt and tell the peer where the channel itself doesn't."""
+        """Stop waiting for a request, and send `notifications/cancelled` where closing the exchange is not enough."""
         if not self.connection.give_up(pending):
             return
         connection = self.connection
@@ -278,7 +278,7 @@ class Session(Record, weakref=True):
         self.connection.fail(pending, error)
 
     async def withdraw(self, reason: str) -> None:
-        """We are about to end the conversation: fail what we wait for, and tell a peer that works on it to stop."""
+        """Before closing: fail the requests that are waiting, and cancel them at the peer."""
         tell = self.connection.era.cancels_by_message(self.channel.kind == "post", self.connection.handshake)
         for pending in list(self.connection.outgoing.values()):
             self.connection.fail(pending, ConnectionLost(f"{pending.method} got no answer: {reason}"))
@@ -288,7 +288,7 @@ class Session(Record, weakref=True):
             await asyncio.wait(self._notices, timeout=WITHDRAW_SECONDS)
 
     def on_close(self, cleanup: Callable[[], Awaitable[None]]) -> None:
-        """Run this when the conversation is over; last registered first, bounded in time, failures only logged."""
+        """Register a clean-up for the end of the session. The last one runs first; time is limited, failures are logged."""
         if self._cleanups is None:
             self._cleanups = []
         self._cleanups.append(cleanup)
@@ -313,11 +313,11 @@ class Session(Record, weakref=True):
             hook()
 
     def expire(self, reason: str) -> list[Outgoing]:
-        """Time is up for what still runs: it is stopped, and each gets the error answer that it is owed."""
+        """Stop the calls that still run; returns an error response for each."""
         return self.connection.expire(reason)
 
     def close(self, reason: str) -> bool:
-        """Nothing is owed any more: waiting requests fail with `reason`, running handlers are cancelled. Twice is fine.
+        """End the session: waiting requests fail with `reason`, running handlers are cancelled. May be called twice.
 
         False if `finish` will have nothing to wait for.
         """
@@ -334,13 +334,13 @@ class Session(Record, weakref=True):
     def _close_amid_calls(self, reason: str) -> None:
         here = asyncio.current_task(self.loop)
         if here is not None and here in self._tasks:
-            self._tasks[here].on_cancel = None  # a handler that ends its own conversation has more to do
+            self._tasks[here].on_cancel = None  # a handler that ends its own session is not cancelled
         self.connection.close(reason)
         for call in list(self._tasks.values()):
             self.connection.cancel(call)  # those of notifications, too
 
     async def ended(self) -> str:
-        """Wait until the conversation is over, and say why."""
+        """Wait until the session has ended, and return why."""
         if self.connection.closed is None:
             if self._ended is None:
                 self._ended = self.loop.create_future()

@@ -11,7 +11,7 @@ from msgspec import Raw
 from hinge.errors import DefinitionError, shorten
 from hinge.protocol.calls import Record
 
-#: However many requests are late at once, they are looked for at most once in so many seconds.
+#: The shortest time in seconds between two checks for late requests.
 LEAST_PAUSE = 0.01
 #: More seconds than this are so many that a clock can't count them.
 _FOR_EVER = 1e12
@@ -19,7 +19,7 @@ _FOR_EVER = 1e12
 
 def give_up_if_cancelled() -> None:
     """For a loop that goes on after failures. Raises CancelledError if its own task was cancelled, and what cleaned up then
-    failed: otherwise that failure would hide the cancellation, and whoever waits for the end would wait for ever.
+    failed: otherwise that failure would hide the cancellation, and those who wait for the end would never wake.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -27,11 +27,11 @@ def give_up_if_cancelled() -> None:
 
 
 class Deadlines:
-    """The limits of all requests of one conversation: one timer for all, which most requests are over before.
+    """The time limits of all requests of one session, with one timer for all of them.
 
     It is set to the earliest end there was; then it looks who is late, and which end is the earliest now. While `held()`,
     nobody is late: it is the peer who waits. That time doesn't count, but no more than that time, or a peer could keep a
-    request open for ever by asking.
+    request open without limit by sending requests.
     """
 
     __slots__ = ("_at", "_held", "_loop", "_running", "_stopping", "_timer")
