@@ -22,7 +22,7 @@ def misspelt(server: Server) -> None:
     Server.from_client("https://host/mcp", header=["x"])  # type: ignore[call-arg]  # headers
     server_from({}, base="https://host")  # type: ignore[call-arg]  # base_url
     Client("x", on_elict=None)  # type: ignore[call-arg]  # on_elicit
-    Client("x", era="2024")  # type: ignore[arg-type]  # "2025" or "2026"
+    Client("x", era="2024")  # type: ignore[arg-type]  # 2025 or 2026
     Client("x", header={})  # type: ignore[call-arg]  # headers
     ClientGroup({}, concurrent=3)  # type: ignore[call-arg]  # concurrency
     ClientPool("x", waiting=3)  # type: ignore[call-arg]  # wait

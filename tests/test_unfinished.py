@@ -12,7 +12,9 @@ UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 # A comment that silences a type checker names the rule and then the reason: `# type: ignore[code]  # reason`.
 SILENCER = re.compile(r"#\s*(type|pyright):\s*ignore(?P<rest>.*)")
 EXPLAINED = re.compile(r"\[[\w-]+(,\s*[\w-]+)*\]\s*(#|\(|-)\s*\w.*")
-WHOLE_FILE = re.compile(r"#\s*(ruff:\s*noqa|flake8:\s*noqa|mypy:|pyright:\s*(basic|strict|standard|report\w+\s*=))")
+WHOLE_FILE = re.compile(
+    r"#\s*(ruff:\s*noqa|flake8:\s*noqa|mypy:|pyright:\s*(basic|strict|standard|report\w+\s*=\s*(?!true)))"
+)
 
 WRITTEN_BY_US = ("src", "tests", "tools", "examples", "benchmarks")
 

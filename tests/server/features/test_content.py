@@ -121,7 +121,7 @@ def test_a_format_is_a_file_ending_or_a_mime_type(format: str, kind: str) -> Non
     assert Image(data=b"?", format=format).content().mime_type == kind
 
 
-@pytest.mark.parametrize("make", [Image, lambda: Image("a.png", data=PNG), lambda: Image(PNG)])  # type: ignore[arg-type]
+@pytest.mark.parametrize("make", [Image, lambda: Image("a.png", data=PNG), lambda: Image(PNG)])  # type: ignore[arg-type]  # the mistake
 def test_a_path_or_bytes_are_given_not_both(make: Any) -> None:
     with pytest.raises(DefinitionError, match=r"^Image: give a path, as in Image\(path=…\), or bytes"):
         make()

@@ -169,10 +169,10 @@ async def test_messages_can_be_annotated() -> None:
 
 def test_a_message_has_a_role_and_one_content() -> None:
     with pytest.raises(DefinitionError, match='role=\'system\' is not possible: use "user" or "assistant"'):
-        Message("x", role="system")  # type: ignore[arg-type]
+        Message("x", role="system")  # type: ignore[arg-type]  # the mistake
     for content in (7, None, ["a"]):
         with pytest.raises(DefinitionError, match="use a text, a content block, or an Image"):
-            Message(content)  # type: ignore[arg-type]
+            Message(content)  # type: ignore[arg-type]  # the mistake
 
 
 def test_a_generator_is_told_at_registration() -> None:
