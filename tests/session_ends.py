@@ -35,6 +35,12 @@ class Line:
     async def close(self) -> None:
         """Nothing to end."""
 
+    def close_stream(self, call: Call, retry_ms: int, /) -> bool:
+        return False
+
+    def set_revision(self, revision: str, /) -> None:
+        pass
+
     def notices(self) -> list[Any]:
         """The cancellations that were sent."""
         return [sent["params"] for sent in self.sent if sent.get("method") == "notifications/cancelled"]

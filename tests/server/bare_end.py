@@ -59,6 +59,12 @@ class BareEnd:
         """As which transport it passes."""
         return self._kind
 
+    def close_stream(self, call: Call, retry_ms: int, /) -> bool:
+        return False
+
+    def set_revision(self, revision: str, /) -> None:
+        pass
+
     async def send(self, message: Outgoing, /) -> None:
         """The server says something; questions are answered at once if there is an answer for them."""
         heard = msgspec.json.decode(message.data)
