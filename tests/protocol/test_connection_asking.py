@@ -236,7 +236,7 @@ def test_the_invariant_finds_what_does_not_add_up() -> None:
     connection = client()
     pending, _ = ask(connection)
     pending.state = PendingState.LOST
-    with pytest.raises(HingeError, match="still awaited"):
+    with pytest.raises(HingeError, match="is over is still"):
         connection.check()
     connection = client()
     ask(connection)
