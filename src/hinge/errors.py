@@ -54,14 +54,18 @@ def shorten(text: str, limit: int = ECHO_LIMIT) -> str:
 
 
 class HingeError(Exception):
-    """The root: everything that Hinge raises on purpose."""
+    """The base of every error that Hinge raises on purpose.
+
+    Args:
+        *args: As for Exception.
+    """
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
 
 
 class DefinitionError(HingeError):
-    """The author of a server wrote something that can't work; the message names it and says what to do.
+    """A signature, name or option can't work; the message names it and says what to do.
 
     Raised at registration, or when a function returns what its annotation doesn't allow.
     """
@@ -72,7 +76,7 @@ class StartError(HingeError):
 
 
 class ToolError(HingeError):
-    """Raise it in a tool to fail with words meant for the model: the caller gets `isError` and this text."""
+    """Raise it in a tool to report a failure to the model: the result is `isError` with this text."""
 
 
 class ErrorObject(msgspec.Struct, omit_defaults=True):
@@ -84,13 +88,16 @@ class ErrorObject(msgspec.Struct, omit_defaults=True):
 
 
 class ProtocolError(HingeError):
-    """An error that goes to the peer as it is: `code`, `message` and optional JSON `data`.
+    """An error that is sent to the peer as it is. Handlers raise one of the subclasses.
 
-    Raise one of the subclasses in a handler; a custom code must lie outside -32768..-32000.
+    Args:
+        message: The text of the error.
+        data: Any JSON value, for programs.
+        code: A code of your own, outside of -32768 to -32000; that of the class by default.
     """
 
     code: ClassVar[int] = -32603
-    #: The HTTP status of a modern answer that carries this error; it follows from the code.
+    #: The HTTP status of a stateless response with this error; it follows from the code.
     http_status: int = 200
 
     def __init__(self, message: str, data: Any = msgspec.UNSET, *, code: int | None = None) -> None:
@@ -118,7 +125,11 @@ class InvalidRequest(ProtocolError):
 
 
 class MethodNotFound(ProtocolError):
-    """The method is unknown, removed, or behind a capability that isn't offered. `data` names the method."""
+    """The method is unknown, removed, or needs a capability that isn't offered.
+
+    Args:
+        method: Its name, which becomes `data`.
+    """
 
     code = -32601
     http_status = 404
@@ -134,13 +145,18 @@ class InvalidParams(ProtocolError):
 
 
 class InvalidEnvelope(InvalidParams):
-    """A modern request lacks a required `_meta` field."""
+    """A stateless request lacks a required `_meta` field."""
 
     http_status = 400
 
 
 class InvalidArguments(InvalidParams):
-    """A tool's arguments don't fit its schema; `errors` has one line for each error, written for the model."""
+    """A tool's arguments don't fit its schema.
+
+    Args:
+        errors: One line for each error, written for the model.
+        tool: The name of the tool.
+    """
 
     def __init__(self, errors: Sequence[str], tool: str = "") -> None:
         self.errors = list(errors)
@@ -149,28 +165,41 @@ class InvalidArguments(InvalidParams):
 
 
 class ResourceNotFound(InvalidParams):
-    """No such resource. -32602 in the stateless era, -32002 before."""
+    """There is no such resource: -32602 in the stateless era, -32002 in the handshake era.
+
+    Args:
+        uri: The URI that was asked for.
+    """
 
     def __init__(self, uri: str) -> None:
         super().__init__("Resource not found", {"uri": shorten(uri, 2048)})
 
 
 class InternalError(ProtocolError):
-    """Our own fault; the text never tells internals."""
+    """An unexpected failure on this side; the text never has internal details.
+
+    Args:
+        message: The text of the error.
+        data: Any JSON value, for programs.
+    """
 
     def __init__(self, message: str = "Internal server error", data: Any = msgspec.UNSET) -> None:
         super().__init__(message, data)
 
 
 class HeaderMismatch(ProtocolError):
-    """A mirrored header disagrees with the body, is missing, or can't be read."""
+    """A header that repeats a part of the body differs from it, is missing, or can't be read."""
 
     code = -32020
     http_status = 400
 
 
 class MissingClientCapability(ProtocolError):
-    """The work needs something that the client didn't declare; `required` has the shape of ClientCapabilities."""
+    """The call needs a capability that the client didn't declare.
+
+    Args:
+        required: The capabilities, in the shape of ClientCapabilities.
+    """
 
     code = -32021
     http_status = 400
@@ -182,7 +211,12 @@ class MissingClientCapability(ProtocolError):
 
 
 class UnsupportedVersion(ProtocolError):
-    """The request names a revision that isn't offered here."""
+    """The request names a revision that the server doesn't support.
+
+    Args:
+        requested: The revision of the request.
+        supported: The revisions of the server.
+    """
 
     code = -32022
     http_status = 400
@@ -193,9 +227,11 @@ class UnsupportedVersion(ProtocolError):
 
 
 class Overloaded(ProtocolError):
-    """Too much runs at once here: the request was not served, and repeating it later is safe.
+    """Too much at once: the request was not served, and may be repeated later. Over HTTP it is a 503 with `Retry-After`.
 
-    `data` is `{"retryAfterMs": …}`, when it is worth trying again. The code is our own, outside the reserved ranges.
+    Args:
+        message: The text of the error.
+        retry_after_ms: When to try again, in milliseconds; `retryAfterMs` in `data`.
     """
 
     code = 429
@@ -205,7 +241,7 @@ class Overloaded(ProtocolError):
 
 
 class ChannelClosed(HingeError):
-    """The channel is closed; the message that was to be sent never left."""
+    """The channel is closed; the message was not sent."""
 
 
 class Outcome(Enum):
@@ -223,13 +259,17 @@ class CallError(HingeError):
 
 
 class NotSent(CallError):
-    """The request never left this side: repeating it is safe."""
+    """The request was not sent: it is safe to repeat."""
 
     outcome = Outcome.NOT_SENT
 
 
 class PeerError(CallError):
-    """The peer answered with an error object: `code`, `message`, `data` (None when absent)."""
+    """The peer answered with an error.
+
+    Args:
+        error: The error object.
+    """
 
     outcome = Outcome.ANSWERED
 
@@ -244,7 +284,7 @@ class PeerError(CallError):
 
     @property
     def message(self) -> str:
-        """The peer's words."""
+        """The text of the error."""
         return self.error.message
 
     @property
@@ -254,7 +294,7 @@ class PeerError(CallError):
 
 
 def _about(data: Any) -> str:
-    """What an error's data names, if it is a short text or a URI."""
+    """What the data of an error names, if that is a short text or a URI."""
     name = data.get("uri") if isinstance(data, Mapping) else data
     return f": {shorten(name)}" if isinstance(name, str) and name else ""
 
@@ -287,12 +327,17 @@ _LOST_BEHIND = (502, 504)
 
 
 class HttpStatus(CallError):
-    """The server answered a message with an HTTP error status, or with a redirect that isn't followed.
+    """The server answered with an HTTP error status, or with a redirect that isn't followed.
 
-    `status` is the status, `headers` the ones that tell what to do next (`www-authenticate`, `retry-after`, `location`,
-    `content-type`, `allow`; lower-case names), `body` the start of the body as text, `error` the JSON-RPC error object in
-    the body, if there was one that names no request or another one. 401 and 403 always come as this class. With 502 and
-    504 a gateway says that it lost the server: the outcome is unknown.
+    401 and 403 are always reported as this class. With 502 and 504 a gateway lost the server: the outcome is unknown.
+
+    Args:
+        message: The text of the error.
+        status: The HTTP status.
+        headers: Those that say what to do next (`www-authenticate`, `retry-after`, `location`, `content-type`, `allow`),
+            with lower-case names.
+        body: The start of the body, as text.
+        error: The JSON-RPC error object in the body, if it names no request or another one.
     """
 
     outcome = Outcome.ANSWERED
@@ -320,7 +365,7 @@ class SessionEnded(HttpStatus):
 
 
 class ConnectionLost(CallError):
-    """The connection ended with the request on its way: it may have run or not."""
+    """The connection ended after the request was sent: it may have run."""
 
 
 class CallTimeout(CallError, TimeoutError):
@@ -328,13 +373,18 @@ class CallTimeout(CallError, TimeoutError):
 
 
 class ConnectFailed(CallError):
-    """No conversation could be opened with the target."""
+    """No connection could be opened."""
 
     outcome = Outcome.NOT_SENT
 
 
 class ContractDrift(CallError):
-    """The server is not what its lock says: what was asked for was not done. `lines` says what differs, one change each."""
+    """The server differs from its contract: the request was not sent.
+
+    Args:
+        message: The text of the error.
+        lines: What differs, one change each.
+    """
 
     outcome = Outcome.NOT_SENT
 
@@ -344,7 +394,7 @@ class ContractDrift(CallError):
 
 
 def as_failure(exc: BaseException) -> BaseException:
-    """What a handler raised, as the failure of its call: nobody but the process itself says when the process ends.
+    """Convert what a handler raised to the failure of its call; `SystemExit` and the like must not end the process.
 
     `sys.exit()`, a KeyboardInterrupt and a GeneratorExit of its own become an error like any other.
     """
@@ -360,10 +410,10 @@ def as_failure(exc: BaseException) -> BaseException:
 
 
 def wire_error(exc: BaseException, about: str = "") -> ProtocolError:
-    """The one ladder from an exception to what the peer is told, the same on every route.
+    """Convert an exception to the error that the peer gets, the same on every transport.
 
-    A ProtocolError goes out as it is. Anything else is our fault: the peer learns nothing but that; the text and the
-    traceback go to the log of `hinge`, with `about` (the method) in front.
+    A ProtocolError is sent as it is. Anything else becomes an InternalError without details; its text and traceback are
+    logged to `hinge`, with `about` (the method) in front.
     """
     if isinstance(exc, ProtocolError):
         return exc

@@ -65,12 +65,26 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     resource_templates: dict[str, Definition] | None = None
 
     def section(self, name: Section) -> dict[str, Definition] | None:
-        """The definitions of one section."""
+        """The definitions of one section.
+
+        Args:
+            name: "tools", "prompts", "resources" or "resourceTemplates".
+
+        Returns:
+            The definitions by name or URI; None if the server has no such feature.
+        """
         found: dict[str, Definition] | None = getattr(self, "resource_templates" if name.endswith("tes") else name)
         return found
 
     def seen_in(self, revision: str) -> Contract:
-        """The contract as far as that revision has words for it (table 4.C); itself if it is older than that."""
+        """The contract as clients of an older revision see it.
+
+        Args:
+            revision: A protocol revision.
+
+        Returns:
+            The contract without what that revision doesn't have; itself if it is of that revision or older.
+        """
         if revision >= self.revision:
             return self
         sections = {

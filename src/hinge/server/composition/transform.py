@@ -44,9 +44,13 @@ class ToolChange(Struct, frozen=True, kw_only=True):
 
 
 class ToolChanges:
-    """Tools by the names that they have in their server: changed, or hidden (None). Middleware, and an option of `mount`.
+    """Changes of tools, as middleware or as `tools=` of `Server.mount`.
 
-    Raises DefinitionError for two that would have one name.
+    Args:
+        changes: By the name that a tool has in its server: a `ToolChange`, or None to hide the tool.
+
+    Raises:
+        DefinitionError: for a change that can't work, or two tools that would get the same name.
     """
 
     def __init__(self, changes: Mapping[str, ToolChange | None]) -> None:
@@ -69,12 +73,27 @@ class ToolChanges:
         self._told = False
 
     def inner(self, outer: str) -> str | None:
-        """The name inside; None for one that nobody may call."""
+        """Translate the name that callers use.
+
+        Args:
+            outer: The name of a tool, as callers see it.
+
+        Returns:
+            Its name in the server; None for a tool that is hidden.
+        """
         found = self._inner.get(outer)
         return found if found is not None or outer in self._changes else outer
 
     def outer(self, kind: Named, inner: str) -> str | None:
-        """The name that callers know; None for a tool that is hidden, or whose name is another one's by now."""
+        """Translate a name of the server.
+
+        Args:
+            kind: What it names; only tools are translated.
+            inner: The name in the server.
+
+        Returns:
+            The name that callers see; None for a tool that is hidden, or whose name another one has now.
+        """
         if kind != "tools":
             return inner
         return (
@@ -82,7 +101,15 @@ class ToolChanges:
         )
 
     def outer_argument(self, tool: str, inner: str) -> str | None:
-        """The same of an argument; None for one that is always sent."""
+        """Translate the name of an argument.
+
+        Args:
+            tool: The name of the tool in the server.
+            inner: The name of the argument in the server.
+
+        Returns:
+            The name that callers see; None for an argument with a fixed value.
+        """
         change = self._changes.get(tool)
         one = change.arguments.get(inner) if change is not None else None
         if one is None:

@@ -41,8 +41,9 @@ ValueT = TypeVar("ValueT")
 class Declined(ToolError):
     """The user did not answer. A tool that does not catch it fails with this text.
 
-    Attributes:
+    Args:
         action: "decline" if the user refused, "cancel" if the user closed the form.
+        message: What the user was asked.
 
     Specification: client/elicitation, "Response Actions".
     """

@@ -29,11 +29,16 @@ _FORMATS = {"email", "uri", "date", "date-time"}
 
 
 class Titled:
-    """Titles for the values of a choice: `Annotated[Literal["a", "b"], Titled(a="First", b="Second")]`."""
+    """Titles for the values of a choice: `Annotated[Literal["a", "b"], Titled(a="First", b="Second")]`.
+
+    Args:
+        titles: Titles by value, for values that are no identifiers.
+        old_form: Whether to write `enumNames`, for clients that don't know the newer form.
+        **more: Titles by value.
+    """
 
     def __init__(self, titles: Mapping[str, str] | None = None, /, *, old_form: bool = False, **more: str) -> None:
         self.titles = {**(titles or {}), **more}
-        #: Say it with `enumNames`, for clients that know nothing newer.
         self.old_form = old_form
 
 
