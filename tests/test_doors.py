@@ -43,7 +43,7 @@ URL = "http://127.0.0.1:1/mcp"
 DOORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "Server": (Server, lambda **given: Server("x", **given)),
     "Client": (Client, lambda **given: Client("x", **given)),
-    "ClientGroup": (ClientGroup, lambda **given: ClientGroup(**{"targets": {}, **given})),
+    "ClientGroup": (ClientGroup, lambda targets={}, **given: ClientGroup(targets, **given)),
     "ClientPool": (ClientPool, lambda **given: ClientPool("x", **given)),
     "RateLimit": (RateLimit, lambda **given: RateLimit(**{"rate": 1, **given})),
     "ResultLimit": (ResultLimit, lambda **given: ResultLimit(**{"size": 1, **given})),

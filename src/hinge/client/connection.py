@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -27,7 +27,7 @@ from hinge.errors import (
     PeerError,
 )
 from hinge.protocol.connection import Connection
-from hinge.protocol.eras.base import Era, EraName
+from hinge.protocol.eras.base import Era, EraOption
 from hinge.protocol.eras.detect import ERAS
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.limits import Limits
@@ -64,7 +64,7 @@ class ClientConnection:
         *,
         info: Implementation,
         capabilities: DeclaredCapabilities,
-        era: EraName | Literal["auto"],
+        era: EraOption,
         saved: Discovery | None,
         limits: Limits,
         reconnect: bool,
@@ -75,7 +75,7 @@ class ClientConnection:
         self._handle = handle
         self._info = info
         self._capabilities = capabilities
-        self._era = era
+        self._era: EraOption = era
         self._saved = saved if saved is not None and combine_eras(era, saved.era) is not None else None
         #: The session that relies on `_saved`, and the check whether that was wrong, once it has begun.
         self._relying: tuple[Session, asyncio.Future[bool] | None] | None = None
@@ -263,7 +263,7 @@ class ClientConnection:
     async def _discover(self, session: Session) -> Discovery:
         """Negotiate with the server, first in the era that was saved of it."""
         negotiation = self._negotiation(session)
-        era = self._era if self._era != "auto" else self._transport.era
+        era: EraOption = self._era if self._era != "auto" else self._transport.era
         if era == "auto" and self._saved is not None:
             try:
                 return await negotiation.run(self._saved.era)

@@ -87,10 +87,9 @@ Steps = Generator[Probe | Initialize, StepAnswer, Discovery]
 
 def combine_eras(first: EraOption, second: EraOption) -> EraOption | None:
     """The era that satisfies two requirements; None if they contradict each other."""
-    required = {first, second} - {"auto"}
-    if len(required) > 1:
-        return None
-    return required.pop() if required else "auto"
+    if first == "auto":
+        return second
+    return first if second in ("auto", first) else None
 
 
 def negotiate(era: EraOption) -> Steps:

@@ -127,11 +127,12 @@ async def _outcome(
     target: Any, era: EraName, use: Callable[[Client], Awaitable[Any]], options: Mapping[str, Any]
 ) -> _EraOutcome:
     found = _EraOutcome()
-    callbacks = {
+    callbacks: Any = {
         name: _recording_callback(name, value, found.requests) if name in _CALLBACKS else value
         for name, value in options.items()
     }
-    async with Client(target, **{**callbacks, "era": era}) as client:
+    callbacks["era"] = era
+    async with Client(target, **callbacks) as client:
         try:
             found.result = await use(client)
         except Exception as exc:

@@ -117,7 +117,8 @@ async def memory_pair(server: Server[Any], **options: Any) -> AsyncIterator[Pair
         ...     await client.call_tool("add", {"a": 1, "b": 2})
     """
     recorder = _SessionRecorder(server)
-    async with Client(recorder, **{"limits": server.limits, **options}) as client:
+    given: Any = {"limits": server.limits, **options}
+    async with Client(recorder, **given) as client:
         yield Pair(client, ServerSide(recorder.sessions[-1]))
 
 

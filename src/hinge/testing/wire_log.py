@@ -144,8 +144,16 @@ class ObservedChannel:
         self.report_end(self.side, "closed on this side")
         await self._channel.close()
 
+    def close_stream(self, call: Call, retry_ms: int, /) -> bool:
+        """Close the stream of a call, see `Channel`."""
+        return self._channel.close_stream(call, retry_ms)
+
+    def set_revision(self, revision: str, /) -> None:
+        """Tell the channel the negotiated revision."""
+        self._channel.set_revision(revision)
+
     def __getattr__(self, name: str) -> Any:
-        """Forward optional attributes of channels."""
+        """Forward other attributes of the observed channel."""
         return getattr(self._channel, name)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -67,4 +67,4 @@ def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
     for task in late:
         logger.warning("%s did not stop when it was cancelled; the process ends without it", task.get_name())
         if hasattr(task, "_log_destroy_pending"):  # private: without it asyncio warns about the task a second time
-            task._log_destroy_pending = False
+            setattr(task, "_log_destroy_pending", False)  # noqa: B010 (unknown to type checkers)

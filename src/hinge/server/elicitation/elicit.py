@@ -206,6 +206,7 @@ class ElicitationStrategy(ABC):
     @abstractmethod
     async def suspend(self, task: asyncio.Task[Any] | None, *, in_thread: bool) -> NoReturn:
         """End the handler that `task` runs, because its call has to wait for input."""
+        raise NotImplementedError
 
     @abstractmethod
     async def settle(self, task: asyncio.Task[Any], error: BaseException | None) -> InputRequiredResult | None:

@@ -315,7 +315,7 @@ class Resources(Entries[RegisteredResource]):
         """The function that says whether the resource that a template's arguments name can be watched, if there is one."""
         return self._exists.get(uri)
 
-    def remove(self, uri: str) -> None:
+    def remove(self, uri: str, /) -> None:
         """Remove a resource or template. Raises KeyError if there is none of this URI."""
         entry = self.all[uri]
         self._exists.pop(uri, None)

@@ -159,7 +159,7 @@ class Entries(Generic[EntryT]):
         self._public_listings.clear()
         self.changed()
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, /) -> None:
         """Remove an entry. Raises KeyError if there is none of that name."""
         del self.all[name]
         self.public.pop(name, None)
