@@ -464,8 +464,8 @@ def test_a_document_comes_as_a_dict_as_text_or_from_a_file(tmp_path: Path) -> No
     [
         ("swagger: '2.0'", "yaml.safe_load"),
         ({"swagger": "2.0"}, "convert it"),
-        ([], "no JSON"),
-        ("[]", "no JSON object"),
+        ([], "not JSON"),
+        ("[]", "not a JSON object"),
         ({"openapi": "3.1.0", "paths": {}}, "no operation"),
         ({"openapi": "3.1.0", "paths": {"/x": {"get": {}}}}, "base_url"),
         ({"openapi": "3.1.0", "servers": [{"url": "/v1"}], "paths": {"/x": {"get": {}}}}, "base_url"),

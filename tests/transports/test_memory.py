@@ -123,7 +123,7 @@ async def test_a_peer_that_takes_nothing_ends_the_channel() -> None:
     pair, channel = await opened(Limits(stream_bytes=1000, stream_wait=0.05, backlog=1))
     asked = asyncio.ensure_future(pair.client.ask("initialize", seconds=100))
     await asyncio.sleep(0.01)
-    with pytest.raises(ChannelClosed, match=r"taken nothing for 0\.05 seconds"):
+    with pytest.raises(ChannelClosed, match=r"read nothing for 0\.05 seconds"):
         await flood(channel)
     with pytest.raises(ConnectionLost):
         await asked

@@ -676,7 +676,7 @@ EXCERPT_BYTES = 200
 _KEPT_HEADERS = ("www-authenticate", "retry-after", "location", "content-type", "allow")
 
 _HINTS = {
-    401: 'The server wants authorization (auth=… in code, "headers" in a configuration, --header on the command channel)',
+    401: 'The server wants authorization (auth=… in code, "headers" in a configuration, --header on the command line)',
     403: "The credentials do not allow it, or the server refuses where it comes from (Origin, Host)",
     404: "Is the path of the URL right?",
     405: "Is this the URL of an MCP endpoint over Streamable HTTP?",
