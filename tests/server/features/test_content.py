@@ -107,6 +107,12 @@ def test_what_is_said_counts_more_than_what_is_guessed(tmp_path: Path) -> None:
     assert File(data=PNG, format="txt").content().resource.blob == coded(PNG)
 
 
+def test_a_format_and_the_data_itself_name_the_same_type() -> None:
+    """The suite of conformance asks for `audio/wav`."""
+    assert Audio(data=WAV, format="wav").mime_type == Audio(data=WAV).mime_type == "audio/wav"
+    assert Image(data=PNG, format="png").mime_type == Image(data=PNG).mime_type == "image/png"
+
+
 @pytest.mark.parametrize("make", [lambda: Image(data=b"hello"), lambda: Image(data=WAV), lambda: Audio(data=PNG)])
 def test_data_of_the_wrong_kind_is_the_authors_mistake(make: Any) -> None:
     with pytest.raises(DefinitionError, match=r"^(Image|Audio)\('bytes'\) is .*, not (image|audio)/…: name its format"):

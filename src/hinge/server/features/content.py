@@ -53,6 +53,7 @@ _MORE = {
     ".rtf": "application/rtf",
     ".sql": "application/sql",
     ".toml": "application/toml",
+    ".wav": "audio/wav",
     ".webp": "image/webp",
     ".woff2": "font/woff2",
     ".yaml": "application/yaml",
