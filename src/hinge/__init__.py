@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hinge.errors import InvalidResponse as InvalidResponse
     from hinge.errors import MethodNotFound as MethodNotFound
     from hinge.errors import MissingClientCapability as MissingClientCapability
+    from hinge.errors import NotFinished as NotFinished
     from hinge.errors import NotSent as NotSent
     from hinge.errors import Outcome as Outcome
     from hinge.errors import Overloaded as Overloaded
@@ -196,6 +197,7 @@ _HOME = {
     "MethodNotFound": "hinge.errors",
     "Middleware": "hinge.server.middleware.chain",
     "MissingClientCapability": "hinge.errors",
+    "NotFinished": "hinge.errors",
     "NotSent": "hinge.errors",
     "Outcome": "hinge.errors",
     "Overloaded": "hinge.errors",

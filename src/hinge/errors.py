@@ -16,7 +16,8 @@
     │   ├── HeaderMismatch           -32020
     │   ├── MissingClientCapability  -32021
     │   ├── UnsupportedVersion       -32022
-    │   └── Overloaded               429     too many requests; carries a retry delay
+    │   ├── Overloaded               429     too many requests; carries a retry delay
+    │   └── NotFinished              504     stopped by the server; the outcome is unknown
     ├── ChannelClosed            the transport is closed: the message was not sent
     └── CallError                a request to the peer failed; `outcome` says whether it may have run
         ├── NotSent                  the request was not sent: safe to retry
@@ -240,6 +241,19 @@ class Overloaded(ProtocolError):
         super().__init__(message, {"retryAfterMs": retry_after_ms})
 
 
+class NotFinished(ProtocolError):
+    """The server stopped before the call was finished. It may have run in part: the outcome is unknown.
+
+    Args:
+        reason: Why the server stopped it.
+    """
+
+    code = 504
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"Not finished, the outcome is unknown: {reason}")
+
+
 class ChannelClosed(HingeError):
     """The channel is closed; the message was not sent."""
 
@@ -265,7 +279,7 @@ class NotSent(CallError):
 
 
 class PeerError(CallError):
-    """The peer answered with an error.
+    """The peer answered with an error. `outcome` is unknown if the peer says so: see `NotFinished`.
 
     Args:
         error: The error object.
@@ -276,6 +290,8 @@ class PeerError(CallError):
     def __init__(self, error: ErrorObject) -> None:
         super().__init__(f"{error.message}{_about(error.data)} ({error.code})")
         self.error = error
+        if error.code == NotFinished.code:
+            self.outcome = Outcome.UNKNOWN
 
     @property
     def code(self) -> int:

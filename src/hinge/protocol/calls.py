@@ -8,7 +8,7 @@ from typing import Any, final
 import msgspec
 from msgspec import Raw
 
-from hinge.errors import ErrorObject, InternalError, ProtocolError
+from hinge.errors import ErrorObject, NotFinished, ProtocolError
 from hinge.jsonrpc import ABSENT, Message, RequestId, encode_failure
 from hinge.protocol.eras.base import Era
 from hinge.protocol.http.headers import Head
@@ -144,5 +144,5 @@ class Outgoing(Record):
         if isinstance(call, Call) and call.id is None:
             return None
         request_id = call.id if isinstance(call, Call) else None
-        error = InternalError()
+        error = NotFinished("the task that served it was cancelled")
         return cls.failure(encode_failure(request_id, error.error), request_id, error, error.http_status)

@@ -15,9 +15,9 @@ from hinge import jsonrpc
 from hinge.errors import (
     ConnectionLost,
     HingeError,
-    InternalError,
     InvalidRequest,
     InvalidResponse,
+    NotFinished,
     NotSent,
     Overloaded,
     PeerError,
@@ -360,7 +360,7 @@ class Connection(Record):
         while self.incoming:
             call = next(iter(self.incoming.values()))
             stop = call.on_cancel
-            reply = self.refuse(call, InternalError(f"Not finished: {reason}"))
+            reply = self.refuse(call, NotFinished(reason))
             if reply is not None:
                 replies.append(reply)
             if stop is not None:

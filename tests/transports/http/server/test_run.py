@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Limits, StartError
+from hinge import Limits, NotFinished, StartError
 from hinge.http1.server import listener as http_listener
 from hinge.transports.http.server.run import serve_http
 from tests.transports.http_rig import (
@@ -214,7 +214,7 @@ async def test_calls_that_do_not_finish_are_ended_with_words_within_the_drain_ti
         running.send_signal(signal.SIGTERM)
         for wire in wires:
             reply = await wire.reply()
-            assert (reply.status, reply.json()["id"]) == (503, 1)
+            assert (reply.status, reply.json()["id"], reply.json()["error"]["code"]) == (200, 1, NotFinished.code)
             assert "stopping" in reply.json()["error"]["message"]
         await stream.message()
         assert "stopping" in (await stream.message())["error"]["message"]

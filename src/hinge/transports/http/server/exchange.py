@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from hinge import jsonrpc
-from hinge.errors import ChannelClosed, ErrorObject, InternalError, InvalidRequest, Overloaded
+from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest, Overloaded
 from hinge.http1.asgi import CLOSE, HeaderPairs, Message, Receive, Scope, Send
 from hinge.jsonrpc import Request, RequestId
 from hinge.protocol.calls import Inbound, Record
@@ -35,8 +35,6 @@ LEFT = "the client closed the connection"
 NOT_READING = "the client doesn't read its stream"
 
 STOPPING = Refusal(503, "The server is stopping: call again", (*RETRY_LATER, *CLOSE))
-#: The same as the answer to a request that could be read.
-STOPPING_ANSWER = Refusal(503, STOPPING.text, RETRY_LATER, ErrorObject(InternalError.code, STOPPING.text))
 _TOO_SLOW = Refusal(408, "The body took too long to arrive", CLOSE)
 
 #: Seconds (up to twice as many) after which a request is watched: from then on a disconnect of its client is noticed.
@@ -48,6 +46,10 @@ _STRAY_MESSAGES = 4
 def overloaded(text: str) -> Refusal:
     """503 with `Overloaded`: the request was not served and may be repeated after the delay that the response names."""
     return Refusal(503, text, RETRY_LATER, Overloaded(text).error)
+
+
+#: The answer to a request that could be read and has not started.
+STOPPING_ANSWER = overloaded(STOPPING.text)
 
 
 def id_of(inbound: Inbound | bytes) -> RequestId | None:

@@ -7,19 +7,19 @@ from collections.abc import Awaitable
 
 from hinge import jsonrpc
 from hinge.channel import ChannelKind, Conversation, Serve
-from hinge.errors import ChannelClosed, InternalError
+from hinge.errors import ChannelClosed, NotFinished
 from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing, Record
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import Head
 from hinge.protocol.http.media_types import BOTH, TAKES_EVENTS, TAKES_JSON
-from hinge.transports.http.server.exchange import STOPPING, STOPPING_ANSWER, Exchange, OpenExchanges, id_of
+from hinge.transports.http.server.exchange import STOPPING_ANSWER, Exchange, OpenExchanges, id_of
 
 
 def stopped_reply(call: Call | Batch) -> Outgoing:
     """The answer to a call that the server itself ended: nothing else will answer it."""
     request_id = call.id if isinstance(call, Call) else None
-    error = InternalError(STOPPING.text)
-    return Outgoing.failure(jsonrpc.encode_failure(request_id, error.error), request_id, error, 503)
+    error = NotFinished("the server is stopping")
+    return Outgoing.failure(jsonrpc.encode_failure(request_id, error.error), request_id, error, error.http_status)
 
 
 class StatelessPosts:
