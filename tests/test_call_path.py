@@ -18,7 +18,7 @@ CEILINGS = {
     "stateless POST": (16, 36),
     "handshake session": (18, 38),
     "line channel": (14, 29),
-    "HTTP client": (12, 25),
+    "HTTP client": (10, 18),
 }
 
 

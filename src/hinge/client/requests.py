@@ -410,7 +410,7 @@ class _Progress:
 
 
 def _own_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    from hinge.transports.http.client.exchange import call_headers
+    from hinge.transports.http.client.headers import call_headers
 
     return dict(call_headers(headers))
 

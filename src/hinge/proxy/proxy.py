@@ -39,7 +39,7 @@ from hinge.server.composition.mount import Kind
 from hinge.server.context import Context
 from hinge.server.options import ProxyOptions, ServerOptions
 from hinge.server.server import Server
-from hinge.transports.http.client.exchange import call_headers
+from hinge.transports.http.client.headers import call_headers
 
 logger = logging.getLogger("hinge")
 

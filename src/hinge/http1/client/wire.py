@@ -1,6 +1,6 @@
 """What the HTTP client asks of whatever moves its bytes: open a request, read its response. Must not know MCP.
 
-The default is `SocketWire` in http_pool.py; anything with these two methods may take its place.
+The default is `SocketWire` in pool.py; anything with these two methods may take its place.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hinge import Changed, ChangesLost, Client, SessionEnded
-from hinge.transports.http.client.exchange import Backoff
+from hinge.transports.http.client.responses import Reconnection
 from tests.transports.scripted_http import (
     SESSION,
     Answer,
@@ -26,8 +26,8 @@ from tests.transports.scripted_http import (
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting between attempts but for what the server asks."""
-    monkeypatch.setattr(Backoff, "FIRST", 0.0)
-    monkeypatch.setattr(Backoff, "FLOOR", 0.0)
+    monkeypatch.setattr(Reconnection, "FIRST", 0.0)
+    monkeypatch.setattr(Reconnection, "FLOOR", 0.0)
 
 
 class Heeding(Talk):

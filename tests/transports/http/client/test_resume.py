@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hinge import ConnectionLost
-from hinge.transports.http.client.exchange import Backoff
+from hinge.transports.http.client.responses import Reconnection
 from tests.transports.scripted_http import (
     Answer,
     Asked,
@@ -24,8 +24,8 @@ from tests.transports.scripted_http import (
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting between attempts but for what the server asks."""
-    monkeypatch.setattr(Backoff, "FIRST", 0.0)
-    monkeypatch.setattr(Backoff, "FLOOR", 0.0)
+    monkeypatch.setattr(Reconnection, "FIRST", 0.0)
+    monkeypatch.setattr(Reconnection, "FLOOR", 0.0)
 
 
 class Resumable:
@@ -205,13 +205,15 @@ async def test_a_modern_stream_is_never_resumed() -> None:
 
 def test_the_waiting_times_double_up_to_a_bound_and_end() -> None:
     """0.5 s to 30 s with jitter, floor 200 ms, 8 attempts; `retry` only makes them longer."""
-    backoff = Backoff()
-    waits = [backoff.wait(0.0) for _ in range(9)]
+    reconnection = Reconnection()
+    waits = [reconnection.next_delay() for _ in range(9)]
     assert waits[-1] is None
     bounds = [0.5, 1, 2, 4, 8, 16, 30, 30]
     for wait, bound in zip(waits[:-1], bounds, strict=True):
         assert wait is not None
         assert max(0.2, bound / 2) <= wait <= bound
-    backoff.progress()
-    assert backoff.wait(12.5) == 12.5
-    assert (backoff.wait(0.001) or 0) >= 0.2
+    reconnection.progress()
+    reconnection.retry = 12.5
+    assert reconnection.next_delay() == 12.5
+    reconnection.retry = 0.001
+    assert (reconnection.next_delay() or 0) >= 0.2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hinge import HttpStatus, InvalidResponse, Limits, PeerError, SessionEnded
-from hinge.transports.http.client.exchange import Backoff
+from hinge.transports.http.client.responses import Reconnection
 from tests.transports.scripted_http import (
     SESSION,
     Answer,
@@ -26,8 +26,8 @@ from tests.transports.scripted_http import (
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting between attempts but for what the server asks."""
-    monkeypatch.setattr(Backoff, "FIRST", 0.0)
-    monkeypatch.setattr(Backoff, "FLOOR", 0.0)
+    monkeypatch.setattr(Reconnection, "FIRST", 0.0)
+    monkeypatch.setattr(Reconnection, "FLOOR", 0.0)
 
 
 async def test_the_session_and_the_revision_go_with_everything_after_initialize() -> None:
@@ -57,7 +57,7 @@ async def test_the_servers_own_stream_is_asked_for_as_events_and_405_ends_the_ma
 async def test_a_server_that_is_slow_with_its_own_stream_does_not_hold_up_the_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hinge.transports.http.client.transport._LISTEN_SECONDS", 0.02)
+    monkeypatch.setattr("hinge.transports.http.client.channel._LISTEN_SECONDS", 0.02)
 
     async def script(asked: Asked, answer: Answer) -> None:
         if asked.method == "GET":
@@ -312,7 +312,7 @@ async def test_what_does_not_belong_on_the_servers_own_stream_settles_nothing() 
 @pytest.mark.parametrize("how", ["405", "hangs", "breaks"])
 async def test_closing_tolerates_a_server_that_does_not_end_sessions(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """LHTTP-26."""
-    monkeypatch.setattr("hinge.transports.http.client.transport._DELETE_SECONDS", 0.1)
+    monkeypatch.setattr("hinge.transports.http.client.channel._DELETE_SECONDS", 0.1)
 
     async def script(asked: Asked, answer: Answer) -> None:
         if asked.method != "DELETE":

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
-from hinge.channel import Channel, ChannelKind, Serve, Transport
+from hinge.channel import Channel, ChannelKind, Serve
 from hinge.errors import CallError, CallTimeout, ChannelClosed, ConnectFailed, DefinitionError, shorten
-from hinge.http1.client.pool import SocketWire, read_url
+from hinge.http1.client.pool import read_url
 from hinge.http1.client.wire import WireResponse
-from hinge.options import accepts, resolve
 from hinge.protocol.calls import Outgoing
 from hinge.protocol.eras.base import EraOption
 from hinge.protocol.http import media_types
 from hinge.protocol.http.sse import Event
-from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.limits import Limits
 from hinge.transports.duplex import DuplexChannel
-from hinge.transports.http.client.exchange import EventReader, RemoteEndpoint, refusal_of, user_headers
-from hinge.transports.http.client.options import HttpClientOptions
+from hinge.transports.http.client.channel import RemoteEndpoint, UrlTransport
+from hinge.transports.http.client.responses import EventReader, is_event_stream, refusal_of
 
 logger = logging.getLogger("hinge")
 
@@ -30,37 +29,19 @@ _GET = tuple(media_types.STREAM_HEADERS.items())
 _POST = tuple(media_types.POST_HEADERS.items())
 
 
-class SseTransport(Transport):
+class SseTransport(UrlTransport):
     """A server at a URL, reached by HTTP+SSE, the deprecated transport of 2024-11-05.
 
     HttpTransport falls back to it for servers that have nothing newer.
 
     Args:
         url: The URL of the event stream.
-        headers: See `HttpTransport`.
-        auth: See `HttpTransport`.
-        tls: See `HttpTransport`.
-        proxy: See `HttpTransport`.
-        wire: See `HttpTransport`.
         limits: Limits of messages and waiting times.
+        **options: See HttpClientOptions.
 
     Raises:
         DefinitionError: An option can't work.
     """
-
-    @accepts(HttpClientOptions)
-    def __init__(self, url: str, *, limits: Limits = DEFAULT_LIMITS, **options: Unpack[HttpClientOptions]) -> None:
-        read_url(url)
-        settings = resolve(HttpClientOptions, options, "SseTransport")
-        headers, wire = settings["headers"], settings["wire"]
-        if headers is not None and not callable(headers):
-            user_headers(headers)
-        self.url = url
-        self._headers = headers
-        self._auth = settings["auth"]
-        tls, proxy = settings["tls"], settings["proxy"]
-        self._wire = wire or (lambda: SocketWire(tls=tls, proxy=proxy, connect=limits.connect))
-        self._limits = limits
 
     @property
     def era(self) -> EraOption:
@@ -80,11 +61,11 @@ class SseTransport(Transport):
         """
         wire = self._wire()
         try:
-            found = await self._find(RemoteEndpoint(self.url, wire, self._headers, self._auth))
+            stream = await self._open_stream(self._endpoint(self.url, wire))
         except BaseException:
             await wire.close()
             raise
-        channel = SseChannel(RemoteEndpoint(found.address, wire, self._headers, self._auth), found, self._limits)
+        channel = SseChannel(self._endpoint(stream.address, wire), stream, self.limits)
         try:
             channel.start(serve)
         except BaseException:
@@ -92,15 +73,15 @@ class SseTransport(Transport):
             raise
         return channel
 
-    async def _find(self, endpoint: RemoteEndpoint) -> _Stream:
+    async def _open_stream(self, endpoint: RemoteEndpoint) -> _Stream:
         response = await endpoint.request("GET", _GET)
+        wait = self.limits.probe
         try:
-            async with asyncio.timeout(self._limits.probe):
-                return await _begin(endpoint.url, response, self._limits.reply)
+            async with asyncio.timeout(wait) as deadline:
+                return await _read_address(endpoint.url, response, self.limits.reply)
         except BaseException as exc:
             response.release()
-            if isinstance(exc, TimeoutError) and not isinstance(exc, CallError):
-                wait = self._limits.probe
+            if isinstance(exc, TimeoutError) and deadline.expired():
                 raise ConnectFailed(f"{self.url} named no address for messages within {wait:g} seconds") from None
             raise
 
@@ -114,29 +95,30 @@ class _Stream(NamedTuple):
     response: WireResponse
 
 
-async def _begin(url: str, response: WireResponse, limit: int) -> _Stream:
-    """Read the first event. Raises a CallError if this is not an HTTP+SSE stream."""
+async def _read_address(url: str, response: WireResponse, limit: int) -> _Stream:
+    """Read the first event. Raises a CallError if this is not an HTTP+SSE stream.
+
+    Messages never go to another origin than the stream's, since they carry credentials.
+    """
     if response.status != 200:
         raise await refusal_of(response, "The server refuses GET")
-    if media_types.media_type(response.headers.get("content-type")) != media_types.EVENT_STREAM:
+    if not is_event_stream(response):
         raise ConnectFailed(f"{url} answers GET with no event stream: it is no endpoint of HTTP+SSE")
     reader = EventReader(response, limit)
     events = await reader.read()
     if not events or events[0].type != "endpoint":
         raise ConnectFailed(f"The stream of {url} doesn't begin with an `endpoint` event: it is not HTTP+SSE")
-    return _Stream(_address(url, events[0].data.decode("utf-8", "replace")), events[1:], reader, response)
-
-
-def _address(url: str, said: str) -> str:
-    """Where messages go: never to another origin than the stream's, for they carry credentials."""
+    address = events[0].data.decode("utf-8", "replace")
     try:
-        target = urljoin(url, said)
-        same = read_url(target).origin == read_url(url).origin
+        address = urljoin(url, address)
+        same_origin = read_url(address).origin == read_url(url).origin
     except (DefinitionError, ValueError):
-        target, same = said, False
-    if not same:
-        raise ConnectFailed(f"{url} wants messages sent to {shorten(target)!r}, which is not its scheme, host and port")
-    return target
+        same_origin = False
+    if not same_origin:
+        raise ConnectFailed(
+            f"{url} wants messages sent to {shorten(address)!r}, which is not its scheme, host and port"
+        )
+    return _Stream(address, events[1:], reader, response)
 
 
 class SseChannel(DuplexChannel):

@@ -1,0 +1,146 @@
+"""Read the responses of a server: event streams, when to reopen one, and the errors for refused requests."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from hinge.errors import ConnectionLost, ErrorObject, HttpStatus, InvalidResponse, shorten
+from hinge.http1.client.wire import WireResponse
+from hinge.protocol.http.media_types import EVENT_STREAM, media_type
+from hinge.protocol.http.sse import Decoder, Event
+
+# --- Event streams ----------------------------------------------------------------------------------------------------
+
+#: Event ids that are longer can't go back in a header.
+_ID_LENGTH = 4096
+
+
+def is_event_stream(response: WireResponse) -> bool:
+    """Whether the response is 200 with an event stream."""
+    return response.status == 200 and media_type(response.headers.get("content-type")) == EVENT_STREAM
+
+
+class EventReader:
+    """Reads the events of one response."""
+
+    __slots__ = ("_decoder", "_ended", "_response")
+
+    def __init__(self, response: WireResponse, limit: int) -> None:
+        self._response = response
+        self._decoder = Decoder(limit)
+        self._ended = False
+
+    async def read(self) -> list[Event] | None:
+        """Read the next events; None at a regular end of the stream.
+
+        Raises:
+            ConnectionLost: The stream broke off.
+            InvalidResponse: An event exceeds the limit.
+        """
+        while not self._ended:
+            piece = await self._response.read()
+            self._ended = not piece
+            events = self._decoder.feed(piece) if piece else self._decoder.end()
+            if events:
+                return events
+        return None
+
+
+class Reconnection:
+    """Where to resume a stream, and when: after 0.5 s to 30 s, doubling, with jitter; after 8 tries without progress, never.
+
+    The server's `retry` makes a wait longer, not shorter. The minimum is 0.2 s.
+    """
+
+    FIRST = 0.5
+    MOST = 30.0
+    FLOOR = 0.2
+    TRIES = 8
+
+    __slots__ = ("last_id", "retry", "tries")
+
+    def __init__(self) -> None:
+        #: The id of the last event, "" if the stream can't be resumed.
+        self.last_id = ""
+        #: The wait in seconds that the server asks for.
+        self.retry = 0.0
+        self.tries = 0
+
+    def note(self, event: Event) -> None:
+        """Remember the id and `retry` of an event."""
+        if event.id is not None:
+            usable = event.id.isprintable() and len(event.id) <= _ID_LENGTH
+            self.last_id = event.id if usable else ""
+        if event.retry is not None:
+            self.retry = event.retry / 1000
+
+    def progress(self) -> None:
+        """Reset the tries: a message came."""
+        self.tries = 0
+
+    def next_delay(self) -> float | None:
+        """Return the seconds until the next try, None after the last one."""
+        if self.tries >= self.TRIES:
+            return None
+        longest = min(self.FIRST * float(2**self.tries), self.MOST)
+        self.tries += 1
+        return max(self.retry, self.FLOOR, longest * random.uniform(0.5, 1.0))
+
+
+# --- Errors -----------------------------------------------------------------------------------------------------------
+
+#: Bytes that are read of a body of which only an excerpt is needed, and of it in an error text.
+ERROR_BYTES = 4096
+_EXCERPT_BYTES = 200
+#: The headers of an error response that an HttpStatus keeps.
+_KEPT_HEADERS = ("www-authenticate", "retry-after", "location", "content-type", "allow")
+
+_HINTS = {
+    401: 'The server wants authorization (auth=… in code, "headers" in a configuration, --header on the command line)',
+    403: "The credentials do not allow it, or the server refuses where it comes from (Origin, Host)",
+    404: "Is the path of the URL right?",
+    405: "Is this the URL of an MCP endpoint over Streamable HTTP?",
+    413: "The message is larger than the server takes",
+    429: "The server asks to slow down",
+    431: "The headers are larger than the server takes",
+}
+
+
+def excerpt(body: bytes) -> str:
+    """The start of a body in one line, fit for an error."""
+    text = body[: _EXCERPT_BYTES + 1].decode("utf-8", "replace")
+    return shorten(" ".join("".join(c if c.isprintable() else " " for c in text).split()), _EXCERPT_BYTES)
+
+
+def status_error(
+    what: str,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes = b"",
+    error: ErrorObject | None = None,
+    kind: type[HttpStatus] = HttpStatus,
+) -> HttpStatus:
+    """Make the error for an HTTP status: what was requested, what came, what to do."""
+    text = excerpt(body)
+    details = f"{error.message} ({error.code})" if error is not None else text
+    parts = [f"{what}: HTTP {status}", shorten(details), _HINTS.get(status, "")]
+    kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
+    return kind(". ".join(part for part in parts if part), status, kept, text, error)
+
+
+async def read_start(response: WireResponse, limit: int = ERROR_BYTES) -> bytes:
+    """Read about `limit` bytes of a body and discard the rest. A broken connection counts as the end."""
+    body = b""
+    try:
+        while len(body) < limit and (piece := await response.read()):
+            body += piece
+    except (ConnectionLost, InvalidResponse):
+        pass
+    response.release()
+    return body
+
+
+async def refusal_of(response: WireResponse, what: str) -> HttpStatus:
+    """Make the error for a response with an excerpt of its body."""
+    return status_error(what, response.status, response.headers, await read_start(response))
