@@ -236,6 +236,7 @@ class Overloaded(ProtocolError):
     """
 
     code = 429
+    http_status = 503
 
     def __init__(self, message: str, retry_after_ms: int = 1000) -> None:
         super().__init__(message, {"retryAfterMs": retry_after_ms})

@@ -55,6 +55,7 @@ from hinge.server.options import (
 from hinge.server.router import Router
 from hinge.server.watchdog import unwatch, watch
 from hinge.session import Session
+from hinge.transports.http.server.options import FROM_SERVER, HttpAppOptions
 
 if TYPE_CHECKING:
     import os
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
 
     from hinge.transports.http.server.app import HttpApp
-    from hinge.transports.http.server.options import HttpAppOptions, HttpOptions
+    from hinge.transports.http.server.options import HttpOptions
 
     StateT = DefaultTypeVar("StateT", default=Any)
 else:
@@ -438,6 +439,7 @@ class Server(Router, Generic[StateT]):
 
         await run_async(self, transport, options)
 
+    @accepts(HttpAppOptions)
     def http_app(self, path: str = "/mcp", **options: Unpack[HttpAppOptions]) -> HttpApp:
         """This server as an ASGI 3 app, to be mounted in another one or run by any ASGI server.
 
@@ -449,7 +451,6 @@ class Server(Router, Generic[StateT]):
             DefinitionError: for an unknown option or a value that it doesn't take.
         """
         from hinge.transports.http.server.app import HttpApp
-        from hinge.transports.http.server.options import FROM_SERVER, HttpAppOptions
 
         resolve(HttpAppOptions, options, "HTTP", FROM_SERVER)  # before names of ours are added
         return HttpApp(

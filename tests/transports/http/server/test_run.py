@@ -116,7 +116,7 @@ async def test_a_unix_socket_is_served_and_removed_at_the_end(tmp_path: Path) ->
     app = make_server(Log()).http_app()
     task = asyncio.create_task(serve_http(app, uds=path, announce=ready.set_result))
     assert path in await ready
-    with pytest.raises(StartError, match="another server does"):
+    with pytest.raises(StartError, match="another server listens"):
         await serve_http(make_server(Log()).http_app(), uds=path)
     wire = Wire(*await asyncio.open_unix_connection(path))
     headers, body = modern_call("add", a=1, b=2)

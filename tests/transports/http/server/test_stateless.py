@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from hinge import Limits
+from hinge import Client, Context, Limits, Overloaded, PeerError, Server
 from hinge.http1.asgi import Message
+from tests.support import EraName
 from tests.transports.http_rig import (
     JSON_HEADERS,
     Log,
@@ -247,3 +249,40 @@ async def test_a_server_of_the_stateless_era_alone_refuses_the_handshake_in_word
         assert reply.status == 400
         reply = await site.ask(JSON_HEADERS, [initialize()])
         assert (reply.status, reply.json()["error"]["code"]) == (400, -32600)
+
+
+def busy_server() -> Server[Any]:
+    server: Server[Any] = Server("busy")
+
+    @server.tool
+    async def busy(ctx: Context[Any], streams: bool = False) -> str:
+        if streams:
+            await ctx.report_progress(1)
+        raise Overloaded("Come back later", retry_after_ms=1500)
+
+    return server
+
+
+async def test_a_call_that_is_overloaded_is_503_with_the_delay_in_whole_seconds() -> None:
+    async with serving(busy_server()) as site:
+        reply = await (await site.tool("busy", 3)).reply()
+        assert (reply.status, reply.headers["retry-after"]) == (503, "2")
+        assert reply.json()["id"] == 3
+        assert reply.json()["error"] == {"code": 429, "message": "Come back later", "data": {"retryAfterMs": 1500}}
+
+
+async def test_a_stream_that_has_begun_ends_with_the_overloaded_error() -> None:
+    async with serving(busy_server()) as site:
+        wire = await site.tool("busy", streams=True)
+        assert (await wire.head()).status == 200
+        messages = [await wire.message(), await wire.message()]
+        assert messages[1]["error"]["data"] == {"retryAfterMs": 1500}
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_client_sees_overloaded_as_the_same_error_in_both_eras(era: EraName, streams: bool) -> None:
+    async with serving(busy_server()) as site, Client(f"http://127.0.0.1:{site.port}/mcp", era=era) as client:
+        with pytest.raises(PeerError) as caught:
+            await client.call_tool("busy", {"streams": streams})
+        assert (caught.value.code, caught.value.data) == (Overloaded.code, {"retryAfterMs": 1500})

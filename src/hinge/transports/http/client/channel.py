@@ -22,6 +22,7 @@ from hinge.errors import (
     HingeError,
     InvalidResponse,
     NotSent,
+    Overloaded,
     PeerError,
     ProtocolError,
     SessionEnded,
@@ -350,8 +351,8 @@ class HttpChannel:
         """Make the error for a message that was answered with an HTTP error status.
 
         A JSON-RPC error without id, or with the id of the message, becomes a PeerError, unless the status is about access
-        or load. A session that the server no longer knows is forgotten; if nobody waits for an answer, the conversation
-        ends.
+        or the load of a gateway; `Overloaded` is a PeerError as on every other transport. A session that the server no
+        longer knows is forgotten; if nobody waits for an answer, the conversation ends.
         """
         status = response.status
         is_json = media_type(response.headers.get("content-type")) == JSON
@@ -365,7 +366,8 @@ class HttpChannel:
             elif session == self.session_id:  # a new one may have begun meanwhile
                 self._forget_session()
             return status_error(what, status, response.headers, body, error, SessionEnded)
-        if failure is not None and status not in _ABOUT_ACCESS and failure.id in (None, message.id):
+        about_access = status in _ABOUT_ACCESS and (error is None or error.code != Overloaded.code)
+        if failure is not None and not about_access and failure.id in (None, message.id):
             return PeerError(failure.error)
         return status_error(what, status, response.headers, body, error)
 

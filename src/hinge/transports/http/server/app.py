@@ -13,7 +13,7 @@ from hinge.channel import Serve
 from hinge.errors import wire_error
 from hinge.http1.asgi import AsgiApp, Receive, Scope, Send
 from hinge.jsonrpc import encode_failure
-from hinge.options import check_option, options_of, resolve
+from hinge.options import accepts, check_option, options_of, resolve
 from hinge.protocol.eras.base import EraName
 from hinge.protocol.http.headers import judge_site
 from hinge.protocol.http.request import Refusal
@@ -39,6 +39,7 @@ class HttpApp:
         watch_signals: Whether to stop on SIGTERM and SIGINT. False if whoever runs the app calls `stop`.
     """
 
+    @accepts(HttpAppOptions)
     def __init__(
         self,
         serve: Serve,

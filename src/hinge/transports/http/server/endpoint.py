@@ -155,7 +155,7 @@ class Endpoint:
             return
         inbound: Inbound | bytes
         try:
-            inbound = body if jsonrpc.is_batch(body) else detect.read(body)
+            inbound = detect.read(body) if body[:1] == b"{" or not jsonrpc.is_batch(body) else body
         except ProtocolError as exc:
             await exchange.refuse(_bad_request(exc), exc.request_id if isinstance(exc, Unreadable) else None)
             return

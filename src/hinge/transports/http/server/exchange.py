@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import ceil
 from typing import Any, Protocol
 
 from hinge import jsonrpc
@@ -50,6 +51,13 @@ def overloaded(text: str) -> Refusal:
 
 #: The answer to a request that could be read and has not started.
 STOPPING_ANSWER = overloaded(STOPPING.text)
+
+
+def retry_after(error: ErrorObject | None) -> HeaderPairs:
+    """The headers of a 503: when to repeat the request, as far as the error says so."""
+    data = None if error is None else error.data
+    delay = data.get("retryAfterMs", 0) if isinstance(data, dict) else 0
+    return ((b"retry-after", b"%d" % max(1, ceil(delay / 1000))),)
 
 
 def id_of(inbound: Inbound | bytes) -> RequestId | None:

@@ -1,12 +1,13 @@
-"""Running an HTTP app as a process of its own: sockets, signals, and an end that comes in time.
+"""Run an HTTP app as a process of its own: listening sockets, signals, shutdown within a time limit.
 
-Must not know MCP, nor HTTP's syntax. What serves is imported when something is served.
+The HTTP server is imported when something is served.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import sys
@@ -20,9 +21,7 @@ from hinge.transports.http.server.app import HttpApp
 if TYPE_CHECKING:
     import ssl
 
-#: How a port is chosen.
-_HOW = "(port=… in code, --port on the command line)"
-#: What may pass between the end of the last call and the end of the process: answers are on their way.
+#: Seconds after the last call in which responses may still reach their clients.
 MARGIN = 0.3
 
 
@@ -35,11 +34,18 @@ async def serve_http(
     tls: ssl.SSLContext | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then stop within `limits.drain` and half a second; a second signal ends at once.
+    """Serve until SIGTERM or SIGINT, then stop within `limits.drain` and half a second; a second signal kills the process.
 
-    `port` 0 takes a free one. `uds` is the path of a Unix socket to be used instead; who may connect follows from the
-    umask. `announce` is given the URL when the server is ready; by default it is printed on stderr. Raises StartError
-    when the server can't start.
+    Args:
+        app: The app to serve.
+        host: The address to listen on.
+        port: The port; 0 takes a free one.
+        uds: The path of a Unix socket to listen on instead.
+        tls: Certificate and settings for HTTPS.
+        announce: Called with the URL when the server is ready; by default the URL is printed on stderr.
+
+    Raises:
+        StartError: The server can't start.
     """
     listening = bind(host, port, uds)
     try:
@@ -55,7 +61,7 @@ async def serve_sockets(
     tls: ssl.SSLContext | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> None:
-    """`serve_http` on sockets that listen already. They are closed at the end."""
+    """The same as `serve_http` on listening sockets, which are closed at the end."""
     from hinge.http1.server.listener import Listener
 
     app.health = True
@@ -72,14 +78,14 @@ async def serve_sockets(
             await app.stop()
             await listener.leave(MARGIN)
     finally:
-        # A cancellation has brought us here; after a signal there is nothing left to do.
+        # Needed if the task was cancelled; after a signal this does nothing.
         listener.drain()
         await app.stop()
         listener.close()
 
 
 def print_url(url: str) -> None:
-    """Say on stderr that the server is ready; stdout may belong to somebody else."""
+    """Print on stderr that the server is ready."""
     print(f"Serving MCP at {url}", file=sys.stderr, flush=True)
 
 
@@ -87,64 +93,66 @@ def print_url(url: str) -> None:
 
 
 def bind(host: str, port: int, uds: str | None) -> list[socket.socket]:
-    """Listening sockets: a Unix one, or one for each address of the host. Raises StartError with the reason."""
-    return [_bind_unix(uds)] if uds is not None else _bind(host, port)
+    """Open listening sockets: a Unix one, or one for each address of the host.
+
+    Raises:
+        StartError: An address is in use or not available.
+    """
+    return [_bind_unix(uds)] if uds is not None else _bind_tcp(host, port)
 
 
 def unbind(listening: list[socket.socket], uds: str | None) -> None:
-    """Undo `bind`."""
-    for one in listening:
-        one.close()
+    """Close the sockets of `bind`."""
+    for each in listening:
+        each.close()
     if uds is not None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(uds)
 
 
-def _bind(host: str, port: int) -> list[socket.socket]:
+def _bind_tcp(host: str, port: int) -> list[socket.socket]:
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as exc:
         raise StartError(f"The host {host!r} has no address to listen on: {exc.strerror}") from exc
     listening: list[socket.socket] = []
-    for family, _, _, _, address in dict.fromkeys(found):
+    for family, _, _, _, address in dict.fromkeys(addresses):
         try:
             listening.append(_listen(family, (address[0], port, *address[2:])))
         except OSError as exc:
-            for one in listening:
-                one.close()
-            raise StartError(f"Can't listen on {host} port {port}: {_why(exc, port)}") from exc
+            unbind(listening, None)
+            raise StartError(f"Can't listen on {host} port {port}: {_advice(exc, port)}") from exc
         port = port or listening[0].getsockname()[1]
     return listening
 
 
 def _listen(family: int, address: Any) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
+    listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         if os.name == "posix":
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
-        made.listen(2048)
-        made.setblocking(False)
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(address)
+        listening.listen(2048)
+        listening.setblocking(False)
     except OSError:
-        made.close()
+        listening.close()
         raise
-    return made
+    return listening
 
 
-def _why(exc: OSError, port: int) -> str:
-    import errno
-
+def _advice(exc: OSError, port: int) -> str:
+    choose = "choose another (port=… in code, --port on the command line)"
     if exc.errno == errno.EADDRINUSE:
-        return f"the port is in use; stop what uses it, or choose another {_HOW}"
+        return f"the port is in use; stop what uses it, or {choose}"
     if exc.errno == errno.EACCES and port < 1024:
-        return f"ports below 1024 need special rights; choose another {_HOW}"
+        return f"ports below 1024 need special rights; {choose}"
     return exc.strerror or str(exc)
 
 
 def _bind_unix(path: str) -> socket.socket:
-    """A listening Unix socket; a file that a dead server left behind is replaced. Raises StartError."""
+    """Listen on a Unix socket. A file that a dead server left behind is replaced."""
     if os.path.exists(path):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
@@ -152,9 +160,9 @@ def _bind_unix(path: str) -> socket.socket:
             except ConnectionRefusedError:
                 os.unlink(path)
             except OSError as exc:
-                raise StartError(f"Can't listen on {path}: there is something else ({exc.strerror})") from exc
+                raise StartError(f"Can't listen on {path}: something else is there ({exc.strerror})") from exc
             else:
-                raise StartError(f"Can't listen on {path}: another server does")
+                raise StartError(f"Can't listen on {path}: another server listens on it")
     try:
         return _listen(socket.AF_UNIX, path)
     except OSError as exc:
@@ -162,9 +170,9 @@ def _bind_unix(path: str) -> socket.socket:
 
 
 def url_of(listening: socket.socket, path: str, secure: bool) -> str:
-    """Where clients find the endpoint."""
+    """The URL of the endpoint."""
     if listening.family == getattr(socket, "AF_UNIX", None):
         return f"unix:{listening.getsockname()}{path}"
     host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    return f"{'https' if secure else 'http'}://{shown}:{port}{path}"
+    name = f"[{host}]" if ":" in host else host
+    return f"{'https' if secure else 'http'}://{name}:{port}{path}"

@@ -12,7 +12,7 @@ from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing, Record
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import Head
 from hinge.protocol.http.media_types import BOTH, TAKES_EVENTS, TAKES_JSON
-from hinge.transports.http.server.exchange import STOPPING_ANSWER, Exchange, OpenExchanges, id_of
+from hinge.transports.http.server.exchange import STOPPING_ANSWER, Exchange, OpenExchanges, id_of, retry_after
 
 
 def stopped_reply(call: Call | Batch) -> Outgoing:
@@ -78,7 +78,8 @@ class PostChannel(Record):
                 if reply is None:
                     pass  # nobody is left to be answered
                 elif self._accepts & TAKES_JSON and not exchange.streaming:
-                    await exchange.reply(reply.status, reply.data)
+                    headers = retry_after(reply.error) if reply.status == 503 else ()
+                    await exchange.reply(reply.status, reply.data, headers)
                 else:
                     await exchange.end(sse.encode(reply.data))
         finally:

@@ -1,8 +1,4 @@
-"""Several processes on one set of listening sockets: started, watched, started again, and ended together.
-
-Knows processes and signals; must not know what they serve. POSIX only, since workers are forked: so they can serve an
-app that stands in no module.
-"""
+"""Several worker processes on the same listening sockets. POSIX only: workers are forked, so any app can be served."""
 
 from __future__ import annotations
 
@@ -23,49 +19,57 @@ from hinge.transports.event_loop import run_in_own_loop
 from hinge.transports.http.server.app import HttpApp
 from hinge.transports.http.server.run import bind, print_url, serve_sockets, unbind, url_of
 
-#: A worker that ends sooner than this after its start counts as one that can't run.
-SHORT_LIFE = 2.0
-#: So many short lives in a row end the whole server.
-SHORT_LIVES = 3
+#: A worker that exits within this many seconds of its start has failed to start.
+START_SECONDS = 2.0
+#: After this many failed starts in a row the server gives up.
+FAILED_STARTS = 3
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class Workers:
-    """`work(lifeline)` runs in each worker until SIGTERM; the lifeline is a descriptor that ends with the parent."""
+    """Starts workers, restarts those that exit, and ends them together.
 
-    def __init__(self, work: Callable[[int], None], count: int, patience: float) -> None:
+    Each worker runs `work(pipe)` until SIGTERM. `pipe` is a file descriptor that reaches its end when the parent exits.
+    """
+
+    def __init__(self, work: Callable[[int], None], count: int, stop_seconds: float) -> None:
         self._work = work
         self._count = count
-        self._patience = patience
-        self._born: dict[int, float] = {}
-        self._short = 0
-        self._asked = 0
-        self._lifeline = (-1, -1)
+        self._stop_seconds = stop_seconds
+        #: When each worker started, by process id.
+        self._started: dict[int, float] = {}
+        self._failed_starts = 0
+        self._signals = 0
+        self._pipe = (-1, -1)
 
     def run(self) -> None:
-        """Until SIGTERM or SIGINT; a second one kills the workers. Raises StartError when workers can't run."""
+        """Run until SIGTERM or SIGINT; a second signal kills the workers.
+
+        Raises:
+            StartError: Workers can't run.
+        """
         if not hasattr(os, "fork"):
             raise StartError("Several workers need a POSIX system: start one, or several servers behind a proxy")
         if threading.active_count() > 1:
-            raise StartError("Workers can't be started once there are threads: start the server before anything else")
-        self._lifeline = os.pipe()
-        before = {number: signal.signal(number, self._take) for number in ENDING}
+            raise StartError("Workers can't be forked while other threads run: start the server before anything else")
+        self._pipe = os.pipe()
+        previous_handlers = {number: signal.signal(number, self._on_signal) for number in ENDING}
         try:
-            while len(self._born) < self._count:
+            while len(self._started) < self._count:
                 self._start()
             self._watch()
         finally:
             self._end()
-            for number, previous in before.items():
-                signal.signal(number, previous)
-            for end in self._lifeline:
+            for number, handler in previous_handlers.items():
+                signal.signal(number, handler)
+            for end in self._pipe:
                 os.close(end)
 
-    def _take(self, number: int, frame: FrameType | None) -> None:
-        self._asked += 1
-        if self._asked > 1:
-            for pid in list(self._born):
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            for pid in list(self._started):
                 _send(pid, signal.SIGKILL)
 
     def _start(self) -> None:
@@ -73,27 +77,27 @@ class Workers:
         sys.stderr.flush()
         pid = os.fork()
         if pid:
-            self._born[pid] = time.monotonic()
+            self._started[pid] = time.monotonic()
             return
         status = 1
         try:
-            # A group of its own: Ctrl-C on a terminal goes to the parent alone, which passes it on once.
+            # In a process group of its own: Ctrl-C in a terminal signals the parent only, which passes it on once.
             os.setpgid(0, 0)
-            os.close(self._lifeline[1])
+            os.close(self._pipe[1])
             for number in ENDING:
                 signal.signal(number, signal.SIG_DFL)
-            self._work(self._lifeline[0])
+            self._work(self._pipe[0])
             status = 0
         except BaseException:
             traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            # Never back into the parent's code, which this process shares.
+            # Not sys.exit: the parent's clean-up code must not run in this process.
             os._exit(status)
 
     def _watch(self) -> None:
-        while not self._asked:
+        while not self._signals:
             pid = self._reap()
             if pid is None:
                 time.sleep(0.1)
@@ -101,34 +105,34 @@ class Workers:
                 self._replace(pid)
 
     def _replace(self, pid: int) -> None:
-        lived = time.monotonic() - self._born.pop(pid)
-        self._short = self._short + 1 if lived < SHORT_LIFE else 0
-        if self._short >= SHORT_LIVES:
-            raise StartError(f"{self._short} workers ended right after their start; the lines above say why")
-        if not self._asked:
+        failed = time.monotonic() - self._started.pop(pid) < START_SECONDS
+        self._failed_starts = self._failed_starts + 1 if failed else 0
+        if self._failed_starts >= FAILED_STARTS:
+            raise StartError(f"{self._failed_starts} workers exited right after their start; see the errors above")
+        if not self._signals:
             self._start()
 
     def _reap(self) -> int | None:
-        for pid in list(self._born):
+        for pid in list(self._started):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 return pid
         return None
 
     def _end(self) -> None:
-        """Ask all, wait as long as they may take, kill the rest."""
-        for pid in self._born:
+        """Terminate the workers; kill those that take too long."""
+        for pid in self._started:
             _send(pid, signal.SIGTERM)
-        end = time.monotonic() + self._patience
-        while self._born and self._asked < 2 and time.monotonic() < end:
-            gone = self._reap()
-            if gone is None:
+        end = time.monotonic() + self._stop_seconds
+        while self._started and self._signals < 2 and time.monotonic() < end:
+            pid_ended = self._reap()
+            if pid_ended is None:
                 time.sleep(0.02)
             else:
-                del self._born[gone]
-        for pid in self._born:
+                del self._started[pid_ended]
+        for pid in self._started:
             _send(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-        self._born.clear()
+        self._started.clear()
 
 
 def _send(pid: int, number: int) -> None:
@@ -148,10 +152,16 @@ def run_workers(
     announce: Callable[[str], None] | None = None,
     **serving: Any,
 ) -> None:
-    """`serve_http` in so many processes, which share the port; blocks until a signal has ended them.
+    """Serve an app in several processes that share the port; block until a signal has ended them.
 
-    The app must be made, but never have been used: each worker starts it for itself. Raises StartError; also when the
-    app holds handshake sessions, since each of those lives in one process and the next request may reach another.
+    Args:
+        app: The app, which must not have been used yet: each worker starts it for itself.
+        workers: The number of processes.
+        host: See `serve_http`, also for the other options.
+
+    Raises:
+        StartError: The server can't start, or the app has HTTP sessions. A session lives in one process, and its next
+            request may reach another.
     """
     if app.holds_sessions:
         raise StartError(
@@ -161,8 +171,8 @@ def run_workers(
     listening = bind(host, port, uds)
     url = url_of(listening[0], app.options.path, "tls" in serving)
 
-    def work(lifeline: int) -> None:
-        run_in_own_loop(_serve_with(app, listening, lifeline, serving))
+    def work(pipe: int) -> None:
+        run_in_own_loop(_serve_until_orphaned(app, listening, pipe, serving))
 
     try:
         (announce or print_url)(url)
@@ -171,12 +181,15 @@ def run_workers(
         unbind(listening, uds)
 
 
-async def _serve_with(app: HttpApp, listening: list[socket.socket], lifeline: int, serving: dict[str, Any]) -> None:
+async def _serve_until_orphaned(
+    app: HttpApp, listening: list[socket.socket], pipe: int, serving: dict[str, Any]
+) -> None:
+    """Serve until a signal, or until the parent has exited, which ends the pipe."""
     loop = asyncio.get_running_loop()
 
-    def orphaned() -> None:
-        loop.remove_reader(lifeline)
+    def stop() -> None:
+        loop.remove_reader(pipe)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    loop.add_reader(lifeline, orphaned)
+    loop.add_reader(pipe, stop)
     await serve_sockets(app, listening, announce=lambda _url: None, **serving)
