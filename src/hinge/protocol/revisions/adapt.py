@@ -1,36 +1,52 @@
-"""Dress a value of the newest shape for the revision of the peer.
+"""Adapt a value of the newest shape to the revision of the peer.
 
-What each revision knows stands as data in `schema.revisions`; what is changed rather than left out stands in
-`shape_rules` and `stand_ins`. Here both become one plan per type and revision, made when it is first needed.
+`schema.revisions` lists which types and members each revision knows. A member that changes for an older peer, rather than
+stays or goes, has a rule below; content blocks that the peer doesn't know are replaced by those of `fallbacks`. All become
+one plan per type and revision, made when it is first needed.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeAlias, get_args
 
-from msgspec import NODEFAULT, structs
+from msgspec import NODEFAULT, UNSET, Raw, Struct, structs
 
+from hinge.errors import HingeError
 from hinge.protocol.revisions.fallbacks import STAND_INS
-from hinge.protocol.revisions.rules import RULES, TooNew
 from hinge.schema.base import Model
-from hinge.schema.revisions import ALWAYS, MEMBERS, REVISIONS, TYPES, within
+from hinge.schema.content import TextContent
+from hinge.schema.lifecycle import Elicitation
+from hinge.schema.revisions import (
+    ALWAYS,
+    FORM_WORDS,
+    MEMBERS,
+    META_KEYS,
+    REVISIONS,
+    SCHEMA_WORDS,
+    TYPES,
+    knows,
+    within,
+)
+from hinge.schema.sampling import SamplingMessage
 
-__all__ = ["TooNew", "known_in", "shape"]
-
-_Dress: TypeAlias = Callable[[Any], Any]
+_Change: TypeAlias = Callable[[Any], Any]
 
 #: Types that negotiate are adapted to the revision that they name, not to the one in force.
 _NAMES_ITS_REVISION = frozenset({"InitializeParams", "InitializeResult"})
 
 
+class TooNew(HingeError):
+    """The peer's revision can't express this value; the message names what is in the way, and what to do instead."""
+
+
 def shape(value: Any, revision: str) -> Any:
     """The value as a peer of this revision knows it, ready for encoding. The given one is never changed: it is shared.
 
-    A struct of ours becomes a struct of ours, the same one where nothing needs change; anything else passes untouched.
-    Raises TooNew for what the revision has no words for.
+    A struct of ours becomes a struct of ours, the same object where nothing changes; anything else passes untouched.
+    Raises TooNew for what the revision can't express.
     """
     kind: Any = type(value)
     plan = plan_for(kind, revision)
@@ -38,10 +54,10 @@ def shape(value: Any, revision: str) -> Any:
 
 
 @cache
-def plan_for(kind: type, revision: str) -> _Dress | None:
+def plan_for(kind: type, revision: str) -> _Change | None:
     """The function that adapts values of a type to a revision; None where they stay as they are.
 
-    A user's subclass of one of our types is adapted like the type: its own members are the user's business.
+    A user's subclass of one of our types is adapted like the type: its own members are left alone.
     """
     if not issubclass(kind, Model):
         return None
@@ -49,7 +65,7 @@ def plan_for(kind: type, revision: str) -> _Dress | None:
 
 
 @cache
-def _compiled(kind: type[Model], revision: str) -> _Dress | None:
+def _compiled(kind: type[Model], revision: str) -> _Change | None:
     if kind.__name__ in _NAMES_ITS_REVISION:
         return lambda value: _negotiated(kind, value, revision)
     if not within(revision, TYPES.get(kind.__name__, ALWAYS)):
@@ -59,11 +75,11 @@ def _compiled(kind: type[Model], revision: str) -> _Dress | None:
 
 def _negotiated(kind: type[Model], value: Any, revision: str) -> Any:
     named = value.protocol_version
-    dress = _by_members(kind, named if named in REVISIONS else revision)
-    return value if dress is None else dress(value)
+    adapt = _by_members(kind, named if named in REVISIONS else revision)
+    return value if adapt is None else adapt(value)
 
 
-def _replacing(kind: type[Model], revision: str) -> _Dress:
+def _replacing(kind: type[Model], revision: str) -> _Change:
     stand_in = STAND_INS.get(kind)
     if stand_in is not None:
         return lambda value: shape(stand_in(value, revision), revision)
@@ -75,7 +91,7 @@ def _replacing(kind: type[Model], revision: str) -> _Dress:
 
 
 @cache
-def _by_members(kind: type[Model], revision: str) -> _Dress | None:
+def _by_members(kind: type[Model], revision: str) -> _Change | None:
     changes = []
     for field in structs.fields(kind):
         if known_in(kind, field.name, revision):
@@ -85,31 +101,31 @@ def _by_members(kind: type[Model], revision: str) -> _Dress | None:
             change = _constant(field.default)
         if change is not None:
             changes.append((field.name, field.default, change))
-    return _dressing(tuple(changes)) if changes else None
+    return _by_change(tuple(changes)) if changes else None
 
 
-def _constant(default: Any) -> _Dress:
+def _constant(default: Any) -> _Change:
     """A member that must be absent gets its default, which is never written."""
     return lambda value: default
 
 
-def _dressing(changes: tuple[tuple[str, Any, _Dress], ...]) -> _Dress:
+def _by_change(changes: tuple[tuple[str, Any, _Change], ...]) -> _Change:
     """Change the members that are set, in a copy that is made only when one of them comes out different."""
 
-    def dress(value: Any) -> Any:
-        dressed = value
+    def adapt(value: Any) -> Any:
+        adapted = value
         for name, default, change in changes:
             old = getattr(value, name)
             if old is default:
                 continue
             new = change(old)
             if new is not old:
-                if dressed is value:
-                    dressed = copy.copy(value)
-                setattr(dressed, name, new)
-        return dressed
+                if adapted is value:
+                    adapted = copy.copy(value)
+                setattr(adapted, name, new)
+        return adapted
 
-    return dress
+    return adapt
 
 
 def _names(kind: type) -> Iterator[str]:
@@ -122,8 +138,8 @@ def known_in(kind: type, member: str, revision: str) -> bool:
     return within(revision, next(rows, ALWAYS))
 
 
-def _change(kind: type[Model], field: structs.FieldInfo, revision: str) -> _Dress | None:
-    """What happens to a member: its own rule first, then the dressing of what it holds."""
+def _change(kind: type[Model], field: structs.FieldInfo, revision: str) -> _Change | None:
+    """How a member changes: first by its own rule, then by the plans of the values in it."""
     make = next((RULES[name, field.name] for name in _names(kind) if (name, field.name) in RULES), None)
     rule = make(revision) if make is not None else None
     inner = _inside(revision) if _may_change(field.type, revision) else None
@@ -139,25 +155,221 @@ def _may_change(annotation: Any, revision: str) -> bool:
     return any(_may_change(part, revision) for part in get_args(annotation))
 
 
-def _inside(revision: str) -> _Dress:
-    """Dress a struct, or each struct in a list or dict; the same object comes back where nothing changed."""
+def _inside(revision: str) -> _Change:
+    """Adapt a struct, or each struct in a list or dict; the same object comes back where nothing changed."""
 
-    def dress(value: Any) -> Any:
+    def adapt(value: Any) -> Any:
         if isinstance(value, list | tuple):
             return _each(value, enumerate(value), list, revision)
         if isinstance(value, dict):
             return _each(value, value.items(), dict, revision)
         return shape(value, revision)
 
-    return dress
+    return adapt
 
 
 def _each(value: Any, items: Iterable[tuple[Any, Any]], copied: Callable[[Any], Any], revision: str) -> Any:
-    dressed = value
+    adapted = value
     for place, old in items:
         new = shape(old, revision)
         if new is not old:
-            if dressed is value:
-                dressed = copied(value)
-            dressed[place] = new
-    return dressed
+            if adapted is value:
+                adapted = copied(value)
+            adapted[place] = new
+    return adapted
+
+
+# ---------------------------------------------------------------- rules: structured content and schemas
+
+_BRACE = ord("{")
+
+
+def _structured_content(revision: str) -> _Change | None:
+    """Leave out what is not an object; the text block has it."""
+    if knows(revision, "any structured content"):
+        return None
+
+    def adapt(value: Any) -> Any:
+        kind = type(value)
+        if kind is dict or (kind is Raw and memoryview(value)[0] == _BRACE):
+            return value
+        return value if _is_object(value) else UNSET
+
+    return adapt
+
+
+def _is_object(value: Any) -> bool:
+    """Whether the value is an object once it is JSON."""
+    if isinstance(value, Raw):
+        return bytes(value).lstrip().startswith(b"{")
+    if isinstance(value, Struct):
+        return not value.__struct_config__.array_like
+    return isinstance(value, Mapping) or hasattr(value, "__dataclass_fields__") or hasattr(value, "__attrs_attrs__")
+
+
+def _output_schema(revision: str) -> _Change | None:
+    """Leave out a schema of anything but objects."""
+    if knows(revision, "any structured content"):
+        return None
+    older = _older(revision)
+    return lambda schema: older(schema) if isinstance(schema, dict) and schema.get("type") == "object" else None
+
+
+def _input_schema(revision: str) -> _Change | None:
+    """Composition keywords stay, although only the newest revision requires peers to understand them."""
+    return None if knows(revision, "any structured content") else _older(revision)
+
+
+def _older(revision: str) -> _Change:
+    """Leave out newer keywords of the root; write `true` and `false` as a property's schema as objects."""
+    drop_unknown = _known_words(revision)
+
+    def adapt(schema: dict[str, Any]) -> dict[str, Any]:
+        schema = drop_unknown(schema)
+        properties = schema.get("properties")
+        if not isinstance(properties, dict):
+            return schema
+        if not any(isinstance(field, bool) for field in properties.values()):
+            return schema
+        return {**schema, "properties": {name: _object(field) for name, field in properties.items()}}
+
+    return adapt
+
+
+def _object(schema: Any) -> Any:
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}
+    return schema
+
+
+def _known_words(revision: str) -> _Change:
+    unknown = frozenset(word for word, window in SCHEMA_WORDS.items() if not within(revision, window))
+
+    def adapt(schema: dict[str, Any]) -> dict[str, Any]:
+        if unknown.isdisjoint(schema):
+            return schema
+        return {word: value for word, value in schema.items() if word not in unknown}
+
+    return adapt
+
+
+# ---------------------------------------------------------------- `_meta`
+
+
+def _meta(revision: str) -> _Change | None:
+    """Leave out reserved keys of newer revisions."""
+    unknown = frozenset(key for key, window in META_KEYS.items() if not within(revision, window))
+
+    def adapt(meta: dict[str, Any]) -> dict[str, Any] | None:
+        if unknown.isdisjoint(meta):
+            return meta
+        return {key: value for key, value in meta.items() if key not in unknown} or None
+
+    return adapt if unknown else None
+
+
+# ---------------------------------------------------------------- sampling
+
+
+def _messages(revision: str) -> _Change | None:
+    """Split a message of several blocks into one message per block, of the same role."""
+    if knows(revision, "several blocks"):
+        return None
+
+    def adapt(messages: list[SamplingMessage]) -> list[SamplingMessage]:
+        if not any(isinstance(message.content, list) for message in messages):
+            return messages
+        return [single for message in messages for single in _singles(message)]
+
+    return adapt
+
+
+def _singles(message: SamplingMessage) -> list[SamplingMessage]:
+    if not isinstance(message.content, list):
+        return [message]
+    return [structs.replace(message, content=block) for block in message.content]
+
+
+def _answer(revision: str) -> _Change | None:
+    """Join text blocks; several other blocks can't be sent."""
+    if knows(revision, "several blocks"):
+        return None
+
+    def adapt(content: Any) -> Any:
+        if not isinstance(content, list):
+            return content
+        if len(content) == 1:
+            return content[0]
+        if not all(isinstance(block, TextContent) for block in content):
+            kinds = ", ".join(type(block).__name__ for block in content)
+            raise TooNew(f"Revision {revision} of the protocol takes one block as a model's answer, not {kinds}")
+        return TextContent(text="\n".join(block.text for block in content))
+
+    return adapt
+
+
+# ---------------------------------------------------------------- elicitation
+
+
+def _elicitation(revision: str) -> _Change | None:
+    """Older revisions know forms only: a client with URL elicitation alone declares nothing."""
+    if within(revision, MEMBERS["Elicitation"]["url"]):
+        return None
+
+    def adapt(declared: Elicitation) -> Elicitation | None:
+        return None if declared.url is not None and declared.form is None else declared
+
+    return adapt
+
+
+def _requested_schema(revision: str) -> _Change | None:
+    """Leave out keywords that the revision doesn't know. What they limit is checked when the answer arrives."""
+    drop_unknown = _known_words(revision)
+
+    def adapt(form: dict[str, Any]) -> dict[str, Any]:
+        schema: dict[str, Any] = drop_unknown(form)
+        fields = form.get("properties")
+        if not isinstance(fields, dict):
+            return schema
+        return {**schema, "properties": {name: _field(name, field, revision) for name, field in fields.items()}}
+
+    return adapt
+
+
+def _field(name: str, field: Any, revision: str) -> Any:
+    kind = field.get("type") if isinstance(field, Mapping) else None
+    words = FORM_WORDS.get(kind) if isinstance(kind, str) else None
+    if words is None:
+        return field
+    if not within(revision, words["type"]):
+        raise TooNew(
+            f"Form field {name!r}: revision {revision} of the protocol has no choice of several: ask for one, or text"
+        )
+    if not within(revision, words.get("oneOf", words["type"])):
+        field = _named_choices(field)
+    return {word: value for word, value in field.items() if word in words and within(revision, words[word])}
+
+
+def _named_choices(field: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Titled choices as older revisions write them: `enum` with `enumNames`."""
+    options = field.get("oneOf")
+    if not isinstance(options, list):
+        return field
+    values = [option["const"] for option in options]
+    return {**field, "enum": values, "enumNames": [option.get("title", option["const"]) for option in options]}
+
+
+#: By the name of struct and member. A rule is made once per revision: a function from the member's value to the value that
+#: the revision knows, or None where there is nothing to do. It never changes what it is given.
+RULES: Mapping[tuple[str, str], Callable[[str], _Change | None]] = {
+    ("Result", "meta"): _meta,
+    ("NotificationParams", "meta"): _meta,
+    ("Tool", "input_schema"): _input_schema,
+    ("Tool", "output_schema"): _output_schema,
+    ("CallToolResult", "structured_content"): _structured_content,
+    ("ToolResultContent", "structured_content"): _structured_content,
+    ("CreateMessageParams", "messages"): _messages,
+    ("CreateMessageResult", "content"): _answer,
+    ("ClientCapabilities", "elicitation"): _elicitation,
+    ("ElicitFormParams", "requested_schema"): _requested_schema,
+}
