@@ -54,11 +54,11 @@ UNKNOWN_ORIGIN = Origin()
 
 @final
 class Inbound(Record):
-    """A decoded message with its `_meta`, and whether that names a revision. `era` is set by `detect`."""
+    """A decoded message with its `_meta`, and whether that names a revision. `era` is None where it is negotiated."""
 
     message: Message
-    meta: RequestMeta | None
-    claims: bool
+    meta: RequestMeta | None = None
+    claims: bool = False
     era: Era | None = None
 
 

@@ -89,27 +89,36 @@ class Connection(Record):
         Returns:
             A call or batch to be served, a response that needs no handler, or None.
         """
-        try:
-            if type(data) is not Inbound:
-                if jsonrpc.is_batch(data):
-                    return self._receive_batch(data, origin)
-                data = detect.read(data)
-        except ProtocolError as exc:
-            if self.description is None and isinstance(data, bytes) and _is_noise(data, self.printed_on):
-                self.noise = f"; it wrote a line that is no message: {_excerpt(data)}"
-                logger.warning("the server wrote a line that is no message: %s", _excerpt(data))
-                return None
-            return self._unreadable(exc, data if isinstance(data, bytes) else b"")
+        description = self.description
+        if type(data) is not Inbound:
+            try:
+                message = jsonrpc.decode(data)
+            except ProtocolError as exc:
+                return self._receive_unreadable(data, exc, origin)
+            data = detect.classify(message, () if description is None else description.eras, _version(origin))
         message = data.message
         if type(message) is Response or type(message) is Failure:
-            if self.one_shot and self.description is not None:
+            if self.one_shot and data.era is not None:
                 try:
-                    detect.detect(data, _version(origin), self.description.eras).check_response()
+                    data.era.check_response()
                 except InvalidRequest as exc:
                     return self._unreadable(exc)
             self._settle_pending(message)
             return None
         return self._receive_call(data, message, origin)
+
+    def _receive_unreadable(self, data: bytes, exc: ProtocolError, origin: Origin) -> Batch | Outgoing | None:
+        """Handle what is not one message: a batch, a line that a server printed, or an error."""
+        if jsonrpc.is_batch(data):
+            try:
+                return self._receive_batch(data, origin)
+            except ProtocolError as batch_exc:
+                exc = batch_exc
+        if self.description is None and _is_noise(data, self.printed_on):
+            self.noise = f"; it wrote a line that is no message: {_excerpt(data)}"
+            logger.warning("the server wrote a line that is no message: %s", _excerpt(data))
+            return None
+        return self._unreadable(exc, data)
 
     def _receive_call(
         self, inbound: Inbound, message: Request | Notification, origin: Origin
@@ -118,12 +127,7 @@ class Connection(Record):
             return None
         request_id = message.id if type(message) is Request else None
         description = self.description
-        # An HTTP transport has detected the era already.
-        era = (
-            self.era
-            if description is None
-            else inbound.era or detect.detect(inbound, _version(origin), description.eras)
-        )
+        era = inbound.era or self.era
         revision: str | None
         try:
             if request_id is not None and len(self.incoming) >= self.limits.calls:
@@ -178,12 +182,12 @@ class Connection(Record):
     def _receive_item(self, item: bytes, origin: Origin) -> Call | Batch | Outgoing | None:
         """One message of a batch, which must not hold `initialize`."""
         try:
-            inbound = detect.read(item)
+            message = jsonrpc.decode(item)
         except ProtocolError as exc:
             return self._unreadable(exc)
-        if isinstance(inbound.message, Request) and inbound.message.method == "initialize":
-            return self._unreadable(Unreadable("initialize can't be part of a batch", inbound.message.id))
-        return self.receive(inbound, origin)
+        if isinstance(message, Request) and message.method == "initialize":
+            return self._unreadable(Unreadable("initialize can't be part of a batch", message.id))
+        return self.receive(item, origin)
 
     def _unreadable(self, exc: ProtocolError, data: bytes = b"") -> Outgoing | None:
         """Not a message. A server answers with an error; a client fails the call that it most likely answers."""

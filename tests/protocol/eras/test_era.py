@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import InvalidEnvelope
+from hinge import InvalidEnvelope, jsonrpc
 from hinge.jsonrpc import Request
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Handshake
@@ -33,7 +33,9 @@ def text(method: str | None = "tools/list", request_id: Any = 1, meta: Any = Non
 
 
 def route(data: bytes, header: str | None = None, eras: tuple[EraName, ...] = BOTH) -> str:
-    return detect.detect(detect.read(data), header, detect.parse_eras(eras)).name
+    era = detect.classify(jsonrpc.decode(data), detect.parse_eras(eras), header).era
+    assert era is not None
+    return era.name
 
 
 @pytest.mark.parametrize("header", [None, V2025_11, V2026_07, "2031-01-01", ""])
@@ -84,7 +86,7 @@ def test_a_server_of_one_era_handles_everything_by_its_rules() -> None:
 def test_what_decides_is_read_field_by_field() -> None:
     """C-108, A-100: one malformed field doesn't spoil the others."""
     meta = {CLAIM: V2026_07, "progressToken": {"no": "token"}, f"{META}clientCapabilities": {"roots": {}}, "x": 1}
-    inbound = detect.read(text(meta=meta))
+    inbound = detect.classify(jsonrpc.decode(text(meta=meta)), ())
     assert inbound.claims
     assert inbound.meta is not None
     assert inbound.meta.progress_token is None
@@ -96,7 +98,7 @@ def test_what_decides_is_read_field_by_field() -> None:
 def test_a_claim_is_one_whatever_it_says(claim: str, rest: str) -> None:
     """C-108: a client that names its revision by what is no string is told so, in the era that it meant."""
     data = f'{{"jsonrpc":"2.0","id":1,"method":"x","params":{{"_meta":{{"{CLAIM}":{claim},{rest}}}}}}}'
-    inbound = detect.read(data.encode())
+    inbound = detect.classify(jsonrpc.decode(data.encode()), ())
     assert inbound.claims
     assert inbound.meta is not None
     assert isinstance(inbound.message, Request)
@@ -107,7 +109,7 @@ def test_a_claim_is_one_whatever_it_says(claim: str, rest: str) -> None:
 @pytest.mark.parametrize("meta", [[], "x", 7, True])
 def test_a_malformed_meta_counts_as_absent(meta: Any) -> None:
     """A-100, C-108."""
-    inbound = detect.read(text(meta=meta))
+    inbound = detect.classify(jsonrpc.decode(text(meta=meta)), ())
     assert not inbound.claims
     assert inbound.meta is None or inbound.meta.protocol_version is NOTHING
 

@@ -56,7 +56,7 @@ DESCRIPTION = description_of()
 
 
 def admit(text: bytes, headers: Head | None = None) -> str:
-    inbound = detect.read(text)
+    inbound = detect.classify(jsonrpc.decode(text), ())
     assert isinstance(inbound.message, Request | Notification)
     return STATELESS.admit(inbound.message, inbound.meta, headers, Handshake(), DESCRIPTION.revisions, True)
 
@@ -69,7 +69,7 @@ def sent(meta: Any, method: str = "tools/list", **headers: str) -> str:
 
 def meta_of(**members: Any) -> RequestMeta | None:
     text = jsonrpc.encode_request(1, "x", {"_meta": {**FULL, **members}})
-    return detect.read(text).meta
+    return detect.classify(jsonrpc.decode(text), ()).meta
 
 
 # ---------------------------------------------------------------- the envelope

@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from hinge import jsonrpc
 from hinge.errors import DefinitionError
-from hinge.jsonrpc import ABSENT, Failure, Notification, Request, Response
+from hinge.jsonrpc import ABSENT, Failure, Message, Notification, Request, Response
 from hinge.protocol.calls import Inbound
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.handshake import HANDSHAKE
@@ -36,30 +35,45 @@ _decode_meta = msgspec.json.Decoder(_WithMeta).decode
 _raw_meta_decoder = msgspec.json.Decoder(_WithRawMeta)
 
 
-def read(data: bytes) -> Inbound:
-    """Decode one message and look at its `_meta`, of which malformed fields count as absent.
+def classify(message: Message, eras: tuple[Era, ...], version_header: str | None = None) -> Inbound:
+    """Read the `_meta` of a message and decide its era.
 
-    Raises ParseError or InvalidRequest.
+    `protocolVersion` in `_meta` means the stateless era, whatever it says. Without it the HTTP header decides; the method
+    never does. A server with one era handles everything by the rules of that era.
+
+    Args:
+        message: The message. Malformed members of its `_meta` count as absent.
+        eras: The eras that are served. Empty on a client, which negotiates its era.
+        version_header: The revision that the HTTP headers name.
     """
-    message = jsonrpc.decode(data)
-    if (type(message) is not Request and type(message) is not Notification) or message.params is ABSENT:
-        return Inbound(message, None, False)
-    try:
-        meta = _decode_meta(message.params).meta
-    except (msgspec.MsgspecError, RecursionError):
-        meta = _salvage(message.params)
-    return Inbound(message, meta, meta is not None and meta.protocol_version is not NOTHING)
+    meta: RequestMeta | None = None
+    if (type(message) is Request or type(message) is Notification) and message.params is not ABSENT:
+        try:
+            meta = _decode_meta(message.params).meta
+        except (msgspec.MsgspecError, RecursionError):
+            meta = _salvage(message.params)
+    claims = meta is not None and meta.protocol_version is not NOTHING
+    era: Era | None
+    if len(eras) < 2:
+        era = eras[0] if eras else None
+    elif claims:
+        era = STATELESS
+    elif version_header is None or type(message) is Response or type(message) is Failure:
+        era = HANDSHAKE
+    else:
+        era = era_of_revision(version_header)
+    return Inbound(message, meta, claims, era)
 
 
 def _salvage(params: Raw) -> RequestMeta | None:
-    """What can be read; a claim is one even where its value can't be."""
+    """Decode the members that are well-formed. A malformed `protocolVersion` is kept as raw text: it still names the era."""
     try:
-        found = _raw_meta_decoder.decode(params).meta
+        members = _raw_meta_decoder.decode(params).meta
     except (msgspec.MsgspecError, RecursionError):
         return None
     meta = RequestMeta()
     for field in msgspec.structs.fields(RequestMeta):
-        value = found.get(field.encode_name)
+        value = members.get(field.encode_name)
         if value is not None:
             try:
                 setattr(meta, field.name, msgspec.json.decode(value, type=field.type))
@@ -69,26 +83,7 @@ def _salvage(params: Raw) -> RequestMeta | None:
     return meta
 
 
-def detect(inbound: Inbound, version_header: str | None, eras: tuple[Era, ...]) -> Era:
-    """The era of a message, which is also kept in it.
-
-    `protocolVersion` in `_meta` means the stateless era, whatever it says. Without it the HTTP header decides; the method
-    never does. A server with one era handles everything by the rules of that era.
-    """
-    era: Era
-    if len(eras) == 1:
-        era = eras[0]
-    elif inbound.claims:
-        era = STATELESS
-    elif version_header is None or type(inbound.message) is Response or type(inbound.message) is Failure:
-        era = HANDSHAKE
-    else:
-        era = era_of_revision(version_header)
-    inbound.era = era
-    return era
-
-
-def detect_batch(version_header: str | None, eras: tuple[Era, ...]) -> Era:
+def era_of_batch(version_header: str | None, eras: tuple[Era, ...]) -> Era:
     """The era of a JSON array, which is not read before it is known to be allowed."""
     if len(eras) == 1:
         return eras[0]

@@ -155,14 +155,15 @@ class Endpoint:
             return
         inbound: Inbound | bytes
         try:
-            inbound = detect.read(body) if body[:1] == b"{" or not jsonrpc.is_batch(body) else body
+            inbound = detect.classify(jsonrpc.decode(body), self._eras, head.version)
+            assert inbound.era is not None
+            era = inbound.era
         except ProtocolError as exc:
-            await exchange.refuse(_bad_request(exc), exc.request_id if isinstance(exc, Unreadable) else None)
-            return
-        if type(inbound) is Inbound:
-            era = detect.detect(inbound, None if inbound.claims else head.version, self._eras)
-        else:
-            era = detect.detect_batch(head.version, self._eras)
+            if not jsonrpc.is_batch(body):
+                await exchange.refuse(_bad_request(exc), exc.request_id if isinstance(exc, Unreadable) else None)
+                return
+            inbound = body
+            era = detect.era_of_batch(head.version, self._eras)
         await self._by_era[era](exchange, head, origin, inbound)
 
     async def _handshake(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:

@@ -132,7 +132,7 @@ class LegacyEndpoint:
 
     async def _take(self, session: LegacySession, exchange: Exchange, body: bytes, origin: Origin) -> None:
         try:
-            inbound = None if jsonrpc.is_batch(body) else detect.read(body)
+            inbound = None if jsonrpc.is_batch(body) else detect.classify(jsonrpc.decode(body), ())
         except ProtocolError as exc:
             request_id = exc.request_id if isinstance(exc, Unreadable) else None
             await exchange.reply(400, jsonrpc.encode_failure(request_id, exc.error))
