@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
@@ -16,41 +16,49 @@ from hinge.errors import DefinitionError, shorten
 #: Limits of a template, which is written by hand.
 MAX_TEMPLATE = 2048
 MAX_VARIABLES = 32
+#: Values of one variable with a `*`, and parameters of one query; a URI with more is not matched.
+MAX_ITEMS = 1000
 
 _VARIABLE = re.compile(
     r"(?P<name>(?:\w|%[0-9A-Fa-f]{2})+(?:\.(?:\w|%[0-9A-Fa-f]{2})+)*)(?:(?P<explode>\*)|:(?P<prefix>[1-9]\d{0,3}))?",
     re.ASCII,
 )
+_PART = re.compile(r"[^{]+|\{(?P<inner>[^}]*)\}|\{")
+_BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 #: Not allowed in literals (RFC 6570 section 2.1; its errata allows the apostrophe).
-_NO_LITERAL = re.compile(r"[\x00-\x20\"<>\\^`|}\x7f]|%(?![0-9A-Fa-f]{2})")
+_NOT_LITERAL = re.compile(rf"[\x00-\x20\"<>\\^`|}}\x7f]|{_BARE_PERCENT.pattern}")
 #: The characters that separate the parts of a URI (RFC 3986 section 2.2).
 RESERVED = ":/?#[]@!$&'()*+,;="
 #: Reserved by RFC 6570 section 2.2 for later versions.
-_LATER_OPERATORS = "=,!@|"
+_LATER_OPERATORS = tuple("=,!@|")
+
+Scalar: TypeAlias = str | int | float | bool
+Value: TypeAlias = Scalar | Sequence[Scalar] | Mapping[str, Scalar] | None
+Matched: TypeAlias = dict[str, str | list[str]]
 
 
 class Operator(NamedTuple):
     """How an expression joins its values (RFC 6570 appendix A)."""
 
     sign: str
-    first: str
-    separator: str
+    first: str = ""
+    separator: str = ","
     #: Whether values are written as `name=value`, and what follows the name of an empty one.
-    named: bool
-    empty: str
+    named: bool = False
+    empty: str = ""
     #: Whether reserved characters stay as they are.
-    reserved: bool
+    reserved: bool = False
 
 
 OPERATORS = {
-    "": Operator("", "", ",", False, "", False),
-    "+": Operator("+", "", ",", False, "", True),
-    "#": Operator("#", "#", ",", False, "", True),
-    ".": Operator(".", ".", ".", False, "", False),
-    "/": Operator("/", "/", "/", False, "", False),
-    ";": Operator(";", ";", ";", True, "", False),
-    "?": Operator("?", "?", "&", True, "=", False),
-    "&": Operator("&", "&", "&", True, "=", False),
+    "": Operator(""),
+    "+": Operator("+", reserved=True),
+    "#": Operator("#", "#", reserved=True),
+    ".": Operator(".", ".", "."),
+    "/": Operator("/", "/", "/"),
+    ";": Operator(";", ";", ";", named=True),
+    "?": Operator("?", "?", "&", named=True, empty="="),
+    "&": Operator("&", "&", "&", named=True, empty="="),
 }
 
 
@@ -65,22 +73,25 @@ class Variable(NamedTuple):
 class Expression(NamedTuple):
     """The part of a template between braces."""
 
+    text: str
     operator: Operator
     variables: tuple[Variable, ...]
 
-    def __str__(self) -> str:
-        inner = ",".join(
-            item.name + ("*" if item.explode else f":{item.prefix}" if item.prefix else "") for item in self.variables
-        )
-        return f"{{{self.operator.sign}{inner}}}"
+    @property
+    def sign(self) -> str:
+        """The operator's character; empty for plain values."""
+        return self.operator.sign
 
 
 Part: TypeAlias = str | Expression
 
 
-def mistake(template: str, what: str) -> DefinitionError:
+def _mistake(template: str, problem: str) -> DefinitionError:
     """The error for the author of a template, in one line."""
-    return DefinitionError(f"URI template {shorten(template)!r}: {what}")
+    return DefinitionError(f"URI template {shorten(template)!r}: {problem}")
+
+
+# ---------------------------------------------------------------- parsing
 
 
 def parse(template: str) -> tuple[Part, ...]:
@@ -89,74 +100,86 @@ def parse(template: str) -> tuple[Part, ...]:
     Raises DefinitionError, which says where and why.
     """
     if len(template) > MAX_TEMPLATE:
-        raise mistake(template, f"it has {len(template)} characters, {MAX_TEMPLATE} is the limit")
+        raise _mistake(template, f"it has {len(template)} characters, {MAX_TEMPLATE} is the limit")
     parts: list[Part] = []
-    place = 0
-    while place < len(template):
-        start = template.find("{", place)
-        if start != place:
-            start = len(template) if start < 0 else start
-            parts.append(_literal(template, place, start))
-            place = start
+    for match in _PART.finditer(template):
+        if match["inner"] is not None:
+            parts.append(_expression(template, match["inner"]))
             continue
-        end = template.find("}", start)
-        if end < 0:
-            raise mistake(template, f"the brace at character {start + 1} is never closed")
-        parts.append(_expression(template, template[start + 1 : end]))
-        place = end + 1
+        forbidden = _NOT_LITERAL.search(match.group())
+        if forbidden is not None:
+            place = match.start() + forbidden.start() + 1
+            character = repr(forbidden.group())
+            raise _mistake(template, f"{character} at character {place} isn't allowed in a URI: percent-encode it")
+        if match.group() == "{":
+            raise _mistake(template, f"the brace at character {match.start() + 1} is never closed")
+        parts.append(quote(match.group(), safe=RESERVED + "%"))
     count = sum(len(part.variables) for part in parts if isinstance(part, Expression))
     if count > MAX_VARIABLES:
-        raise mistake(template, f"it has {count} variables, {MAX_VARIABLES} is the limit")
+        raise _mistake(template, f"it has {count} variables, {MAX_VARIABLES} is the limit")
     return tuple(parts)
 
 
-def _literal(template: str, start: int, end: int) -> str:
-    text = template[start:end]
-    bad = _NO_LITERAL.search(text)
-    if bad is not None:
-        place = start + bad.start() + 1
-        raise mistake(template, f"{bad.group()!r} at character {place} isn't allowed in a URI: percent-encode it")
-    return quote(text, safe=RESERVED + "%")
-
-
 def _expression(template: str, inner: str) -> Expression:
-    sign = inner[:1]
-    if sign and sign in _LATER_OPERATORS:
-        raise mistake(template, f"{{{inner}}}: the operator {sign!r} has no meaning yet")
-    operator = OPERATORS.get(sign, OPERATORS[""])
+    if inner.startswith(_LATER_OPERATORS):
+        raise _mistake(template, f"{{{inner}}}: the operator {inner[0]!r} has no meaning yet")
+    operator = OPERATORS.get(inner[:1], OPERATORS[""])
     variables: list[Variable] = []
     for text in inner[len(operator.sign) :].split(","):
-        found = _VARIABLE.fullmatch(text)
-        if found is None:
-            raise mistake(template, f"{{{inner}}}: {text!r} is not a variable: use letters, digits and _, then * or :n")
-        prefix = found["prefix"]
-        variables.append(Variable(found["name"], found["explode"] is not None, int(prefix) if prefix else None))
-    return Expression(operator, tuple(variables))
+        match = _VARIABLE.fullmatch(text)
+        if match is None:
+            advice = "use letters, digits and _, then * or :n"
+            raise _mistake(template, f"{{{inner}}}: {text!r} is not a variable: {advice}")
+        prefix = int(match["prefix"]) if match["prefix"] else None
+        variables.append(Variable(match["name"], match["explode"] is not None, prefix))
+    return Expression(f"{{{inner}}}", operator, tuple(variables))
 
 
-Matched: TypeAlias = dict[str, str | list[str]]
-
-#: Values of one variable with a `*`, and parameters of one query; a URI with more is not matched.
-MAX_ITEMS = 1000
-
-_BROKEN = re.compile(r"%(?![0-9A-Fa-f]{2})")
+# ---------------------------------------------------------------- expanding
 
 
-class _Slot(NamedTuple):
-    """A place for a value, which contains none of `stops`; `separator` splits it into a list."""
+def _expand(expression: Expression, values: Mapping[str, Value]) -> str:
+    operator = expression.operator
+    texts = [
+        text for variable in expression.variables for text in _texts(variable, values.get(variable.name), operator)
+    ]
+    return operator.first + operator.separator.join(texts) if texts else ""
 
-    name: str
-    separator: str | None
-    stops: str
-    wide: bool = False
+
+def _texts(variable: Variable, value: Value, operator: Operator) -> list[str]:
+    """The texts of one variable, to be joined with the operator's separator; none if the variable is undefined."""
+
+    def named(text: str) -> str:
+        if not operator.named:
+            return text
+        return f"{variable.name}={text}" if text else variable.name + operator.empty
+
+    if value is None:
+        return []
+    if isinstance(value, Mapping):
+        pairs = [(_encode(key, operator), _encode(item, operator)) for key, item in value.items()]
+        if variable.explode:
+            return [f"{key}={item}" for key, item in pairs]
+        items = [text for pair in pairs for text in pair]
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        items = [_encode(item, operator) for item in value]
+        if variable.explode:
+            return [named(item) for item in items]
+    else:
+        return [named(_encode(value, operator, variable.prefix))]
+    if variable.prefix is not None:
+        raise ValueError(f"{variable.name}:{variable.prefix}: only a text has a prefix, not a list or mapping")
+    return [named(",".join(items))] if items else []
 
 
-class _Option(NamedTuple):
-    """A value at the end of the path that may be missing; it ends at the first of `stops`."""
+def _encode(value: Scalar, operator: Operator, prefix: int | None = None) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if not operator.reserved:
+        return quote(text[:prefix], safe="")
+    return quote(_BARE_PERCENT.sub("%25", text[:prefix]), safe=RESERVED + "%")
 
-    sign: str
-    variable: Variable
-    stops: str
+
+# ---------------------------------------------------------------- matching
 
 
 class Matcher:
@@ -174,315 +197,242 @@ class Matcher:
     - Literals are compared as they are in an expanded URI. Values are percent-decoded once, after matching; a value that
       doesn't decode to UTF-8 doesn't match.
 
+    The path is matched by regular expressions of atomic groups, so that the work is linear in the length of the URI.
+
     Raises DefinitionError for a template that can't be matched in one clear way: `{x:3}` (the rest of the value is lost),
     values without text between them, a variable that occurs twice, anything but a fragment after a query.
     """
 
-    __slots__ = (
-        "_after",
-        "_ampersands",
-        "_asks",
-        "_before",
-        "_final",
-        "_fragment",
-        "_last",
-        "_lead",
-        "_options",
-        "_query",
-        "_signs",
-        "_wide",
-    )
+    __slots__ = ("_ampersands", "_backwards", "_fragment", "_lists", "_parameters", "_path", "_slots")
 
-    def __init__(self, text: str, parts: Sequence[Part]) -> None:
-        _check_variables(text, parts)
-        rest = list(parts)
-        self._fragment = _fragment(text, rest)
-        #: Whether the query starts with a variable, and the names of its parameters, with their `*`.
-        self._asks, self._query = _query(text, rest)
-        self._options = _options(text, rest)
-        self._signs = {option.sign for option in self._options}
-        items = _items(text, rest)
-        #: How many `&` precede the first variable in the query.
-        self._ampersands = 0 if self._asks else 1 + sum(item.count("&") for item in items if isinstance(item, str))
-        self._lead = next((item for item in items[:1] if isinstance(item, str)), "")
-        pairs = _pairs(text, items)
-        wide = next((place for place, (slot, _) in enumerate(pairs) if slot.wide), None)
-        #: Values with the literal after them, from the left; `_final` ends the path.
-        self._before = pairs[:wide] if wide is not None else pairs[:-1]
-        self._final = pairs[-1] if pairs and wide is None else None
-        self._wide = pairs[wide][0] if wide is not None else None
-        #: After a `{+x}`: literals with the value after them, and the literal at the end.
-        behind = pairs[wide:] if wide is not None else []
-        self._after = [(one[1], other[0]) for one, other in pairwise(behind)]
-        self._last = behind[-1][1] if behind else ""
+    def __init__(self, template: str, parts: Sequence[Part]) -> None:
+        self._lists = _check_variables(template, parts)
+        remaining = list(parts)
+        self._fragment = _take_fragment(template, remaining)
+        has_query, self._parameters = _take_query(template, remaining)
+        optional = _take_optional(template, remaining)
+        required = _required_items(template, remaining)
+        #: How many `&` precede the query's first variable.
+        literals = "".join(item for item in required if isinstance(item, str))
+        self._ampersands = 0 if has_query else 1 + literals.count("&")
+        wide = next((place for place, item in enumerate(required) if isinstance(item, _Slot) and item.wide), None)
+        #: For what follows a `{+x}`, which is matched backwards, from the end of the path.
+        self._backwards: re.Pattern[str] | None = None
+        if wide is None:
+            ends = "|".join([r"\Z", *(re.escape(slot.sign) for slot in optional)])
+            pattern = _pattern(required, f"(?={ends})") + "".join(map(_optional_pattern, optional))
+            ordered = [*required, *optional]
+        else:
+            pattern = _pattern(required[:wide]) + "(.+)"
+            behind = [item[::-1] if isinstance(item, str) else item for item in reversed(required[wide:])]
+            self._backwards = re.compile(_pattern(behind[:-1]) + "(.+)", re.DOTALL)
+            ordered = [*required[:wide], *behind]
+        self._path = re.compile(pattern, re.DOTALL)
+        #: In the order of the regular expressions' groups.
+        self._slots = [item for item in ordered if isinstance(item, _Slot)]
 
     def match(self, uri: str) -> Matched | None:
         """The decoded values by name, or None."""
-        if not uri.startswith(self._lead):
-            return None
-        body, query, fragment = self._cut(uri)
-        raw: Matched = {}
-        place = self._from_left(body, raw)
-        if place < 0 or not (self._middle(body, place, raw) if self._wide else self._take_options(body, place, raw)):
-            return None
-        if query is not None and not self._parameters(query, raw):
-            return None
-        if fragment is not None and self._fragment is not None:
-            values = fragment.split(",", MAX_ITEMS) if self._fragment.explode else fragment
-            raw[self._fragment.name] = values
-            if isinstance(values, list) and len(values) > MAX_ITEMS:
-                return None
-        return _decoded(raw)
-
-    def _cut(self, uri: str) -> tuple[str, str | None, str | None]:
-        """The path, the query parameters that belong to variables, and the fragment that belongs to one."""
-        fragment: str | None = None
+        values: dict[str, list[str]] = {}
         if self._fragment is not None:
-            uri, mark, text = uri.partition("#")
-            fragment = text if mark else None
-        if not self._query:
-            return uri, None, fragment
-        place = uri.find("?")
-        for _ in range(self._ampersands):
+            uri, mark, fragment = uri.partition("#")
+            if mark:
+                values[self._fragment] = fragment.split(",", MAX_ITEMS) if self._fragment in self._lists else [fragment]
+        query = self._query_start(uri)
+        if query >= 0:
+            pairs = uri[query + 1 :].split("&", MAX_ITEMS)
+            for pair in pairs:
+                name, _, value = pair.partition("=")
+                if name not in self._parameters or len(pairs) > MAX_ITEMS:
+                    return None
+                values.setdefault(name, []).append(value)
+        texts = self._path_texts(uri if query < 0 else uri[:query])
+        if texts is None:
+            return None
+        for slot, text in zip(self._slots, texts, strict=True):
+            if text:
+                values[slot.name] = slot.split(text)
+                if "" in values[slot.name] and slot.sign != ";":
+                    return None
+        return self._decoded(values)
+
+    def _query_start(self, uri: str) -> int:
+        """The position of the character before the first query parameter that belongs to a variable, or -1."""
+        place = uri.find("?") if self._parameters else -2
+        for _ in range(self._ampersands if self._parameters else 0):
             place = uri.find("&", place + 1)
             if place < 0:
                 break
-        return (uri, None, fragment) if place < 0 else (uri[:place], uri[place + 1 :], fragment)
+        return place
 
-    # ---------------------------------------------------------------- the path
+    def _path_texts(self, path: str) -> list[str | None] | None:
+        """The text of each slot, None for an optional one that is missing; None if the path doesn't match."""
+        match = self._path.fullmatch(path)
+        if match is None or self._backwards is None:
+            return None if match is None else list(match.groups())
+        *texts, end = match.groups()
+        match = self._backwards.fullmatch(end[::-1])
+        return None if match is None else [*texts, *(text[::-1] for text in match.groups())]
 
-    def _from_left(self, body: str, raw: Matched) -> int:
-        """Match up to the `{+x}` or the options. Returns the position reached, or -1."""
-        place = len(self._lead)
-        for slot, literal in self._before:
-            stop = body.find(literal, place + 1)
-            if stop < 0 or not _take(slot, body[place:stop], raw):
-                return -1
-            place = stop + len(literal)
-        if self._final is None:
-            return place
-        slot, literal = self._final
-        found = [body.find(literal + sign, place + 1) for sign in self._signs]
-        found.append(len(body) - len(literal) if body.endswith(literal, place + 1) else -1)
-        stop = min((stop for stop in found if stop >= 0), default=-1)
-        return stop + len(literal) if stop > place and _take(slot, body[place:stop], raw) else -1
-
-    def _middle(self, body: str, start: int, raw: Matched) -> bool:
-        """Match from the end of the path back to the `{+x}`, whose value is the rest."""
-        if self._wide is None or not body.endswith(self._last, start):
-            return False
-        end = len(body) - len(self._last)
-        for literal, slot in reversed(self._after):
-            place = body.rfind(literal, start, max(end - 1, 0))
-            if place < 0 or not _take(slot, body[place + len(literal) : end], raw):
-                return False
-            end = place
-        return _take(self._wide, body[start:end], raw)
-
-    def _take_options(self, body: str, place: int, raw: Matched) -> bool:
-        for option in self._options:
-            name = option.variable.name
-            label = option.sign + name if option.sign == ";" else option.sign
-            values: list[str] = []
-            while body.startswith(label, place):
-                stop = _next(body, option.stops, place + len(label))
-                value = body[place + len(label) : stop]
-                if option.sign == ";":
-                    if value and value[0] != "=":  # another name that begins like this one
-                        break
-                    values.append(value[1:])
-                else:
-                    values += value.split(option.sign, MAX_ITEMS) if option.variable.explode else [value]
-                    if "" in values:
-                        return False
-                place = stop
-                if not option.variable.explode or len(values) > MAX_ITEMS:
-                    break
-            if len(values) > MAX_ITEMS:
-                return False
-            if values:
-                raw[name] = values if option.variable.explode else values[0]
-        return place == len(body)
-
-    # ---------------------------------------------------------------- the query
-
-    def _parameters(self, query: str, raw: Matched) -> bool:
-        pairs = query.split("&", MAX_ITEMS)
-        if len(pairs) > MAX_ITEMS:
-            return False
-        for pair in pairs:
-            name, _, value = pair.partition("=")
-            if name not in self._query:
-                return False
-            if not self._query[name]:
-                if name in raw:
-                    return False
-                raw[name] = value
-                continue
-            values = raw.setdefault(name, [])
-            assert isinstance(values, list)
-            values.append(value)
-        return True
+    def _decoded(self, values: Mapping[str, list[str]]) -> Matched | None:
+        decoded: Matched = {}
+        for name, texts in values.items():
+            if len(texts) > (MAX_ITEMS if name in self._lists else 1):
+                return None
+            try:
+                items = [_decode(text) for text in texts]
+            except ValueError:
+                return None
+            decoded[name] = items if name in self._lists else items[0]
+        return decoded
 
 
-def _take(slot: _Slot, value: str, raw: Matched) -> bool:
-    """Store a value, if it is allowed in its place."""
-    if not value or any(stop in value for stop in slot.stops):
-        return False
-    if slot.separator is None:
-        raw[slot.name] = value
-        return True
-    values = value.split(slot.separator, MAX_ITEMS)
-    raw[slot.name] = values
-    return len(values) <= MAX_ITEMS and "" not in values
+class _Slot(NamedTuple):
+    """A place for a value in a path, which contains none of `stops`."""
 
+    name: str
+    stops: str = ""
+    #: What separates the values of a list.
+    separator: str = ""
+    #: Of a value that may be missing: the operator's character.
+    sign: str = ""
+    #: Whether it is a `{+x}`.
+    wide: bool = False
 
-def _next(text: str, stops: Iterable[str], start: int) -> int:
-    """The position of the first stop, or the end."""
-    end = len(text)
-    for stop in stops:
-        place = text.find(stop, start, end)
-        end = place if place >= 0 else end
-    return end
-
-
-def _decoded(raw: Matched) -> Matched | None:
-    found: Matched = {}
-    try:
-        for name, value in raw.items():
-            found[name] = _decode(value) if isinstance(value, str) else [_decode(item) for item in value]
-    except ValueError:
-        return None
-    return found
+    def split(self, text: str) -> list[str]:
+        """The values of a text that was matched."""
+        if self.sign == ";":
+            return [item.partition("=")[2] for item in text.split(";", MAX_ITEMS + 1)[1:]]
+        return text.split(self.separator, MAX_ITEMS) if self.separator else [text]
 
 
 def _decode(text: str) -> str:
     """Percent-decode once. Raises ValueError for invalid encodings and for bytes that aren't UTF-8."""
     if "%" not in text:
         return text
-    if _BROKEN.search(text) is not None:
+    if _BARE_PERCENT.search(text) is not None:
         raise ValueError("a % without two hexadecimal digits")
     return unquote_to_bytes(text).decode()
 
 
-# ---------------------------------------------------------------- from the parts of a template
+def _pattern(items: Sequence[str | _Slot], end: str = "") -> str:
+    """Literals and values. Each value ends at the first occurrence of the literal after it, or at `end`."""
+    texts = [re.escape(item) if isinstance(item, str) else f")(?>({_one_of(item)}+?)" for item in items]
+    return f"(?>{''.join(texts)}{end})"
 
 
-def _check_variables(text: str, parts: Sequence[Part]) -> None:
-    seen: set[str] = set()
+def _optional_pattern(slot: _Slot) -> str:
+    if slot.sign != ";":
+        return f"(?:{re.escape(slot.sign)}({_one_of(slot)}++))?+"
+    name = rf";{re.escape(slot.name)}(?=[=;/?#]|\Z)"
+    return f"((?:{name}{_one_of(slot)}*+){'*+' if slot.separator else '?+'})"
+
+
+def _one_of(slot: _Slot) -> str:
+    """The characters of a value."""
+    return f"[^{re.escape(slot.stops)}]" if slot.stops else "."
+
+
+# ---------------------------------------------------------------- from the parts of a template to a matcher
+
+
+def _check_variables(template: str, parts: Sequence[Part]) -> set[str]:
+    """The names of variables with a `*`. Raises DefinitionError for what can't be matched."""
+    explodes: dict[str, bool] = {}
     for part in parts:
-        for variable in () if isinstance(part, str) else part.variables:
+        if isinstance(part, str):
+            continue
+        for variable in part.variables:
             if variable.prefix is not None:
-                raise mistake(text, f"{part} expands but can't be matched, since the rest of the value is lost")
-            if variable.name in seen:
-                raise mistake(text, f"{variable.name} occurs twice: matching needs each variable once")
-            seen.add(variable.name)
+                problem = "expands but can't be matched, since the rest of the value is lost"
+                raise _mistake(template, f"{part.text} {problem}")
+            if variable.name in explodes:
+                raise _mistake(template, f"{variable.name} occurs twice: matching needs each variable once")
+            explodes[variable.name] = variable.explode
+    return {name for name, explode in explodes.items() if explode}
 
 
-def _fragment(text: str, rest: list[Part]) -> Variable | None:
-    """Takes `{#x}` off the end."""
-    last = rest[-1] if rest else ""
-    if isinstance(last, str) or last.operator.sign != "#":
+def _take_last(parts: list[Part], signs: tuple[str, ...]) -> Expression | None:
+    """Remove and return the last part, if it is an expression with one of these operators."""
+    last = parts[-1] if parts else ""
+    if isinstance(last, str) or last.sign not in signs:
         return None
-    variable, *more = last.variables
-    if more:
-        raise mistake(text, f"{last} can't be matched: a fragment may contain commas, so write one variable")
-    del rest[-1]
-    return variable
+    del parts[-1]
+    return last
 
 
-def _query(text: str, rest: list[Part]) -> tuple[bool, dict[str, bool]]:
-    """Takes `{?x}` and `{&x}` off the end."""
-    found: list[Expression] = []
-    while rest and isinstance(last := rest[-1], Expression) and last.operator.sign in "?&" and last.operator.sign:
-        found.insert(0, last)
-        del rest[-1]
-    for part in (*rest, *found[1:]):
-        if isinstance(part, Expression) and part.operator.sign in ("?", "#"):
-            raise mistake(text, f"{part} must be at the end; only {{&x}} and {{#x}} can follow a query")
-        if isinstance(part, Expression) and part in rest and part.operator.sign == "&":
-            raise mistake(text, f"{part} must be at the end; only {{&x}} and {{#x}} can follow it")
-    first = found[0] if found else None
-    asks = first is not None and first.operator.sign == "?"
-    if asks and any(isinstance(part, str) and "?" in part for part in rest):
-        raise mistake(text, f"it has a ? already: write {{&{str(first)[2:]} in place of {first}")
-    return asks, {variable.name: variable.explode for part in found for variable in part.variables}
+def _take_fragment(template: str, parts: list[Part]) -> str | None:
+    """The variable of `{#x}` at the end."""
+    expression = _take_last(parts, ("#",))
+    if expression is not None and len(expression.variables) > 1:
+        problem = "can't be matched: a fragment may contain commas, so write one variable"
+        raise _mistake(template, f"{expression.text} {problem}")
+    return None if expression is None else expression.variables[0].name
 
 
-def _options(text: str, rest: list[Part]) -> list[_Option]:
-    """Takes the expressions that may be missing off the end of the path."""
-    if any(isinstance(part, Expression) and part.operator.sign == "+" for part in rest):
-        return []
-    found: list[_Option] = []
+def _take_query(template: str, parts: list[Part]) -> tuple[bool, set[str]]:
+    """Whether the expressions at the end start a query, and the names of its parameters."""
+    query: list[Expression] = []
+    while (expression := _take_last(parts, ("?", "&"))) is not None:
+        query.insert(0, expression)
+    inner: list[Part] = [*parts, *query[1:]]
+    for part in inner:
+        if isinstance(part, Expression) and (part.sign in ("?", "#") or (part.sign == "&" and part in parts)):
+            raise _mistake(template, f"{part.text} must be at the end; only {{&x}} and {{#x}} can follow a query")
+    has_query = bool(query) and query[0].sign == "?"
+    if has_query and any(isinstance(part, str) and "?" in part for part in parts):
+        raise _mistake(template, f"it has a ? already: write {{&{query[0].text[2:]} in place of {query[0].text}")
+    return has_query, {variable.name for expression in query for variable in expression.variables}
+
+
+def _take_optional(template: str, parts: list[Part]) -> list[_Slot]:
+    """The values at the end of the path that may be missing."""
+    slots: list[_Slot] = []
+    if any(isinstance(part, Expression) and part.sign == "+" for part in parts):
+        return slots
     later = ""
-    while rest and isinstance(last := rest[-1], Expression) and last.operator.sign in (".", "/", ";"):
-        sign = last.operator.sign
-        for variable in reversed(last.variables):
+    while (expression := _take_last(parts, (".", "/", ";"))) is not None:
+        sign = expression.sign
+        for variable in reversed(expression.variables):
             if variable.explode and sign in later:
-                raise mistake(text, f"{last} matches every {sign!r}, so that nothing is left for what follows it")
-            own = "" if sign == "." or (variable.explode and sign == "/") else sign
-            # Its own sign comes first: it is the nearest in a long list, and bounds the search for the others.
-            stops = dict.fromkeys(own + later + ("/?#" if own or sign == "." else "?#"))
-            found.insert(0, _Option(sign, variable, "".join(stops)))
+                problem = f"matches every {sign!r}, so that nothing is left for what follows it"
+                raise _mistake(template, f"{expression.text} {problem}")
+            stops = later + ("?#" if sign == "/" and variable.explode else "/?#") + (sign if sign == ";" else "")
+            slots.insert(0, _Slot(variable.name, stops, sign if variable.explode else "", sign))
             later += sign
-        del rest[-1]
-    return found
+    return slots
 
 
-def _items(text: str, rest: Sequence[Part]) -> list[str | _Slot]:
-    """The required part, as literals and slots, never two literals in a row."""
-    expressions = [part for part in rest if isinstance(part, Expression)]
-    commas = any(not part.operator.sign and len(part.variables) > 1 for part in expressions)
+def _required_items(template: str, parts: Sequence[Part]) -> list[str | _Slot]:
+    """Literals and the values between them, never two values in a row."""
+    expressions = [part for part in parts if isinstance(part, Expression)]
+    commas = any(not part.sign and len(part.variables) > 1 for part in expressions)
     items: list[str | _Slot] = []
     stops = "/?#," if commas else "/?#"
-    for part in rest:
+    for part in parts:
         if isinstance(part, str):
             stops += "&" if "?" in part else ""
-            _append(items, part)
+            items.append(part)
             continue
-        sign = part.operator.sign
-        if sign == ";":
-            raise mistake(text, f"{part} can be matched at the end of the path only")
-        wide = sign == "+"
-        listed = any(variable.explode for variable in part.variables)
-        if listed and (sign in ("/", ".") or commas):
-            raise mistake(text, f"{part} can't be matched here: it is not clear where the list ends")
+        wide, lists = part.sign == "+", any(variable.explode for variable in part.variables)
+        if part.sign == ";":
+            raise _mistake(template, f"{part.text} can be matched at the end of the path only")
+        if lists and (part.sign in ("/", ".") or commas):
+            raise _mistake(template, f"{part.text} can't be matched here: it is not clear where the list ends")
         if wide and len(part.variables) > 1:
-            raise mistake(text, f"{part} can't be matched: each of these matches everything; write one")
+            raise _mistake(template, f"{part.text} can't be matched: each of these matches everything; write one")
         for place, variable in enumerate(part.variables):
-            _append(items, sign if sign in ("/", ".") else "," if place else "")
-            items.append(_Slot(variable.name, "," if listed else None, "" if wide else stops, wide))
+            items.append(part.sign if part.sign in ("/", ".") else "," if place else "")
+            separator = "," if lists else ""
+            items.append(_Slot(variable.name, "" if wide else stops, separator, wide=wide))
+    items = [item for item in items if item]
+    for item, following in pairwise(items):
+        if isinstance(item, _Slot) and isinstance(following, _Slot):
+            names = f"{{{item.name}}} and {{{following.name}}}"
+            raise _mistake(template, f"{names} have no text between them: add some to show where one ends")
+    if sum(isinstance(item, _Slot) and item.wide for item in items) > 1:
+        raise _mistake(template, "more than one {+x} matches everything: keep one of them")
     return items
-
-
-def _append(items: list[str | _Slot], literal: str) -> None:
-    last = items[-1] if items else None
-    if isinstance(last, str):
-        items[-1] = last + literal
-    elif literal:
-        items.append(literal)
-
-
-def _pairs(text: str, items: Sequence[str | _Slot]) -> list[tuple[_Slot, str]]:
-    """Each slot with the literal after it; only the last may have none."""
-    pairs: list[tuple[_Slot, str]] = []
-    for item in items:
-        if isinstance(item, _Slot):
-            if pairs and not pairs[-1][1]:
-                names = f"{{{pairs[-1][0].name}}} and {{{item.name}}}"
-                raise mistake(text, f"{names} have no text between them: add some to show where one ends")
-            pairs.append((item, ""))
-        elif pairs:
-            pairs[-1] = (pairs[-1][0], item)
-    if sum(slot.wide for slot, _ in pairs) > 1:
-        raise mistake(text, "more than one {+x} matches everything: keep one of them")
-    return pairs
-
-
-Scalar: TypeAlias = str | int | float | bool
-Value: TypeAlias = Scalar | Sequence[Scalar] | Mapping[str, Scalar] | None
-
-_TRIPLET = re.compile(r"(%[0-9A-Fa-f]{2})")
 
 
 class UriTemplate:
@@ -526,7 +476,7 @@ class UriTemplate:
         fewer variables.
         """
         wide = any(
-            part.operator.sign == "+" or (part.operator.sign == "/" and part.variables[-1].explode)
+            part.sign == "+" or (part.sign == "/" and part.variables[-1].explode)
             for part in self._parts
             if isinstance(part, Expression)
         )
@@ -545,7 +495,7 @@ class UriTemplate:
         Raises:
             ValueError: A variable with a prefix (`:3`) has a list or mapping as its value.
         """
-        return "".join(part if isinstance(part, str) else _expanded(part, values) for part in self._parts)
+        return "".join(part if isinstance(part, str) else _expand(part, values) for part in self._parts)
 
     @cached_property
     def matcher(self) -> Matcher:
@@ -566,57 +516,3 @@ class UriTemplate:
             DefinitionError: The template can't be matched in one clear way.
         """
         return self.matcher.match(uri)
-
-
-def _expanded(expression: Expression, values: Mapping[str, Value]) -> str:
-    operator = expression.operator
-    pieces = [
-        piece
-        for variable in expression.variables
-        for piece in [_piece(variable, values.get(variable.name), operator)]
-        if piece is not None
-    ]
-    return operator.first + operator.separator.join(pieces) if pieces else ""
-
-
-def _piece(variable: Variable, value: Value, operator: Operator) -> str | None:
-    """The text of one variable; None if it is undefined."""
-    if value is None:
-        return None
-    if isinstance(value, Mapping):
-        pairs = [(_encoded(key, operator.reserved), _scalar(item, operator)) for key, item in value.items()]
-        mark = "=" if variable.explode else ","
-        items = [f"{key}{mark}{item}" for key, item in pairs]
-        return _joined(variable, items, operator, named=operator.named and not variable.explode)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        items = [_scalar(item, operator) for item in value]
-        if operator.named and variable.explode:
-            items = [_named(variable.name, item, operator) for item in items]
-        return _joined(variable, items, operator, named=operator.named and not variable.explode)
-    text = _scalar(value, operator, variable.prefix)
-    return _named(variable.name, text, operator) if operator.named else text
-
-
-def _joined(variable: Variable, items: Sequence[str], operator: Operator, *, named: bool) -> str | None:
-    if variable.prefix is not None:
-        raise ValueError(f"{variable.name}:{variable.prefix}: only a text has a prefix, not a list or mapping")
-    if not items:
-        return None
-    text = (operator.separator if variable.explode else ",").join(items)
-    return _named(variable.name, text, operator) if named else text
-
-
-def _named(name: str, text: str, operator: Operator) -> str:
-    return f"{name}={text}" if text else name + operator.empty
-
-
-def _scalar(value: Scalar, operator: Operator, prefix: int | None = None) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return _encoded(text[:prefix], operator.reserved)
-
-
-def _encoded(text: str, reserved: bool) -> str:
-    if not reserved:
-        return quote(text, safe="")
-    pieces = _TRIPLET.split(text)
-    return "".join(piece if place % 2 else quote(piece, safe=RESERVED) for place, piece in enumerate(pieces))
