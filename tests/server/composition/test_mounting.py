@@ -507,7 +507,7 @@ async def test_pages_run_over_everything_that_is_mounted(era: str) -> None:
             if "nextCursor" in page:
                 assert len(page["tools"]) == 3
                 cursor = {"cursor": page["nextCursor"]}
-    assert names == [*(f"o{n}" for n in range(5)), *(f"in_t{n}" for n in range(5))]
+    assert names == [*(f"in_t{n}" for n in range(5)), *(f"o{n}" for n in range(5))]
 
 
 @both_eras

@@ -32,19 +32,46 @@ def names(items: list[Any]) -> list[str]:
     return [item.name for item in items]
 
 
-@given(st.lists(st.text(max_size=3), unique=True, max_size=12), st.integers(1, 5))
-def test_all_pages_together_are_the_list(keys: list[str], size: int) -> None:
-    """PAGE-01, PAGE-03."""
-    items = [Item(key) for key in keys]
-    found: list[str] = []
+def pages(items: list[Any], size: int) -> list[list[str]]:
+    found: list[list[str]] = []
     cursor = None
     for _ in range(len(items) + 1):
         page, cursor = paginate(items, cursor, size)
         assert len(page) <= size
-        found += names(page)
+        found.append(names(page))
         if cursor is None:
             break
-    assert found == keys
+    return found
+
+
+@given(st.lists(st.text(max_size=3), unique=True, max_size=12), st.integers(1, 5))
+def test_all_pages_together_are_the_list(keys: list[str], size: int) -> None:
+    """PAGE-01, PAGE-03: a list of one page in its own order, a longer one in that of the names."""
+    together = [name for page in pages([Item(key) for key in keys], size) for name in page]
+    assert together == (keys if len(keys) <= size else sorted(keys))
+
+
+@given(
+    st.lists(st.text("abcdef", min_size=1, max_size=3), unique=True, min_size=2, max_size=12),
+    st.integers(1, 5),
+    st.data(),
+)
+def test_items_that_stay_are_sent_once_whatever_comes_and_goes(keys: list[str], size: int, data: st.DataObject) -> None:
+    """PAGE-06: also if the very item that a cursor names is removed."""
+    staying = set(data.draw(st.lists(st.sampled_from(keys), unique=True)))
+    items = [Item(key) for key in keys]
+    sent: list[str] = []
+    cursor = None
+    for _ in range(100):
+        page, cursor = paginate(items, cursor, size)
+        sent += names(page)
+        if cursor is None:
+            break
+        passing = data.draw(st.lists(st.text("abcdef", min_size=1, max_size=3), unique=True, max_size=3))
+        items = [Item(key) for key in {*staying, *passing}]
+    assert cursor is None
+    assert len(sent) == len(set(sent))
+    assert staying <= set(sent)
 
 
 def test_without_a_size_there_is_one_page() -> None:
@@ -65,13 +92,15 @@ def test_what_comes_or_goes_before_the_cursor_moves_nothing() -> None:
     items = [Item(name) for name in "abcdef"]
     _, cursor = paginate(items, None, 3)
     assert names(paginate(items[1:], cursor, 3)[0]) == ["d", "e", "f"]
-    assert names(paginate([Item("new"), *items], cursor, 3)[0]) == ["d", "e", "f"]
+    assert names(paginate([Item("aa"), *items], cursor, 3)[0]) == ["d", "e", "f"]
 
 
-def test_when_the_named_item_is_gone_its_place_serves() -> None:
+def test_a_cursor_whose_item_was_removed_loses_nothing() -> None:
+    """PAGE-06."""
     items = [Item(name) for name in "abcdef"]
     _, cursor = paginate(items, None, 3)
-    assert names(paginate([*items[:2], *items[3:]], cursor, 3)[0]) == ["e", "f"]
+    assert names(paginate([*items[:2], *items[3:]], cursor, 3)[0]) == ["d", "e", "f"]
+    assert names(paginate(items[3:], cursor, 3)[0]) == ["d", "e", "f"]
     assert paginate([], cursor, 3) == ([], None)
 
 

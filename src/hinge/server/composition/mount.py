@@ -30,7 +30,7 @@ from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, Elsewhere, RequestHandler, Served
 from hinge.server.extensions import Extensions, Topic
 from hinge.server.features.caching import list_scope
-from hinge.server.features.pagination import paginate
+from hinge.server.features.pagination import item_key, paginate
 from hinge.server.middleware.chain import Middleware
 
 logger = logging.getLogger("hinge")
@@ -322,13 +322,13 @@ class Mounts:
 
     def _page(self, what: _List, params: PageParams, parts: list[_Part]) -> Page:
         """One page out of everybody's items; of two with the same name the first one counts."""
-        found: dict[str, _Named] = {}
+        items: dict[str, Any] = {}
         for part in parts:
             for item in part.items:
-                found.setdefault(_key(item), _Named(_key(item), item))
-        page, cursor = paginate(list(found.values()), params.cursor, self._page_size)
+                items.setdefault(item_key(item), item)
+        page, cursor = paginate(list(items.values()), params.cursor, self._page_size)
         private = any(part.scope == "private" for part in parts)
-        members: dict[str, Any] = {what.field: [one.item for one in page]}
+        members: dict[str, Any] = {what.field: page}
         return what.result(**members, next_cursor=cursor, cache_scope=list_scope(private))
 
     async def _own_items(self, ctx: Context[Any], method: str, what: _List) -> _Part:
@@ -420,13 +420,6 @@ class _Part(NamedTuple):
     scope: str | None
 
 
-class _Named(NamedTuple):
-    """An item of a list by the name that cursors use."""
-
-    name: str
-    item: Any
-
-
 async def _all_pages(what: _List, ask: Callable[[str | None], Awaitable[Any]]) -> _Part:
     items: list[Any] = []
     scope: str | None = None
@@ -445,16 +438,6 @@ async def _all_pages(what: _List, ask: Callable[[str | None], Awaitable[Any]]) -
 def _member(result: Any, field: str, member: str) -> Any:
     value = getattr(result, field, None) if isinstance(result, Struct) else plain(result.get(member))
     return None if value is UNSET else value
-
-
-def _key(item: Any) -> str:
-    members = ("uri", "uriTemplate", "name")
-    found: Any
-    if isinstance(item, Struct):
-        found = (getattr(item, field, None) for field in ("uri", "uri_template", "name"))
-    else:
-        found = (item.get(member) for member in members)
-    return str(next(filter(None, found), ""))
 
 
 def _changed(params: Raw, changes: dict[str, Any]) -> Raw:

@@ -177,7 +177,7 @@ class Prompts(Entries[RegisteredPrompt]):
         self._completers.pop(name, None)
 
     async def list(self, ctx: Context[Any], params: PageParams) -> ListPromptsResult:
-        """`prompts/list`, in the order of registration."""
+        """`prompts/list`."""
         page, cursor = paginate(self.listings(ctx, Prompt), params.cursor, self._page_size)
         scope = list_scope(bool(self.restricted))
         return ListPromptsResult(prompts=page, next_cursor=cursor, cache_scope=scope)

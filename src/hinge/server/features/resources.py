@@ -324,13 +324,13 @@ class Resources(Entries[RegisteredResource]):
         super().remove(uri)
 
     async def list(self, ctx: Context[Any], params: PageParams) -> ListResourcesResult:
-        """`resources/list`, in the order of registration."""
+        """`resources/list`."""
         page, cursor = paginate(self.listings(ctx, Resource), params.cursor, self._page_size)
         scope = list_scope(bool(self.restricted))
         return ListResourcesResult(resources=page, next_cursor=cursor, cache_scope=scope)
 
     async def list_templates(self, ctx: Context[Any], params: PageParams) -> ListResourceTemplatesResult:
-        """`resources/templates/list`, in the order of registration."""
+        """`resources/templates/list`."""
         page, cursor = paginate(self.listings(ctx, ResourceTemplate), params.cursor, self._page_size)
         scope = list_scope(bool(self.restricted))
         return ListResourceTemplatesResult(resource_templates=page, next_cursor=cursor, cache_scope=scope)

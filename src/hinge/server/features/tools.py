@@ -198,7 +198,7 @@ class Tools(Entries[RegisteredTool]):
         return run
 
     async def list(self, ctx: Context[Any], params: Any) -> ListToolsResult:
-        """`tools/list`, in the order of registration."""
+        """`tools/list`."""
         page, cursor = paginate(self.listings(ctx, Tool), params.cursor, self._page_size)
         scope = list_scope(bool(self.restricted))
         return ListToolsResult(tools=page, next_cursor=cursor, cache_scope=scope)
