@@ -367,8 +367,6 @@ async def test_who_was_let_in_and_into_which_session_is_never_written(era: Any, 
     for file in (path, served):
         assert "hunter2" not in text_of(file)
         assert "session-id" not in text_of(file).lower()
-    if era == "2026":
-        assert '"mcp-param-region":"north"' in text_of(served)
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -414,7 +412,7 @@ async def test_a_message_that_redact_fails_on_is_not_written(tmp_path: Path, cap
         ('{"hello": 1}\n', "is not a recording: the first line must contain"),
         ('{"recording": 99}\n', "has format 99; this version of Hinge reads 1: upgrade Hinge"),
         ('{"recording": 1}\nnonsense\n{}\n', "line 2, is not a line of a recording"),
-        ('{"recording": 1}\n{"from": "elsewhere", "channel": 1, "message": {}}\n', "line 2.*'elsewhere' is neither"),
+        ('{"recording": 1}\n{"from": "elsewhere", "channel": 1, "message": {}}\n', "line 2, .*'elsewhere'"),
     ],
 )
 async def test_what_is_no_recording_is_told_with_its_line(text: str, words: str, tmp_path: Path) -> None:

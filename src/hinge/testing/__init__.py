@@ -8,10 +8,10 @@ from hinge.testing.eras import both_eras as both_eras
 from hinge.testing.eras import in_both_eras as in_both_eras
 from hinge.testing.pair import Pair as Pair
 from hinge.testing.pair import ServerSide as ServerSide
-from hinge.testing.pair import channel_pair as channel_pair
 from hinge.testing.pair import memory_pair as memory_pair
 from hinge.testing.recording import Recording as Recording
 from hinge.testing.scripted_peer import ScriptedPeer as ScriptedPeer
+from hinge.testing.scripted_peer import channel_pair as channel_pair
 from hinge.testing.wire_log import WireLog as WireLog
 from hinge.testing.wire_log import WireMessage as WireMessage
 

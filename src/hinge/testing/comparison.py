@@ -166,12 +166,12 @@ class SessionComparison:
     """
 
     def __init__(
-        self, session: RecordedSession, target: Any, transport: Transport, *, ignore: Sequence[str], limits: Limits
+        self, session: RecordedSession, transport: Transport, *, ignore: Sequence[str], limits: Limits
     ) -> None:
         self._session = session
         self._ignore = ignore
         self._limits = limits
-        self._target, self._transport = target, transport
+        self._transport = transport
         self._clients: dict[int, RawClient] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._results: dict[int, _ReplayedResult] = {}
@@ -187,7 +187,7 @@ class SessionComparison:
 
     async def run(self) -> list[MessageDifference]:
         """Send everything, and return the differences in the order of the recording. Raises ConnectFailed."""
-        posts = {entry.channel for entry in self._session.entries if entry.kind == "open" and entry.words == "post"}
+        posts = {entry.channel for entry in self._session.entries if entry.open is not None and entry.kind == "post"}
         try:
             for entry in self._session.entries:
                 for call in self._session.begins.get(entry.line, ()):
@@ -217,7 +217,7 @@ class SessionComparison:
     async def _begin(self, call: RecordedCall, channel: int) -> None:
         caller = self._clients.get(channel)
         if caller is None:
-            caller = self._clients[channel] = RawClient(self._target, self._transport, self._serve_peer, self._limits)
+            caller = self._clients[channel] = RawClient(self._transport, self._serve_peer, self._limits)
             await caller.open()
         params = self._with_handles(call.entry.message.get("params", UNSET))
         if call.id is None:
@@ -317,7 +317,7 @@ class SessionComparison:
         return answer["result"]
 
     def _same(self, request: ServerRequest, params: Any) -> bool:
-        then = request.entry.message.get("params", {})
+        then = request.entry.params
         return not any(differences(comparable(then, self._ignore), comparable(params, self._ignore), path=""))
 
     # ---------------------------------------------------------------- comparing
@@ -331,7 +331,7 @@ class SessionComparison:
             self._differences(call, then, received.outcome)
         elif call.ending == "failed" and call.answer is not None:
             status = call.answer.status
-            then = {"failed": f"HTTP {status}" if status else call.answer.words}
+            then = {"failed": f"HTTP {status}" if status else call.answer.error}
             now = received.outcome.get("failed", "")
             self._differences(
                 call, then, {"failed": now if status else now.partition(":")[0]} if now else received.outcome
@@ -352,7 +352,7 @@ class SessionComparison:
         received, recorded, left = list(now), [], []
         for call, entry in self._recorded_from_server():
             method = str(entry.message["method"])
-            sent = method, comparable(entry.message.get("params", {}), self._ignore)
+            sent = method, comparable(entry.params, self._ignore)
             recorded.append(sent)
             if sent in now:
                 now.remove(sent)
@@ -377,7 +377,7 @@ class SessionComparison:
             (call, step.entry)
             for call, steps in places
             for step in steps
-            if isinstance(step, ServerMessage | ServerRequest) and step.entry.kind == "message"
+            if isinstance(step, ServerMessage | ServerRequest) and step.entry.message is not UNSET
         ]
         sent = [(call, entry, str(entry.message["method"])) for call, entry in found]
         return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,10 +11,8 @@ from msgspec import UNSET
 
 from hinge.channel import Channel
 from hinge.client.client import Client
-from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.server.server import Server
 from hinge.session import Session
-from hinge.testing.scripted_peer import InboxSession, MemoryEnd, ReceivedLines, ScriptedPeer, memory_ends
 
 
 class ServerSide:
@@ -41,8 +39,7 @@ class ServerSide:
             CallError: The client responded with an error, or did not respond.
         """
         result = await self._session.request(method, UNSET if params is None else params)
-        found: dict[str, Any] = msgspec.json.decode(result)
-        return found
+        return msgspec.json.decode(result, type=dict[str, Any])
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification to the client.
@@ -85,6 +82,7 @@ class _SessionRecorder:
     def __init__(self, server: Server[Any]) -> None:
         self._server = server
         self.limits = server.limits
+        self.running = server.running
         self.sessions: list[Session] = []
 
     def serve(self, channel: Channel) -> Session:
@@ -92,10 +90,6 @@ class _SessionRecorder:
         session = self._server.serve(channel)
         self.sessions.append(session)
         return session
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Run the server."""
-        return self._server.running()
 
 
 @asynccontextmanager
@@ -120,25 +114,3 @@ async def memory_pair(server: Server[Any], **options: Any) -> AsyncIterator[Pair
     given: Any = {"limits": server.limits, **options}
     async with Client(recorder, **given) as client:
         yield Pair(client, ServerSide(recorder.sessions[-1]))
-
-
-@asynccontextmanager
-async def channel_pair(*, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[tuple[ScriptedPeer, ScriptedPeer]]:
-    """Join two scripted peers in memory: each sends and expects what the test says.
-
-    Args:
-        limits: The limits of the channels.
-
-    Returns:
-        A context manager that gives the two peers.
-    """
-    left, right = memory_ends(limits, server=False)
-    ends = []
-    for channel in (left, right):
-        inbox = ReceivedLines()
-        channel.begin(InboxSession(inbox))
-        ends.append(ScriptedPeer.on(MemoryEnd(channel), inbox))
-    try:
-        yield ends[0], ends[1]
-    finally:
-        await left.close()

@@ -27,8 +27,7 @@ from hinge.session import Handle, Session
 class RawClient:
     """One session with a server, over any transport. `handle` serves requests and notifications of the server."""
 
-    def __init__(self, target: Any, transport: Transport, handle: Handle, limits: Limits) -> None:
-        self._target = target
+    def __init__(self, transport: Transport, handle: Handle, limits: Limits) -> None:
         self._transport = transport
         self._handle = handle
         self._limits = limits
@@ -109,8 +108,8 @@ class RawClient:
 
     def _use_revision(self, result: Raw) -> None:
         """Use the revision that the server chose in the handshake."""
-        found = msgspec.json.decode(result)
-        revision = found.get("protocolVersion") if isinstance(found, dict) else None
+        chosen = msgspec.json.decode(result)
+        revision = chosen.get("protocolVersion") if isinstance(chosen, dict) else None
         if isinstance(revision, str):
             if not self.session.connection.handshake.open:
                 self.session.connection.handshake.assume(revision)
@@ -134,9 +133,9 @@ class RawClient:
             return None
         row = METHODS.get(method)
         name = given.get(row.name_field) if row is not None and row.name_field is not None else None
-        found = request_headers(method, name if isinstance(name, str) else None, revision)
-        spec = self._tools.get(str(name), ()) if method == "tools/call" else ()
-        return {**found, **param_headers(spec, given.get("arguments") or {})} if spec else found
+        headers = request_headers(method, name if isinstance(name, str) else None, revision)
+        mirrored = self._tools.get(str(name), ()) if method == "tools/call" else ()
+        return {**headers, **param_headers(mirrored, given.get("arguments") or {})}
 
 
 def _with_token(params: Any, token: RequestId) -> Any:
@@ -155,154 +154,145 @@ class LiveServer:
     Nothing is translated: the server is used in the era of the client.
     """
 
-    def __init__(
-        self, target: Any, transport: Callable[[], Transport], limits: Limits, *, lists: Sequence[Any] = ()
-    ) -> None:
-        self._target = target
+    def __init__(self, transport: Callable[[], Transport], limits: Limits, *, lists: Sequence[Any] = ()) -> None:
         self._transport = transport
         self._limits = limits
         #: The lists of tools that clients have received: they say which arguments are mirrored in headers.
         self._lists = lists
-        self._clients: WeakKeyDictionary[Session, asyncio.Task[_LiveConnection]] = WeakKeyDictionary()
-        self._shared: asyncio.Task[_LiveConnection] | None = None
+        self._clients: WeakKeyDictionary[Session, asyncio.Task[_LiveSession]] = WeakKeyDictionary()
+        self._shared: asyncio.Task[_LiveSession] | None = None
         #: The params of `initialize`, for each client.
         self._initializes: WeakKeyDictionary[Session, Any] = WeakKeyDictionary()
 
     async def request(self, front: Session, call: Call) -> Any:
         """Send a request of a client to the server. Raises ProtocolError with the error of the server."""
         try:
-            behind = await asyncio.shield(self._behind(front, call))
-            return await behind.request(front, call)
+            live = await asyncio.shield(self._session_for(front, call))
+            return await live.forward_request(front, call)
         except PeerError as exc:
             raise ProtocolError(exc.message, exc.error.data, code=exc.code) from exc
         except CallError as exc:
             raise InternalError(f"The recorded server can't be reached: {exc}") from exc
 
     async def notify(self, front: Session, call: Call) -> None:
-        """Send a notification of a client to the server, if it has a session there."""
-        behind = self._clients.get(front)
-        if behind is not None and behind.done() and not behind.cancelled() and behind.exception() is None:
-            await behind.result().notify(call)
+        """Send a notification of a client to the server, if it has a session there.
+
+        Some are left out, because the session with the server sends them by itself.
+        """
+        live = _opened(self._clients.get(front))
+        if live is not None and call.method not in ("notifications/initialized", "notifications/cancelled"):
+            await live.notify(call.method, _params(call))
 
     def remember_initialize(self, front: Session, params: Any) -> None:
         """Remember `initialize` of a client: it is sent to the server when that is needed."""
         self._initializes[front] = params
 
-    def _behind(self, front: Session, call: Call) -> asyncio.Task[_LiveConnection]:
-        shared = front.channel.kind == "post"
-        found = self._shared if shared else self._clients.get(front)
-        if found is None or (found.done() and (found.cancelled() or found.exception() or found.result().over)):
-            found = front.loop.create_task(self._open(front, call))
-            if shared:
-                self._shared = found
-            else:
-                self._clients[front] = found
-        return found
-
-    async def _open(self, front: Session, call: Call) -> _LiveConnection:
-        own = None if front.channel.kind == "post" else front
-        behind = _LiveConnection(self._target, self._transport(), self._limits, own)
-        await behind.open(self._lists)
-        if own is not None:
-            own.on_close(behind.close)
-        params = self._initializes.get(front)
-        if params is not None and call.method != "initialize":
-            await behind.do_handshake(params)
-        return behind
-
     async def close(self) -> None:
         """Close the session that stateless POSTs share; the others end with their clients."""
-        shared, self._shared = self._shared, None
-        if shared is not None and shared.done() and not shared.cancelled() and shared.exception() is None:
-            await shared.result().close()
+        live, self._shared = _opened(self._shared), None
+        if live is not None:
+            await live.close()
+
+    def _session_for(self, front: Session, call: Call) -> asyncio.Task[_LiveSession]:
+        shared = front.channel.kind == "post"
+        task = self._shared if shared else self._clients.get(front)
+        if task is None or (task.done() and _opened(task) is None):
+            task = front.loop.create_task(self._open(front, call))
+            if shared:
+                self._shared = task
+            else:
+                self._clients[front] = task
+        return task
+
+    async def _open(self, front: Session, call: Call) -> _LiveSession:
+        own = None if front.channel.kind == "post" else front
+        live = _LiveSession(self._transport(), self._limits, own)
+        await live.open()
+        for tools in self._lists:
+            live.learn_headers(tools)
+        if own is not None:
+            own.on_close(live.close)
+        params = self._initializes.get(front)
+        if params is not None and call.method != "initialize":
+            await live.initialize(params)
+        return live
 
 
-class _LiveConnection:
+def _opened(task: asyncio.Task[_LiveSession] | None) -> _LiveSession | None:
+    """Return the session that a task opened, unless it failed, is not finished, or the session is closed."""
+    if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+        return None
+    live = task.result()
+    return live if live.session.connection.closed is None else None
+
+
+class _LiveSession(RawClient):
     """One session with the live server. `front` is the session of the client that it belongs to, if there is one."""
 
-    def __init__(self, target: Any, transport: Transport, limits: Limits, front: Session | None) -> None:
+    def __init__(self, transport: Transport, limits: Limits, front: Session | None) -> None:
+        super().__init__(transport, self._serve_peer, limits)
         self._front = front
         #: Notifications that are being sent to clients: a response waits for those before it.
-        self._passing: set[asyncio.Task[None]] = set()
-        self._client = RawClient(target, transport, self._serve_peer, limits)
+        self._notifications: set[asyncio.Task[None]] = set()
 
-    @property
-    def over(self) -> bool:
-        """Whether it is closed."""
-        return self._client.session.connection.closed is not None
-
-    async def open(self, lists: Sequence[Any]) -> None:
-        """See RawClient."""
-        await self._client.open()
-        for one in lists:
-            self._client.learn_headers(one)
-
-    async def close(self) -> None:
-        """See RawClient."""
-        await self._client.close()
-
-    async def do_handshake(self, params: Any) -> Raw:
+    async def initialize(self, params: Any) -> Raw:
         """Do the handshake in the name of the client."""
-        result = await self._client.request("initialize", params)
-        await self._client.notify("notifications/initialized")
+        result = await self.request("initialize", params)
+        await self.notify("notifications/initialized")
         return result
 
-    async def request(self, front: Session, call: Call) -> Any:
+    async def forward_request(self, front: Session, call: Call) -> Any:
         """Send one request; its progress is sent to the client before this returns."""
-        params = msgspec.json.decode(call.params) if call.params else UNSET
         if call.method == "initialize":
-            return msgspec.json.decode(await self.do_handshake(params))
+            return msgspec.json.decode(await self.initialize(_params(call)))
 
-        def progress(notified: Raw) -> None:
-            found = {**msgspec.json.decode(notified), "progressToken": call.meta and call.meta.progress_token}
-            self._pass_on(front, "notifications/progress", found, call)
+        def progress(text: Raw) -> None:
+            params = {**msgspec.json.decode(text), "progressToken": call.meta and call.meta.progress_token}
+            self._forward_notification(front, "notifications/progress", params, call)
 
         try:
-            result = await self._client.request(call.method, params, (front, call), on_progress=progress)
+            result = await self.request(call.method, _params(call), (front, call), on_progress=progress)
         finally:
-            await asyncio.gather(*self._passing, return_exceptions=True)
-        return _with_subscription_id(result, call)
+            await asyncio.gather(*self._notifications, return_exceptions=True)
+        if call.method != "subscriptions/listen":
+            return result
+        return _with_subscription_id(msgspec.json.decode(result), call)
 
-    def _pass_on(self, front: Session, method: str, params: Any, about: Call | None) -> None:
+    def _forward_notification(self, front: Session, method: str, params: Any, about: Call | None) -> None:
         task = front.loop.create_task(front.notify(method, params, about=about))
-        self._passing.add(task)
-        task.add_done_callback(self._passed)
+        self._notifications.add(task)
+        task.add_done_callback(self._forwarded)
 
-    def _passed(self, task: asyncio.Task[None]) -> None:
-        self._passing.discard(task)
+    def _forwarded(self, task: asyncio.Task[None]) -> None:
+        self._notifications.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.debug("A notification was not sent to the client: %s", task.exception())
 
-    async def notify(self, call: Call) -> None:
-        """Send one notification, except those that this session sends by itself."""
-        if call.method not in ("notifications/initialized", "notifications/cancelled"):
-            await self._client.notify(call.method, msgspec.json.decode(call.params) if call.params else UNSET)
-
     async def _serve_peer(self, session: Session, call: Call) -> Any:
         """Send a request or notification of the server to the client whose call it belongs to."""
-        params = msgspec.json.decode(call.params) if call.params else UNSET
-        meta = params.get("_meta") if isinstance(params, Mapping) else None
-        named = meta.get(SUBSCRIPTION_ID) if isinstance(meta, Mapping) else None
-        running = self._client.running
-        about = running.get(named) if isinstance(named, str | int) else None
-        about = about or next((tag for tag in reversed(running.values()) if tag is not None), None)
-        front, cause = about if about is not None else (self._front, None)
+        params = _params(call)
+        meta = (params.get("_meta") if isinstance(params, Mapping) else None) or {}
+        subscription = meta.get(SUBSCRIPTION_ID)
+        cause = self.running.get(subscription) if isinstance(subscription, str | int) else None
+        cause = cause or next((tag for tag in reversed(self.running.values()) if tag is not None), None)
+        front, about = cause if cause is not None else (self._front, None)
         if front is None:
             return {}
-        if cause is not None and named is not None and isinstance(params, Mapping) and isinstance(meta, Mapping):
-            params = {**params, "_meta": {**meta, SUBSCRIPTION_ID: cause.id}}
+        if about is not None and subscription is not None:
+            params = _with_subscription_id(params, about)
         if call.id is None:
-            self._pass_on(front, call.method, params, cause)
+            self._forward_notification(front, call.method, params, about)
             return None
         try:
-            return await front.request(call.method, params, about=cause)
+            return await front.request(call.method, params, about=about)
         except PeerError as exc:
             raise ProtocolError(exc.message, exc.error.data, code=exc.code) from exc
 
 
-def _with_subscription_id(result: Raw, call: Call) -> Any:
+def _params(call: Call) -> Any:
+    return msgspec.json.decode(call.params) if call.params else UNSET
+
+
+def _with_subscription_id(members: Mapping[str, Any], call: Call) -> Any:
     """Replace the id of a subscription by that of the client's request."""
-    if call.method != "subscriptions/listen":
-        return result
-    found = msgspec.json.decode(result)
-    return {**found, "_meta": {**(found.get("_meta") or {}), SUBSCRIPTION_ID: call.id}}
+    return {**members, "_meta": {**(members.get("_meta") or {}), SUBSCRIPTION_ID: call.id}}

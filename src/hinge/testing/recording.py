@@ -53,8 +53,7 @@ class Recording(Transport):
             which are added to it; "always": in each run, the file is written again; "never": not at all. The default is the
             environment variable HINGE_RECORD, or "once".
         redact: Called with each message as a dict before it is written; it changes the message or returns another one. It is
-            also applied to requests before they are compared. Credentials in headers, cookies and session ids are never
-            written.
+            also applied to requests before they are compared. HTTP headers are never written.
         ignore: Paths to leave out when messages are compared, for example `params.arguments.now` or `result.*.text`.
         repeat: Whether a tool call that is sent more often than recorded gets the last recorded response; otherwise it fails.
         patience: How many seconds a request that was cancelled in the recording waits for its cancellation.
@@ -83,7 +82,7 @@ class Recording(Transport):
         limits: Limits = DEFAULT_LIMITS,
         **options: Any,
     ) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         self._target = target
         self._record = _mode(record)
         self._max_bytes = max_bytes
@@ -242,7 +241,7 @@ class Recording(Transport):
             return ObservedTransport(transport_for(target, limits=limits, **options), tape)
 
         listed = [one.answer for one in session.calls if one.method == "tools/list" and one.answer is not None]
-        self._live = LiveServer(target, open_transport, limits, lists=[entry.message.get("result") for entry in listed])
+        self._live = LiveServer(open_transport, limits, lists=[entry.message.get("result") for entry in listed])
         return self._live
 
     def _read(self) -> RecordedSession:
@@ -302,9 +301,7 @@ class Recording(Transport):
         """
         transport = transport_for(target, limits=self.limits, **options)
         session = self._read()
-        return await SessionComparison(
-            session, target, transport, ignore=self._replay_options.ignore, limits=self.limits
-        ).run()
+        return await SessionComparison(session, transport, ignore=self._replay_options.ignore, limits=self.limits).run()
 
     async def verify(self, target: Any, **options: Any) -> None:
         """Require that there are no differences: see `compare`.

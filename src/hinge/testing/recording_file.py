@@ -6,14 +6,13 @@ There is one JSON object on each line; the first gives the version of the format
     {"open": 1, "kind": "stdio"}
     {"from": "client", "channel": 1, "message": {…}}
     {"from": "server", "channel": 1, "about": 3, "message": {…}}     `about`: the request on whose stream it came
-    {"from": "server", "channel": 1, "text": "not JSON"}             or "base64", or "unreadable": the number of bytes
+    {"from": "server", "channel": 1, "text": "not JSON"}             or "unreadable": the number of bytes
     {"failed": 4, "channel": 1, "error": "HttpStatus", "status": 503}
     {"close": 1, "by": "server", "reason": "…"}
 """
 
 from __future__ import annotations
 
-import base64
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from hinge.channel import ChannelKind
 from hinge.errors import CallError, StartError
@@ -36,30 +35,42 @@ logger = logging.getLogger("hinge")
 FORMAT = 1
 #: The default limit for the size of a recording in bytes.
 MAX_BYTES = 64 * 1024 * 1024
-#: The only headers that are written: others may contain credentials or session ids.
-_KEPT_HEADERS = ("mcp-protocol-version", "mcp-method", "mcp-name", "last-event-id")
-_KEPT_PREFIX = "mcp-param-"
 
 #: Takes a message and returns the one to write, or None if it changed the message in place.
 Redact: TypeAlias = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
-class RecordedLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a recording after the first; `line` is its number, counted from 1."""
+class RecordedLine(msgspec.Struct, kw_only=True, rename={"sender": "from"}):
+    """One line of a recording after the first. The members are those of the file, except `line`, its number."""
 
-    line: int
-    channel: int
-    kind: Literal["open", "close", "message", "text", "failed"]
-    sender: Side = "client"
-    message: Mapping[str, Any] = {}
-    text: bytes = b""
-    about: RequestId | None = None
-    headers: Mapping[str, str] = {}
-    #: For "failed": the request, and the HTTP status if there was one.
-    request_id: RequestId | None = None
+    line: int = 0
+    channel: int = 0
+    open: int | None = None
+    kind: str = ""
+    close: int | None = None
+    by: Side = "client"
+    reason: str = ""
+    failed: RequestId | None = None
+    error: str = ""
     status: int | None = None
-    #: For "open": the kind of channel. For "failed": the class of the error. For "close": the reason.
-    words: str = ""
+    sender: Side = "client"
+    about: RequestId | None = None
+    message: Any = UNSET
+    text: str | None = None
+
+    def __post_init__(self) -> None:
+        for number in (self.open, self.close):
+            if number is not None:
+                self.channel = number
+        if self.message is not UNSET and not _is_message(self.message):  # JSON, but not a message
+            self.text = msgspec.json.encode(self.message).decode()
+            self.message = UNSET
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The params of the message; empty if they are missing."""
+        params: Mapping[str, Any] = self.message.get("params", {})
+        return params
 
 
 # ---------------------------------------------------------------- writing
@@ -75,30 +86,28 @@ class RecordingWriter:
         self, path: Path, side: Side, *, redact: Redact | None = None, max_bytes: int = MAX_BYTES, after: int = 0
     ) -> None:
         self._path = path
-        self._side: Side = side
         self._redact = redact
-        self._left = max_bytes
+        self._bytes_left = max_bytes
         self._channels = 0
         self._stopped = False
         if after:
             self._continue(after)
         else:
-            self._begin()
+            self._begin(side)
 
-    def _begin(self) -> None:
-        head = {"recording": FORMAT, "by": f"hinge {metadata.version('hinge')}", "side": self._side}
+    def _begin(self, side: Side) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_bytes(b"")
         except OSError as exc:
             raise StartError(f"The recording {self._path} can't be written: {exc.strerror or exc}") from exc
-        self._write(head)
+        self._write({"recording": FORMAT, "by": f"hinge {metadata.version('hinge')}", "side": side})
 
     def _continue(self, after: int) -> None:
         """Append to the file: remove an incomplete last line, continue to count channels."""
         with self._path.open("r+b") as file:
             file.truncate(after)
-        self._left -= after
+        self._bytes_left -= after
         self._channels = max((entry.channel for entry in read_recording(self._path)), default=0)
 
     def on_open(self, kind: ChannelKind) -> int:
@@ -112,11 +121,7 @@ class RecordingWriter:
         line: dict[str, Any] = {"from": message.sender, "channel": message.channel}
         if message.about is not None:
             line["about"] = message.about
-        content, changed = self._content(message.data)
-        headers = _recorded_headers(message.headers or {}, mirrors=not changed)
-        if headers:
-            line["headers"] = headers
-        self._write({**line, **content})
+        self._write({**line, **self._content(message.data)})
 
     def on_failure(self, channel: int, request_id: RequestId | None, error: CallError) -> None:
         """See MessageObserver. The text of the error isn't written: it may contain secrets."""
@@ -128,42 +133,30 @@ class RecordingWriter:
         """See MessageObserver."""
         self._write({"close": channel, "by": by, "reason": reason})
 
-    def _content(self, data: bytes) -> tuple[dict[str, Any], bool]:
-        """Return the members of a line for a message, and whether they differ from what was sent."""
+    def _content(self, data: bytes) -> dict[str, Any]:
+        """Return the members of a line for a message."""
         try:
-            if self._redact is None:
-                msgspec.json.decode(data, type=Raw)
-                data.decode()
-                return {"message": Raw(one_line(data))}, False
-            return self._redacted(msgspec.json.decode(data), self._redact)
+            message = msgspec.json.decode(data)
+            data.decode()
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            if self._redact is not None:
-                return {"unreadable": len(data)}, True
-        try:
-            return {"text": data.decode()}, False
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(data).decode()}, False
-
-    def _redacted(self, message: Any, redact: Redact) -> tuple[dict[str, Any], bool]:
-        before = msgspec.json.encode(message)
+            return {"text": data.decode("utf-8", "replace")} if self._redact is None else {"unreadable": len(data)}
+        if self._redact is None:
+            return {"message": Raw(one_line(data))}
         try:
             if isinstance(message, list):
-                message = [redact_message(one, redact) for one in message]
-            elif isinstance(message, dict):
-                message = redact_message(message, redact)
-            after = msgspec.json.encode(message)
+                return {"message": [redact_message(item, self._redact) for item in message]}
+            return {"message": redact_message(message, self._redact)}
         except Exception:
             logger.exception("redact failed, so a message is missing in the recording %s", self._path)
-            return {"unreadable": len(before)}, True
-        return {"message": Raw(after)}, after != before
+            return {"unreadable": len(data)}
 
     def _write(self, line: Mapping[str, Any]) -> None:
         if self._stopped:
             return
         data = msgspec.json.encode(line) + b"\n"
-        self._left -= len(data)
+        self._bytes_left -= len(data)
         try:
-            if self._left < 0:
+            if self._bytes_left < 0:
                 raise OSError("it reached max_bytes")
             with self._path.open("ab") as file:
                 file.write(data)
@@ -180,17 +173,6 @@ def redact_message(message: Any, redact: Redact | None) -> Any:
     return message if changed is None else changed
 
 
-def _recorded_headers(headers: Mapping[str, str], *, mirrors: bool) -> dict[str, str]:
-    """Return the headers that are written; those that mirror the message only if it is written unchanged."""
-    found = {}
-    for name, value in headers.items():
-        lower = name.lower()
-        mirror = lower.startswith(_KEPT_PREFIX) or lower == "mcp-name"
-        if (lower in _KEPT_HEADERS or mirror) and (mirrors or not mirror):
-            found[lower] = value
-    return found
-
-
 # ---------------------------------------------------------------- reading
 
 
@@ -199,15 +181,15 @@ def read_recording(path: Path, max_bytes: int = MAX_BYTES) -> list[RecordedLine]
 
     Raises StartError, with the line, if it is not a recording, too long, or in a newer format.
     """
-    return list(_entries(path, _text(path, max_bytes)))
+    return list(_entries(path, _read_text(path, max_bytes)))
 
 
 def complete_size(path: Path, max_bytes: int = MAX_BYTES) -> int:
     """Return how many bytes of the file are complete lines."""
-    return _text(path, max_bytes).rfind(b"\n") + 1
+    return _read_text(path, max_bytes).rfind(b"\n") + 1
 
 
-def _text(path: Path, max_bytes: int) -> bytes:
+def _read_text(path: Path, max_bytes: int) -> bytes:
     try:
         with path.open("rb") as file:
             text = file.read(max_bytes + 1)
@@ -221,75 +203,39 @@ def _text(path: Path, max_bytes: int) -> bytes:
 def _entries(path: Path, text: bytes) -> Iterator[RecordedLine]:
     lines = text.split(b"\n")
     lines.pop()  # empty, or incomplete after a crash
-    for number, line in enumerate(lines, 1):
-        try:
-            found = msgspec.json.decode(line, type=dict[str, Any])
-            if number == 1:
-                _check_head(path, found)
-            elif isinstance(found.get("message"), list):  # a batch
-                yield from (_entry(number, {**found, "message": one}) for one in found["message"])
-            else:
-                yield _entry(number, found)
-        except (msgspec.MsgspecError, KeyError, ValueError, TypeError) as exc:
-            raise StartError(f"{path}, line {number}, is not a line of a recording: {exc}") from exc
     if not lines:
         raise StartError(f"{path} is not a recording: it is empty")
+    for number, line in enumerate(lines, 1):
+        try:
+            content = msgspec.json.decode(line, type=dict[str, Any])
+            if number == 1:
+                _check_head(path, content)
+                continue
+            content["line"] = number
+            message = content.get("message")
+            for item in message if isinstance(message, list) else (message,):  # a list is a batch
+                members = content if message is None else {**content, "message": item}
+                yield msgspec.convert(members, RecordedLine)
+        except (msgspec.MsgspecError, ValueError) as exc:
+            raise StartError(f"{path}, line {number}, is not a line of a recording: {exc}") from exc
 
 
 def _check_head(path: Path, head: dict[str, Any]) -> None:
-    written = head.get("recording")
-    if not isinstance(written, int):
+    version = head.get("recording")
+    if not isinstance(version, int):
         raise StartError(f'{path} is not a recording: the first line must contain {{"recording": {FORMAT}}}')
-    if written > FORMAT:
-        raise StartError(f"{path} has format {written}; this version of Hinge reads {FORMAT}: upgrade Hinge")
+    if version > FORMAT:
+        raise StartError(f"{path} has format {version}; this version of Hinge reads {FORMAT}: upgrade Hinge")
 
 
-def _entry(line: int, found: dict[str, Any]) -> RecordedLine:
-    if "open" in found:
-        return RecordedLine(line=line, channel=int(found["open"]), kind="open", words=str(found.get("kind", "")))
-    if "close" in found:
-        by, reason = _side(found["by"]), str(found.get("reason", ""))
-        return RecordedLine(line=line, channel=int(found["close"]), kind="close", sender=by, words=reason)
-    channel = int(found["channel"])
-    if "failed" in found:
-        request_id, status, words = _id(found["failed"]), found.get("status"), str(found.get("error", ""))
-        return RecordedLine(
-            line=line, channel=channel, kind="failed", request_id=request_id, status=status, words=words
-        )
-    sender, about = _side(found["from"]), found.get("about")
-    if "message" in found:
-        headers = msgspec.convert(found.get("headers", {}), dict[str, str])
-        if not _is_message(found["message"]):  # JSON, but not a message
-            text = msgspec.json.encode(found["message"])
-            return RecordedLine(line=line, channel=channel, kind="text", sender=sender, text=text, about=about)
-        message: dict[str, Any] = found["message"]
-        return RecordedLine(
-            line=line, channel=channel, kind="message", sender=sender, message=message, about=about, headers=headers
-        )
-    text = base64.b64decode(found["base64"]) if "base64" in found else str(found.get("text", "")).encode()
-    return RecordedLine(line=line, channel=channel, kind="text", sender=sender, text=text, about=about)
-
-
-def _is_message(found: Any) -> bool:
-    if not isinstance(found, dict) or not isinstance(found.get("method", ""), str):
+def _is_message(content: Any) -> bool:
+    if not isinstance(content, dict) or not isinstance(content.get("method", ""), str):
         return False
-    request_id, params = found.get("id"), found.get("params", {})
     return (
-        isinstance(params, dict) and isinstance(request_id, str | int | None) and ("id" in found or "method" in found)
+        isinstance(content.get("params", {}), dict)
+        and isinstance(content.get("id"), str | int | None)
+        and ("id" in content or "method" in content)
     )
-
-
-def _id(found: Any) -> RequestId:
-    if not isinstance(found, str | int):
-        raise ValueError(f"{found!r} is not the id of a request")
-    return found
-
-
-def _side(name: Any) -> Side:
-    if name not in ("client", "server"):
-        raise ValueError(f"{name!r} is neither client nor server")
-    side: Side = name
-    return side
 
 
 LISTEN = "subscriptions/listen"
@@ -341,14 +287,13 @@ class RecordedCall(msgspec.Struct, eq=False):
     @property
     def params(self) -> Mapping[str, Any]:
         """The recorded params."""
-        found = self.entry.message.get("params")
-        return found if isinstance(found, Mapping) else {}
+        return self.entry.params
 
     @property
     def id(self) -> RequestId | None:
         """The recorded id; None for a notification."""
-        found: RequestId | None = self.entry.message.get("id")
-        return found
+        request_id: RequestId | None = self.entry.message.get("id")
+        return request_id
 
 
 class RecordedSession(msgspec.Struct, eq=False):
@@ -376,27 +321,27 @@ class _ChannelState:
 
 class _SessionParser:
     def __init__(self, entries: Sequence[RecordedLine]) -> None:
-        self.script = RecordedSession(entries)
+        self.session = RecordedSession(entries)
         self._channels: dict[int, _ChannelState] = {}
 
     def read(self) -> RecordedSession:
-        for entry in self.script.entries:
+        for entry in self.session.entries:
             channel = self._channels.setdefault(entry.channel, _ChannelState())
-            if entry.kind == "message":
-                self._message(channel, entry)
-            elif entry.kind == "text" and entry.sender == "server":
-                self._steps_for(channel, entry).append(ServerMessage(entry, self._sent_count()))
-            elif entry.kind == "failed":
-                self._end(channel, entry.request_id, entry, "failed")
-            elif entry.kind == "close":
+            if entry.open is not None:
+                channel.kind = entry.kind
+            elif entry.close is not None:
                 self._close(channel, entry)
-            elif entry.kind == "open":
-                channel.kind = entry.words
-        return self.script
+            elif entry.failed is not None:
+                self._end(channel, entry.failed, entry, "failed")
+            elif entry.message is not UNSET:
+                self._message(channel, entry)
+            elif entry.text is not None and entry.sender == "server":
+                self._steps_for(channel, entry).append(ServerMessage(entry, self._sent_count()))
+        return self.session
 
     def _sent_count(self) -> int:
         """How many messages of the client there were so far."""
-        return len(self.script.calls)
+        return len(self.session.calls)
 
     def _message(self, channel: _ChannelState, entry: RecordedLine) -> None:
         message = entry.message
@@ -416,8 +361,8 @@ class _SessionParser:
 
     def _asked(self, channel: _ChannelState, entry: RecordedLine) -> None:
         call = RecordedCall(self._sent_count() + 1, entry)
-        self.script.calls.append(call)
-        self.script.begins.setdefault(entry.line, []).append(call)
+        self.session.calls.append(call)
+        self.session.begins.setdefault(entry.line, []).append(call)
         request_id = call.id
         if request_id is None:
             call.ending = "answered"
@@ -445,11 +390,11 @@ class _SessionParser:
         call.ending = ending
         call.answer = entry if ending in ("answered", "failed") else None
         channel.last = call
-        self.script.ends.setdefault(entry.line, []).append(call)
+        self.session.ends.setdefault(entry.line, []).append(call)
 
     def _close(self, channel: _ChannelState, entry: RecordedLine) -> None:
         for request_id in list(channel.running):
-            cancelled = entry.sender == "client" or channel.kind == "post"
+            cancelled = entry.by == "client" or channel.kind == "post"
             self._end(channel, request_id, entry, "cancelled" if cancelled else "cut")
 
     def _steps_for(self, channel: _ChannelState, entry: RecordedLine) -> list[RecordedStep]:
@@ -461,15 +406,14 @@ class _SessionParser:
         call = self._named(channel, entry)
         if call is not None:
             return call.steps
-        running = [one for one in channel.running.values() if one.method != LISTEN]
+        running = [call for call in channel.running.values() if call.method != LISTEN]
         if running:
             return running[-1].steps
-        return channel.last.followers if channel.last is not None else self.script.opening
+        return channel.last.followers if channel.last is not None else self.session.opening
 
     def _named(self, channel: _ChannelState, entry: RecordedLine) -> RecordedCall | None:
-        params = entry.message.get("params")
-        subscription = _meta(params).get(SUBSCRIPTION_ID)
-        token = params.get("progressToken") if isinstance(params, Mapping) else None
+        params: Mapping[str, Any] = entry.params if entry.message is not UNSET else {}
+        subscription, token = _meta(params).get(SUBSCRIPTION_ID), params.get("progressToken")
         for name in (entry.about, subscription):
             if isinstance(name, str | int) and name in channel.running:
                 return channel.running[name]
@@ -477,9 +421,9 @@ class _SessionParser:
         return named if named is not None and named.ending == "open" else None
 
 
-def _meta(params: Any) -> Mapping[str, Any]:
-    found = params.get("_meta") if isinstance(params, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+def _meta(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    meta = params.get("_meta")
+    return meta if isinstance(meta, Mapping) else {}
 
 
 def parse_session(entries: Sequence[RecordedLine]) -> RecordedSession:

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from hinge import errors
-from hinge.channel import Channel, ChannelKind, Conversation, Serve, Transport
+from hinge.channel import Channel, Conversation, Serve, Transport
 from hinge.errors import (
     CallError,
     ConnectionLost,
@@ -53,6 +52,7 @@ from hinge.testing.recording_file import (
     ServerRequest,
     redact_message,
 )
+from hinge.testing.wire_log import ForwardingChannel
 
 _GREETINGS = frozenset({"initialize", "server/discover", "ping"})
 #: Requests that change nothing: repeated ones get the last response again.
@@ -305,8 +305,8 @@ class _ReplayedCall:
             return
         if isinstance(step, ServerMessage) and wait:
             await self._server.reached(step.after)
-        if step.entry.kind == "text":
-            await self._session.channel.send(Outgoing(step.entry.text, about=call))
+        if step.entry.text is not None:
+            await self._session.channel.send(Outgoing(step.entry.text.encode(), about=call))
             return
         method, params = str(step.entry.message["method"]), step.entry.message.get("params", UNSET)
         params = self._mapped(params)
@@ -326,7 +326,7 @@ class _ReplayedCall:
 
     def _wants(self, entry: RecordedLine) -> bool:
         """Return whether a progress notification is wanted: the request has a token."""
-        token = entry.message.get("params", {}).get("progressToken")
+        token = entry.params.get("progressToken")
         return token != self._token[0] or self._token[1] is not None
 
     def _mapped(self, params: Any) -> Any:
@@ -355,8 +355,8 @@ class _ReplayedCall:
             return {}
         if recorded.ending == "failed":
             status = recorded.answer.status if recorded.answer is not None else None
-            words = recorded.answer.words if recorded.answer is not None else ""
-            how = f"HTTP {status}" if status else words
+            error = recorded.answer.error if recorded.answer is not None else ""
+            how = f"HTTP {status}" if status else error
             raise ProtocolError(
                 f"{about} failed in the recording {name}: {how}", {"status": status} if status else UNSET
             )
@@ -414,50 +414,20 @@ class ReplayTransport(Transport):
         return await self._transport.open(begin)
 
 
-class _ReplayChannel:
+class _ReplayChannel(ForwardingChannel):
     """The channel of the client."""
 
     def __init__(self, channel: Channel, server: ReplayServer) -> None:
-        self._channel = channel
+        super().__init__(channel)
         self._server = server
-
-    @property
-    def kind(self) -> ChannelKind:
-        """The kind of the wrapped channel."""
-        return self._channel.kind
 
     async def send(self, message: Outgoing, /) -> None:
         """Send a message, or fail as in the recording."""
         if message.pending is not None and message.method is not None:
-            message_sent = msgspec.json.decode(message.data)
-            entry = self._server.failure(message.method, message_sent.get("params", {}))
+            params = msgspec.json.decode(message.data).get("params", {})
+            entry = self._server.failure(message.method, params)
+            if entry is not None and entry.status:
+                raise HttpStatus(f"{message.method} got HTTP {entry.status} in the recording", entry.status, {})
             if entry is not None:
-                raise _recorded_failure(entry, message.method)
-        await self._channel.send(message)
-
-    async def close(self) -> None:
-        """Close the channel."""
-        await self._channel.close()
-
-    def close_stream(self, call: Call, retry_ms: int, /) -> bool:
-        """Close the stream of a call."""
-        return self._channel.close_stream(call, retry_ms)
-
-    def set_revision(self, revision: str, /) -> None:
-        """Set the negotiated revision."""
-        self._channel.set_revision(revision)
-
-
-def _recorded_failure(entry: RecordedLine, method: str) -> CallError:
-    """Return the recorded error; its text was not recorded."""
-    how = f"HTTP {entry.status}" if entry.status else entry.words
-    words = f"{method} failed when it was recorded: {how}"
-    kind = getattr(errors, entry.words, None)
-    if not isinstance(kind, type) or not issubclass(kind, CallError):
-        return ConnectionLost(words)
-    if issubclass(kind, HttpStatus):
-        return kind(words, entry.status or 500, {})
-    try:
-        return kind(words)
-    except TypeError:  # a class with further arguments
-        return ConnectionLost(words)
+                raise ConnectionLost(f"{message.method} failed in the recording: {entry.error}")
+        await super().send(message)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Literal, Protocol, Self, TypeAlias, cast
@@ -26,40 +25,53 @@ from hinge.testing.wire_log import encode_message
 from hinge.transports.memory import MemoryChannel
 from hinge.transports.stream.blocking import open_descriptors
 from hinge.transports.stream.line_channel import LineChannel
+from hinge.transports.stream.sockets import SocketServer, TcpSocket
 
 Message: TypeAlias = dict[str, Any]
-#: What a peer waits for: a method, or members that the message must have.
-Expected: TypeAlias = str | Mapping[str, Any]
+#: What a peer waits for: a method, or members that the message must have; None for any message.
+Expected: TypeAlias = str | Mapping[str, Any] | None
+#: The transport: memory, two pipes as between a process and its child, or a TCP socket on loopback.
+Carrier: TypeAlias = Literal["memory", "stdio", "socket"]
+#: Received messages that were not taken yet; None stands for the end.
+Inbox: TypeAlias = "asyncio.Queue[bytes | None]"
+
+#: The name and version of a scripted peer.
+INFO = {"name": "scripted", "version": "1"}
+#: The requests by which a client may open a session with a server of these eras.
+_OPENINGS = {
+    "2025": frozenset({"initialize"}),
+    "2026": frozenset({"server/discover"}),
+    "both": frozenset({"initialize", "server/discover"}),
+}
 
 
-def describe_expected(what: Expected | Callable[[Message], object] | None) -> str:
+# ---------------------------------------------------------------- words
+
+
+def describe_expected(expected: Expected) -> str:
     """Describe what is expected."""
-    if what is None:
+    if expected is None:
         return "a message"
-    if callable(what):
-        return "a certain message"
-    return what if isinstance(what, str) else f"a message with {format_message(what)}"
+    return expected if isinstance(expected, str) else f"a message with {format_message(expected)}"
 
 
-def find_mismatch(what: Expected | None, got: Message | bytes) -> str | None:
+def find_mismatch(expected: Expected, got: Message | bytes) -> str | None:
     """Describe how a message differs from the expected one; None if it is the expected one."""
     if isinstance(got, bytes):
         return f"got bytes that are not a message: {format_message(got)}"
-    if what is None:
+    if expected is None:
         return None
-    if isinstance(what, str):
-        return None if got.get("method") == what else f"got {format_message(got)}"
-    different = list(differences(what, _part(got, what), path="it", opaque=False))
-    if not different:
-        return None
-    path, wanted, found = different[0]
-    return f"{path.removeprefix('it.')} is {found!r}, not {wanted!r}, in {format_message(got)}"
+    if isinstance(expected, str):
+        return None if got.get("method") == expected else f"got {format_message(got)}"
+    for path, value, actual in differences(expected, _same_members(got, expected), path="it", opaque=False):
+        return f"{path.removeprefix('it.')} is {actual!r}, not {value!r}, in {format_message(got)}"
+    return None
 
 
-def _part(got: Any, what: Any) -> Any:
+def _same_members(got: Any, expected: Any) -> Any:
     """Return those members of a message that are expected."""
-    if isinstance(what, Mapping) and isinstance(got, Mapping):
-        return {name: _part(got[name], item) for name, item in what.items() if name in got}
+    if isinstance(expected, Mapping) and isinstance(got, Mapping):
+        return {name: _same_members(got[name], item) for name, item in expected.items() if name in got}
     return got
 
 
@@ -67,85 +79,36 @@ def short_name(message: Message | bytes) -> str:
     """Describe a message in one or two words."""
     if isinstance(message, bytes):
         return format_message(message)
-    if "method" in message:
-        return str(message["method"])
-    return f"a response to {message.get('id')!r}"
+    return str(message["method"]) if "method" in message else f"a response to {message.get('id')!r}"
 
 
 def format_message(message: Any) -> str:
     """Return a message as JSON, shortened."""
-    if isinstance(message, bytes):
-        return repr(message[:300])
-    return shorten(msgspec.json.encode(message).decode(), 600)
+    return repr(message[:300]) if isinstance(message, bytes) else shorten(msgspec.json.encode(message).decode(), 600)
 
 
-#: The transport: memory, two pipes as between a process and its child, or a TCP socket on loopback.
-Carrier: TypeAlias = Literal["memory", "stdio", "socket"]
-#: Maximum bytes of a received line.
-_LINE = 64 * 1024 * 1024
-
-
-class ReceivedLines:
-    """Received messages that were not taken yet; None stands for the end."""
-
-    def __init__(self) -> None:
-        self._items: deque[bytes | None] = deque()
-        self._came: asyncio.Event | None = None
-
-    def put(self, item: bytes | None) -> None:
-        """Add a message, or None for the end."""
-        self._items.append(item)
-        if self._came is not None:
-            self._came.set()
-
-    async def take(self) -> bytes | None:
-        """Wait for the next one."""
-        while not self._items:
-            self._came = asyncio.Event()
-            await self._came.wait()
-        return self._items.popleft()
-
-    def __len__(self) -> int:
-        return len(self._items)
+# ---------------------------------------------------------------- ends of a connection
 
 
 class RawEnd(Protocol):
     """One end of a channel, below the session."""
 
-    async def send(self, data: bytes, *, complete_size: bool) -> None:
-        """Send bytes; after a `whole` message also the separator of the transport. Raises ChannelClosed."""
+    async def send(self, data: bytes, *, whole: bool) -> None:
+        """Send bytes; after a whole message also the line end, if the transport has lines. Raises ChannelClosed."""
 
     async def close(self) -> None:
         """Close the channel in both directions; closing twice is harmless."""
 
 
-# ---------------------------------------------------------------- memory
-
-
-class MemoryEnd:
-    """An end in memory: each `send` is one message."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-
-    async def send(self, data: bytes, *, complete_size: bool) -> None:
-        """See RawEnd."""
-        await self._channel.send(Outgoing(data))
-
-    async def close(self) -> None:
-        """See RawEnd."""
-        await self._channel.close()
-
-
 class InboxSession:
     """A session that keeps received messages and sends nothing."""
 
-    def __init__(self, inbox: ReceivedLines) -> None:
+    def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
 
     def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN, /) -> None:
         """Keep a message."""
-        self._inbox.put(encode_message(data))
+        self._inbox.put_nowait(encode_message(data))
 
     async def answer(self, call: Call | Batch, /) -> None:
         """Do nothing: there are no calls."""
@@ -162,33 +125,39 @@ class InboxSession:
 
     def close(self, reason: str, /) -> bool:
         """Keep the end."""
-        self._inbox.put(None)
+        self._inbox.put_nowait(None)
         return False
 
     async def finish(self) -> None:
         """Do nothing."""
 
 
-def memory_ends(limits: Limits, *, server: bool) -> tuple[MemoryChannel, MemoryChannel]:
-    """Return two joined channels, ours and the peer's; `server` says whether the peer is a server."""
-    ours, theirs = MemoryChannel(limits, server=not server), MemoryChannel(limits, server=server)
-    ours.join(theirs)
-    return ours, theirs
+class MemoryEnd:
+    """An end in memory: each `send` is one message."""
 
+    def __init__(self, channel: MemoryChannel, inbox: Inbox) -> None:
+        self._channel = channel
+        channel.begin(InboxSession(inbox))
 
-# ---------------------------------------------------------------- bytes
+    async def send(self, data: bytes, *, whole: bool) -> None:
+        """See RawEnd."""
+        await self._channel.send(Outgoing(data))
+
+    async def close(self) -> None:
+        """See RawEnd."""
+        await self._channel.close()
 
 
 class ByteEnd(asyncio.Protocol):
     """An end on a byte stream: received bytes are split into lines, sent bytes are unchanged."""
 
-    def __init__(self, inbox: ReceivedLines, on_made: Callable[[ByteEnd], None] | None = None) -> None:
+    def __init__(self, inbox: Inbox, on_made: Callable[[ByteEnd], None] | None = None) -> None:
         self._inbox = inbox
         self._on_made = on_made
         self._transport: asyncio.Transport | None = None
-        self._rest = b""
+        self._incomplete = b""
         self._closed = asyncio.Event()
-        self._over = False
+        self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is open."""
@@ -198,35 +167,30 @@ class ByteEnd(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Keep complete lines."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, self._incomplete = (self._incomplete + data).split(b"\n")
         for line in lines:
-            self._inbox.put(line)
-        if len(self._rest) > _LINE and self._transport is not None:
-            self._transport.abort()
+            self._inbox.put_nowait(line)
 
     def eof_received(self) -> bool:
         """The peer sends nothing more; this end still may."""
-        self._end()
+        if not self._ended:
+            self._ended = True
+            if self._incomplete:
+                self._inbox.put_nowait(self._incomplete)
+            self._inbox.put_nowait(None)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Both directions are closed."""
         self._transport = None
-        self._end()
+        self.eof_received()
         self._closed.set()
 
-    def _end(self) -> None:
-        if not self._over:
-            self._over = True
-            if self._rest:
-                self._inbox.put(self._rest)
-            self._inbox.put(None)
-
-    async def send(self, data: bytes, *, complete_size: bool) -> None:
+    async def send(self, data: bytes, *, whole: bool) -> None:
         """See RawEnd."""
         if self._transport is None or self._transport.is_closing():
             raise ChannelClosed("the peer closed the connection")
-        self._transport.write(data + b"\n" if complete_size else data)
+        self._transport.write(data + b"\n" if whole else data)
         await asyncio.sleep(0)
 
     async def close(self) -> None:
@@ -238,78 +202,22 @@ class ByteEnd(asyncio.Protocol):
 
 def open_pipes(end: ByteEnd, limits: Limits, *, server: bool) -> LineChannel:
     """Connect a raw end to a stdio channel by two pipes; return the channel, which is not started."""
-    there_in, our_out = os.pipe()
-    our_in, there_out = os.pipe()
+    their_input, our_output = os.pipe()
+    our_input, their_output = os.pipe()
     channel = LineChannel("stdio", limits, server=server)
-    open_descriptors(end, our_in, our_out)
-    open_descriptors(channel, there_in, there_out)
+    open_descriptors(end, our_input, our_output)
+    open_descriptors(channel, their_input, their_output)
     return channel
 
 
-class LoopbackListener:
-    """Accepts TCP connections on loopback with raw ends."""
-
-    def __init__(self, server: asyncio.Server) -> None:
-        self._server = server
-
-    @classmethod
-    async def start(cls, make: Callable[[], ByteEnd]) -> LoopbackListener:
-        """Listen on a free port."""
-        loop = asyncio.get_running_loop()
-        return cls(await loop.create_server(make, "127.0.0.1", 0))
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Host and port."""
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return host, port
-
-    def stop(self) -> None:
-        """Accept no more connections."""
-        self._server.close()
+def memory_channels(limits: Limits, *, server: bool) -> tuple[MemoryChannel, MemoryChannel]:
+    """Return two joined channels, ours and the peer's; `server` says whether the peer is a server."""
+    ours, theirs = MemoryChannel(limits, server=not server), MemoryChannel(limits, server=server)
+    ours.join(theirs)
+    return ours, theirs
 
 
-async def close_quietly(end: RawEnd | Channel) -> None:
-    """Close, and ignore errors."""
-    with suppress(HingeError, OSError):
-        await end.close()
-
-
-#: The name and version of a scripted peer.
-INFO = {"name": "scripted", "version": "1"}
-
-
-def initialize_result(
-    revision: str, capabilities: Mapping[str, Any] | None, info: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Return a result of `initialize`."""
-    return {
-        "protocolVersion": revision,
-        "capabilities": {"tools": {}} if capabilities is None else dict(capabilities),
-        "serverInfo": dict(info or INFO),
-    }
-
-
-def discover_result(
-    revision: str, capabilities: Mapping[str, Any] | None, info: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Return a result of `server/discover`."""
-    return {
-        "resultType": "complete",
-        "supportedVersions": [revision],
-        "capabilities": {"tools": {}} if capabilities is None else dict(capabilities),
-        "ttlMs": 0,
-        "cacheScope": "private",
-        "_meta": {SERVER_INFO: dict(info or INFO)},
-    }
-
-
-#: The requests by which a client may open a session with a server of these eras.
-_OPENINGS = {
-    "2025": frozenset({"initialize"}),
-    "2026": frozenset({"server/discover"}),
-    "both": frozenset({"initialize", "server/discover"}),
-}
+# ---------------------------------------------------------------- the peer
 
 
 class ScriptedPeer(Transport):
@@ -350,11 +258,11 @@ class ScriptedPeer(Transport):
         self._script = script
         self._over: Carrier = over
         self._server: Server[Any] | None = None
-        self._inbox = ReceivedLines()
+        self._inbox: Inbox = asyncio.Queue()
         self._end: RawEnd | None = None
         self._ends: list[RawEnd | Channel] = []
-        self._made = asyncio.Event()
-        self._listening: LoopbackListener | None = None
+        self._connected = asyncio.Event()
+        self._listener: asyncio.Server | None = None
         self._scripts: list[asyncio.Task[object]] = []
         self._resources = AsyncExitStack()
         self._next_id = 0
@@ -375,23 +283,6 @@ class ScriptedPeer(Transport):
         peer._server = server
         return peer
 
-    @classmethod
-    def on(cls, end: RawEnd, inbox: ReceivedLines, *, patience: float = 5.0) -> ScriptedPeer:
-        """Return a peer on an existing end. The caller closes the end.
-
-        Args:
-            end: The end to send on.
-            inbox: The messages that the end receives.
-            patience: Seconds to wait for an expected message.
-
-        Returns:
-            The peer.
-        """
-        peer = cls(patience=patience)
-        peer._inbox, peer._end = inbox, end
-        peer._made.set()
-        return peer
-
     # ---------------------------------------------------------------- connections
 
     async def __aenter__(self) -> Self:
@@ -399,7 +290,8 @@ class ScriptedPeer(Transport):
             await self._resources.enter_async_context(self._server.running())
             await self._connect(self._server)
         elif self._over == "socket":
-            self._listening = await LoopbackListener.start(lambda: ByteEnd(self._connected(), self._accept))
+            loop = asyncio.get_running_loop()
+            self._listener = await loop.create_server(self._byte_end, "127.0.0.1", 0)
         return self
 
     async def __aexit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
@@ -409,10 +301,11 @@ class ScriptedPeer(Transport):
         for script in scripts:
             script.cancel()
         await asyncio.gather(*scripts, return_exceptions=True)
-        if self._listening is not None:
-            self._listening.stop()
+        if self._listener is not None:
+            self._listener.close()
         for end in self._ends:
-            await close_quietly(end)
+            with suppress(HingeError, OSError):
+                await end.close()
         await self._resources.aclose()
         for script in scripts:
             failure = None if script.cancelled() else script.exception()
@@ -420,10 +313,15 @@ class ScriptedPeer(Transport):
                 raise failure
 
     @property
+    def _address(self) -> tuple[str, int]:
+        assert self._listener is not None, 'only a server with over="socket" has an address, within its block'
+        host, port = self._listener.sockets[0].getsockname()[:2]
+        return host, port
+
+    @property
     def url(self) -> str:
         """The URL for clients in other processes, for `over="socket"`."""
-        assert self._listening is not None, 'only a server with over="socket" has a URL, within its block'
-        return "tcp://{}:{}".format(*self._listening.address)
+        return "tcp://{}:{}".format(*self._address)
 
     async def open(self, serve: Serve, /) -> Channel:
         """Open a channel to this peer. `Client` calls this.
@@ -434,75 +332,60 @@ class ScriptedPeer(Transport):
         Returns:
             The channel.
         """
-        if self._listening is not None:
-            from hinge.transports.stream.sockets import TcpSocket
+        if self._over == "socket":
+            return await TcpSocket(*self._address, limits=self.limits).open(serve)
+        return self._open_in_process(serve, server=False)
 
-            return await TcpSocket(*self._listening.address, limits=self.limits).open(serve)
-        assert self._over != "socket", "use the peer with `async with`"
-        inbox = self._connected()
+    def _open_in_process(self, serve: Serve, *, server: bool) -> Channel:
+        """Connect to a session in this process; `server` says whether it is a server's. Returns its channel."""
+        inbox = self._new_inbox()
+        channel: MemoryChannel | LineChannel
         if self._over == "memory":
-            ours, theirs = memory_ends(self.limits, server=False)
-            self._ends += [ours]
-            ours.begin(InboxSession(inbox))
-            self._accept(MemoryEnd(ours))
-            theirs.begin(serve(theirs))
-            return theirs
-        end = ByteEnd(inbox)
-        channel = open_pipes(end, self.limits, server=False)
-        self._ends += [end, channel]
-        self._accept(end)
-        channel.begin(serve(channel))
+            ours, channel = memory_channels(self.limits, server=server)
+            self._accept(MemoryEnd(ours, inbox))
+        else:
+            end = ByteEnd(inbox)
+            channel = open_pipes(end, self.limits, server=server)
+            self._accept(end)
+        self._ends.append(channel)
+        session = serve(channel)
+        channel.begin(session)
+        if server:
+            self._resources.push_async_callback(session.finish)
         return channel
 
-    def _connected(self) -> ReceivedLines:
-        """Start a connection; unexpected messages of the one before are dropped."""
-        self._inbox = ReceivedLines()
+    async def _connect(self, server: Server[Any]) -> None:
+        if self._over != "socket":
+            self._open_in_process(server.serve, server=True)
+            return
+        listening = SocketServer(server.serve, port=0, limits=self.limits)
+        await listening.start()
+        self._resources.push_async_callback(listening.stop)
+        host, port = cast("tuple[str, int]", listening.address)
+        await asyncio.get_running_loop().create_connection(self._byte_end, host, port)
+
+    def _byte_end(self) -> ByteEnd:
+        return ByteEnd(self._new_inbox(), self._accept)
+
+    def _new_inbox(self) -> Inbox:
+        """Start a connection; messages of the one before that nobody expected are dropped."""
+        self._inbox = asyncio.Queue()
         self.connections += 1
         return self._inbox
 
     def _accept(self, end: RawEnd) -> None:
         self._end = end
-        if end not in self._ends:
-            self._ends.append(end)
-        self._made.set()
+        self._ends.append(end)
+        self._connected.set()
         if self._script is not None:
             self._scripts.append(asyncio.ensure_future(_run(self._script, self)))
 
-    async def _connect(self, server: Server[Any]) -> None:
-        inbox = self._connected()
-        if self._over == "memory":
-            ours, theirs = memory_ends(self.limits, server=True)
-            theirs.begin(server.serve(theirs))
-            ours.begin(InboxSession(inbox))
-            self._ends.append(ours)
-            self._accept(MemoryEnd(ours))
-        elif self._over == "stdio":
-            end = ByteEnd(inbox)
-            channel = open_pipes(end, self.limits, server=True)
-            conversation = server.serve(channel)
-            channel.begin(conversation)
-            self._ends += [end, channel]
-            self._resources.push_async_callback(conversation.finish)
-            self._accept(end)
-        else:
-            from hinge.transports.stream.sockets import SocketServer
-
-            serving = SocketServer(server.serve, port=0, limits=self.limits)
-            await serving.start()
-            self._resources.push_async_callback(serving.stop)
-            loop = asyncio.get_running_loop()
-            await loop.create_connection(
-                lambda: ByteEnd(inbox, self._accept), *cast("tuple[str, int]", serving.address)
-            )
-
-    async def connected(self) -> None:
-        """Wait until a client is connected.
-
-        Raises:
-            AssertionError: None connected within `patience` seconds.
-        """
+    async def _connection(self) -> RawEnd:
+        """Wait until a client is connected."""
         async with self._time_limit("a client to connect"):
-            await self._made.wait()
+            await self._connected.wait()
+        assert self._end is not None
+        return self._end
 
     # ---------------------------------------------------------------- sending
 
@@ -516,13 +399,12 @@ class ScriptedPeer(Transport):
         Raises:
             AssertionError: The connection is closed, or no client connected in time.
         """
-        await self.connected()
-        assert self._end is not None
+        end = await self._connection()
         try:
             if isinstance(message, bytes):
-                await self._end.send(message, complete_size=False)
+                await end.send(message, whole=False)
             else:
-                await self._end.send(msgspec.json.encode({"jsonrpc": "2.0", **message}), complete_size=True)
+                await end.send(msgspec.json.encode({"jsonrpc": "2.0", **message}), whole=True)
         except ChannelClosed as exc:
             raise AssertionError(f"The peer could not send {format_message(message)}: {exc}") from exc
 
@@ -554,36 +436,6 @@ class ScriptedPeer(Transport):
         """
         await self.send({"method": method} if params is None else {"method": method, "params": params})
 
-    async def request(
-        self, method: str, params: Mapping[str, Any] | None = None, *, era: EraName = "2025", **capabilities: Any
-    ) -> Message:
-        """Send a request with a new id, without waiting for the response.
-
-        Args:
-            method: The method.
-            params: The params; none by default.
-            era: With "2026", the `_meta` that the stateless era requires is added.
-            **capabilities: The capabilities of the client in that `_meta`: `elicitation={"form": {}}`.
-
-        Returns:
-            The request, for `expect_answer`.
-
-        Raises:
-            AssertionError: The connection is closed.
-        """
-        self._next_id += 1
-        message: Message = {"jsonrpc": "2.0", "id": self._next_id, "method": method}
-        stateless = {PROTOCOL_VERSION: STATELESS.latest, CLIENT_CAPABILITIES: capabilities, CLIENT_INFO: INFO}
-        by_era: dict[EraName, dict[str, Any]] = {"2025": {}, "2026": stateless}
-        meta = by_era[era]
-        if meta:
-            given = dict(params or {})
-            message["params"] = {**given, "_meta": {**meta, **given.get("_meta", {})}}
-        elif params is not None:
-            message["params"] = dict(params)
-        await self.send(message)
-        return message
-
     async def call(
         self, method: str, params: Mapping[str, Any] | None = None, *, era: EraName = "2025", **capabilities: Any
     ) -> Message:
@@ -593,7 +445,7 @@ class ScriptedPeer(Transport):
             method: The method.
             params: The params; none by default.
             era: With "2026", the `_meta` that the stateless era requires is added.
-            **capabilities: The capabilities of the client in that `_meta`.
+            **capabilities: The capabilities of the client in that `_meta`: `elicitation={"form": {}}`.
 
         Returns:
             The response, with `result` or `error`.
@@ -601,18 +453,30 @@ class ScriptedPeer(Transport):
         Raises:
             AssertionError: It did not come in time, or the connection is closed.
         """
-        message = await self.request(method, params, era=era, **capabilities)
-        return await self.expect_answer(message)
+        self._next_id += 1
+        message: Message = {"id": self._next_id, "method": method}
+        if not ERAS[era].negotiation_method:
+            params = dict(params or {})
+            meta = {PROTOCOL_VERSION: STATELESS.latest, CLIENT_CAPABILITIES: capabilities, CLIENT_INFO: INFO}
+            params["_meta"] = {**meta, **params.get("_meta", {})}
+        if params is not None:
+            message["params"] = params
+        await self.send(message)
+        expected = f"a response to {format_message(message)}"
+        while True:
+            got = await self._next(expected)
+            if isinstance(got, dict) and "method" not in got and got.get("id") == message["id"]:
+                return got
 
     async def close(self) -> None:
         """Close this connection."""
-        await self.connected()
-        assert self._end is not None
-        await close_quietly(self._end)
+        end = await self._connection()
+        with suppress(HingeError, OSError):
+            await end.close()
 
     # ---------------------------------------------------------------- receiving
 
-    async def expect(self, what: Expected | None = None) -> Message:
+    async def expect(self, what: Expected = None) -> Message:
         """Wait for the next message, which must be the expected one.
 
         Args:
@@ -624,35 +488,17 @@ class ScriptedPeer(Transport):
         Raises:
             AssertionError: Another message came, or none in time.
         """
-        wanted = describe_expected(what)
-        got = await self._next(wanted)
+        got = await self._next(describe_expected(what))
         problem = find_mismatch(what, got)
         if problem is not None:
-            raise AssertionError(f"The peer expected {wanted}, but {problem}{self._before()}")
+            raise AssertionError(f"The peer expected {describe_expected(what)}, but {problem}{self._before()}")
         return cast(Message, got)
 
-    async def expect_answer(self, request: Mapping[str, Any]) -> Message:
-        """Wait for the response to a request of this peer; other messages are skipped.
-
-        Args:
-            request: What `request` returned.
-
-        Returns:
-            The response.
-
-        Raises:
-            AssertionError: It did not come in time.
-        """
-        return await self.until(lambda message: "method" not in message and message.get("id") == request["id"], request)
-
-    async def until(
-        self, what: Expected | Callable[[Message], object], about: Mapping[str, Any] | None = None
-    ) -> Message:
+    async def until(self, what: Expected) -> Message:
         """Wait for a message; others before it are skipped. They are in `received`.
 
         Args:
-            what: A method, a dict of members that the message must have, or a function that returns whether it is the one.
-            about: A request, if the message is its response: it is shown in the error.
+            what: A method, or a dict of members that the message must have.
 
         Returns:
             The message.
@@ -660,12 +506,9 @@ class ScriptedPeer(Transport):
         Raises:
             AssertionError: It did not come in time.
         """
-        wanted = f"a response to {format_message(about)}" if about is not None else describe_expected(what)
         while True:
-            got = await self._next(wanted)
-            if isinstance(got, bytes):
-                continue
-            if what(got) if callable(what) else find_mismatch(what, got) is None:
+            got = await self._next(describe_expected(what))
+            if isinstance(got, dict) and find_mismatch(what, got) is None:
                 return got
 
     async def expect_nothing(self, seconds: float = 0.1) -> None:
@@ -677,10 +520,10 @@ class ScriptedPeer(Transport):
         Raises:
             AssertionError: Something came.
         """
-        await self.connected()
+        await self._connection()
         try:
             async with asyncio.timeout(seconds):
-                data = await self._inbox.take()
+                data = await self._inbox.get()
         except TimeoutError:
             return
         came = "the connection was closed" if data is None else f"the peer got {format_message(self._keep(data))}"
@@ -692,31 +535,31 @@ class ScriptedPeer(Transport):
         Raises:
             AssertionError: A message came, or the connection stays open.
         """
-        await self.connected()
-        async with self._time_limit("the end of the connection"):
-            data = await self._inbox.take()
+        expected = "the end of the connection"
+        data = await self._take(expected)
         if data is not None:
-            raise AssertionError(
-                f"The peer expected the end of the connection, but got {format_message(self._keep(data))}"
-            )
+            raise AssertionError(f"The peer expected {expected}, but got {format_message(self._keep(data))}")
 
-    async def _next(self, wanted: str) -> Message | bytes:
-        await self.connected()
-        async with self._time_limit(wanted):
-            data = await self._inbox.take()
+    async def _take(self, expected: str) -> bytes | None:
+        await self._connection()
+        async with self._time_limit(expected):
+            return await self._inbox.get()
+
+    async def _next(self, expected: str) -> Message | bytes:
+        data = await self._take(expected)
         if data is None:
-            self._inbox.put(None)  # for the next call
-            raise AssertionError(f"The peer expected {wanted}, but the connection was closed{self._before()}")
+            self._inbox.put_nowait(None)  # for the next call
+            raise AssertionError(f"The peer expected {expected}, but the connection was closed{self._before()}")
         return self._keep(data)
 
     def _keep(self, data: bytes) -> Message | bytes:
         try:
-            found = msgspec.json.decode(data)
+            content = msgspec.json.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            found = None
-        got: Message | bytes = found if isinstance(found, dict) else data
-        self.received.append(got)
-        return got
+            content = None
+        message: Message | bytes = content if isinstance(content, dict) else data
+        self.received.append(message)
+        return message
 
     def _before(self) -> str:
         """Describe the messages before."""
@@ -724,7 +567,7 @@ class ScriptedPeer(Transport):
         return f". Before that it got: {', '.join(earlier)}" if earlier else ""
 
     @asynccontextmanager
-    async def _time_limit(self, wanted: str) -> AsyncIterator[None]:
+    async def _time_limit(self, expected: str) -> AsyncIterator[None]:
         """Fail with a description after `patience` seconds."""
         try:
             async with asyncio.timeout(self.patience):
@@ -732,7 +575,7 @@ class ScriptedPeer(Transport):
         except TimeoutError:
             got = ", ".join(map(short_name, self.received[-10:])) or "nothing"
             raise AssertionError(
-                f"The peer expected {wanted}, but nothing came within {self.patience:g} seconds. It got: {got}"
+                f"The peer expected {expected}, but nothing came within {self.patience:g} seconds. It got: {got}"
             ) from None
 
     # ---------------------------------------------------------------- opening a session
@@ -759,39 +602,37 @@ class ScriptedPeer(Transport):
         Raises:
             AssertionError: Another message came, or the server refused the handshake.
         """
+        info = info or INFO
         if self._server is not None:
-            return await self._initialize("2025" if era == "both" else era, capabilities, info, revision)
-        openings = _OPENINGS[era]
+            return await self._initialize("2025" if era == "both" else era, capabilities or {}, info, revision)
+        declared = {"tools": {}} if capabilities is None else capabilities
         while True:
             message = await self.expect()
-            method = message.get("method") if message.get("method") in openings else None
-            if method == "initialize":
-                asked = message["params"]["protocolVersion"]
-                await self.answer(message, initialize_result(revision or asked, capabilities, info))
-                await self.expect("notifications/initialized")
-                return "2025"
-            if method == "server/discover":
-                await self.answer(message, discover_result(revision or STATELESS.latest, capabilities, info))
-                return "2026"
-            if message.get("method") not in ("server/discover", "initialize"):
+            method = message.get("method")
+            if method not in _OPENINGS["both"]:
                 raise AssertionError(
                     f"The peer expected initialize or server/discover, but got {format_message(message)}{self._before()}"
                 )
-            await self.answer(message, error={"code": -32601, "message": "Method not found"})
+            if method not in _OPENINGS[era]:
+                await self.answer(message, error={"code": -32601, "message": "Method not found"})
+            elif method == "initialize":
+                chosen = revision or message["params"]["protocolVersion"]
+                result = {"protocolVersion": chosen, "capabilities": declared, "serverInfo": info}
+                await self.answer(message, result)
+                await self.expect("notifications/initialized")
+                return "2025"
+            else:
+                versions = [revision or STATELESS.latest]
+                result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "_meta": {SERVER_INFO: info}}
+                await self.answer(message, {**result, "supportedVersions": versions, "capabilities": declared})
+                return "2026"
 
     async def _initialize(
-        self,
-        era: EraName,
-        capabilities: Mapping[str, Any] | None,
-        info: Mapping[str, Any] | None,
-        revision: str | None,
+        self, era: EraName, capabilities: Mapping[str, Any], info: Mapping[str, Any], revision: str | None
     ) -> EraName:
         if ERAS[era].negotiation_method:
-            params = {
-                "protocolVersion": revision or HANDSHAKE.latest,
-                "capabilities": dict(capabilities or {}),
-                "clientInfo": dict(info or INFO),
-            }
+            chosen = revision or HANDSHAKE.latest
+            params = {"protocolVersion": chosen, "capabilities": capabilities, "clientInfo": info}
             reply = await self.call("initialize", params)
             if "error" in reply:
                 raise AssertionError(f"The server refused the handshake: {format_message(reply)}")
@@ -799,5 +640,25 @@ class ScriptedPeer(Transport):
         return era
 
 
-async def _run(script: Callable[[ScriptedPeer], Awaitable[object]], peer: ScriptedPeer) -> None:
-    await script(peer)
+async def _run(script: Callable[[ScriptedPeer], Awaitable[object]], peer: ScriptedPeer) -> object:
+    return await script(peer)
+
+
+@asynccontextmanager
+async def channel_pair(*, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[tuple[ScriptedPeer, ScriptedPeer]]:
+    """Join two scripted peers in memory: each sends and expects what the test says.
+
+    Args:
+        limits: The limits of the channels.
+
+    Returns:
+        A context manager that gives the two peers.
+    """
+    channels = memory_channels(limits, server=False)
+    first, second = ScriptedPeer(limits=limits), ScriptedPeer(limits=limits)
+    for peer, channel in zip((first, second), channels, strict=True):
+        peer._accept(MemoryEnd(channel, peer._new_inbox()))
+    try:
+        yield first, second
+    finally:
+        await channels[0].close()

@@ -31,14 +31,12 @@ class SeenMessage(NamedTuple):
         channel: The number of the channel, counted from 1.
         sender: Who sent it.
         data: The message as JSON text.
-        headers: The HTTP headers that came with it, if the transport knows them.
         about: The id of the request on whose HTTP stream it was sent, if the transport knows it.
     """
 
     channel: int
     sender: Side
     data: bytes
-    headers: Mapping[str, str] | None = None
     about: RequestId | None = None
 
 
@@ -106,28 +104,48 @@ class ObservedTransport(Transport):
         return None if older is None else ObservedTransport(older, self._observer)
 
 
-_OWN = frozenset({"_channel", "_observer", "_over", "number", "side"})
+class ForwardingChannel:
+    """A channel that forwards everything to another one."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    @property
+    def kind(self) -> ChannelKind:
+        """The kind of the other channel."""
+        return self._channel.kind
+
+    async def send(self, message: Outgoing, /) -> None:
+        """Send a message."""
+        await self._channel.send(message)
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._channel.close()
+
+    def close_stream(self, call: Call, retry_ms: int, /) -> bool:
+        """Close the stream of a call, see `Channel`."""
+        return self._channel.close_stream(call, retry_ms)
+
+    def set_revision(self, revision: str, /) -> None:
+        """Tell the channel the negotiated revision."""
+        self._channel.set_revision(revision)
 
 
-class ObservedChannel:
+class ObservedChannel(ForwardingChannel):
     """The channel that the session gets."""
 
     def __init__(self, channel: Channel, observer: MessageObserver, side: Side) -> None:
-        self._channel = channel
+        super().__init__(channel)
         self._observer = observer
         self.side: Side = side
         self.number = observer.on_open(channel.kind)
         self._over = False
 
-    @property
-    def kind(self) -> ChannelKind:
-        """The kind of the observed channel."""
-        return self._channel.kind
-
     async def send(self, message: Outgoing, /) -> None:
         """Report the message, then send it: its response may arrive before `send` returns."""
         about = message.about.id if message.about is not None else None
-        self.report(self.side, message.data, message.headers, about)
+        self.report(self.side, message.data, about)
         try:
             await self._channel.send(message)
         except PeerError as exc:  # over HTTP, the response may be an error object
@@ -144,30 +162,9 @@ class ObservedChannel:
         self.report_end(self.side, "closed on this side")
         await self._channel.close()
 
-    def close_stream(self, call: Call, retry_ms: int, /) -> bool:
-        """Close the stream of a call, see `Channel`."""
-        return self._channel.close_stream(call, retry_ms)
-
-    def set_revision(self, revision: str, /) -> None:
-        """Tell the channel the negotiated revision."""
-        self._channel.set_revision(revision)
-
-    def __getattr__(self, name: str) -> Any:
-        """Forward other attributes of the observed channel."""
-        return getattr(self._channel, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set attributes of the observed channel there."""
-        if name in _OWN:
-            object.__setattr__(self, name, value)
-        else:
-            setattr(self._channel, name, value)
-
-    def report(
-        self, sender: Side, data: bytes, headers: Mapping[str, str] | None = None, about: RequestId | None = None
-    ) -> None:
+    def report(self, sender: Side, data: bytes, about: RequestId | None = None) -> None:
         """Report a message to the observer."""
-        self._observer.on_message(SeenMessage(self.number, sender, data, headers, about))
+        self._observer.on_message(SeenMessage(self.number, sender, data, about))
 
     def report_end(self, by: Side, reason: str) -> None:
         """Report the end of the channel to the observer, once."""
@@ -186,7 +183,7 @@ class ObservedSession:
     def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN, /) -> Call | Batch | Outgoing | None:
         """Report a received message, and the immediate response if there is one."""
         channel = self._channel
-        channel.report(other_side(channel.side), encode_message(data), origin.headers)
+        channel.report(other_side(channel.side), encode_message(data))
         got = self._session.receive(data, origin)
         if isinstance(got, Outgoing):
             channel.report(channel.side, got.data)
@@ -286,14 +283,14 @@ class WireMessage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def method(self) -> str | None:
         """The method of a request or notification; None for a response."""
-        found: str | None = self.member("method")
-        return found
+        method: str | None = self.member("method")
+        return method
 
     @property
     def id(self) -> RequestId | None:
         """The id of a request or response; None for a notification."""
-        found: RequestId | None = self.member("id")
-        return found
+        request_id: RequestId | None = self.member("id")
+        return request_id
 
     @property
     def params(self) -> dict[str, Any]:
@@ -341,7 +338,7 @@ class WireLog:
 
     # ---------------------------------------------------------------- attaching
 
-    def watch(self, target: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> WatchedTarget:
+    def watch(self, target: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> Transport:
         """Observe a client: pass the result to `Client` in place of the target.
 
         Args:
@@ -356,7 +353,7 @@ class WireLog:
             DefinitionError: For a target or an option that is not possible.
         """
         self._side = "client"
-        return WatchedTarget(self, target, limits, options)
+        return ObservedTransport(transport_for(target, limits=limits, **options), self)
 
     @contextmanager
     def attach(self, server: Server[Any]) -> Iterator[Server[Any]]:
@@ -431,11 +428,11 @@ class WireLog:
         """
         try:
             async with asyncio.timeout(timeout):
-                while len(found := self.named(method)) < count:
+                while len(messages := self.named(method)) < count:
                     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     self._watchers.append(future)
                     await future
-                return found
+                return messages
         except TimeoutError:
             seen = f"{len(self.named(method))} of {count} {method} within {timeout:g} seconds"
             raise AssertionError(f"{seen}; the messages are:\n{self}") from None
@@ -500,28 +497,3 @@ class WireLog:
             reason: Why.
         """
         self.endings.append(f"channel {channel} was closed by the {by}: {reason}")
-
-
-class WatchedTarget(Transport):
-    """A target whose messages are observed."""
-
-    def __init__(self, wire: WireLog, target: Any, limits: Limits, options: Mapping[str, Any]) -> None:
-        self._target = target
-        self._transport = ObservedTransport(transport_for(target, limits=limits, **options), wire)
-
-    async def open(self, serve: Serve, /) -> Channel:
-        """Open an observed channel."""
-        return await self._transport.open(serve)
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Run the target, if it has to be run."""
-        return self._transport.running()
-
-    @property
-    def era(self) -> EraOption:
-        """The era of the transport."""
-        return self._transport.era
-
-    def older(self) -> Transport | None:
-        """The older transport."""
-        return self._transport.older()
