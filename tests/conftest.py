@@ -1,3 +1,14 @@
 """What holds for every test: it leaves nothing behind, and what Hinge sends in it is of its revision."""
 
+import compileall
+from pathlib import Path
+
+import pytest
+
 pytest_plugins = ("tests.leftovers", "tests.wire_watch")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the package once: where Python may not write bytecode, each program that a test starts would do it again."""
+    if not hasattr(session.config, "workerinput"):
+        compileall.compile_dir(Path(__file__).parent.parent / "src", quiet=1)
