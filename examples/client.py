@@ -41,7 +41,7 @@ async def main(target: str | Path) -> None:
         for tool in await client.list_tools():
             print(f"  {tool.name}: {(tool.description or '').splitlines()[0]}")
 
-        found = await client.call_tool("forecast", {"city": "Oslo"}, returns=Forecast)
+        found = (await client.call_tool("forecast", {"city": "Oslo"}, returns=Forecast)).data
         print(f"{found.city}: " + ", ".join(f"{day.name} {day.high}°" for day in found.days))
 
         print((await client.call_tool("tour", on_progress=show)).text)

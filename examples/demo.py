@@ -83,7 +83,7 @@ async def run_calls(target: Any, era: Era, where: str) -> None:
 
 async def results(client: Client) -> None:
     """Call a tool with a typed result, and with the raw structured content."""
-    found = await client.call_tool("forecast", {"city": "Oslo", "days": 2}, returns=Forecast)
+    found = (await client.call_tool("forecast", {"city": "Oslo", "days": 2}, returns=Forecast)).data
     check(found.city == "Oslo" and [day.high for day in found.days] == [15.5, 14.5], f"the forecast is {found}")
     show("typed call", 'forecast("Oslo", 2)', *map(str, found.days))
 
@@ -130,7 +130,7 @@ def answer(form: Any) -> Mapping[str, Any]:
 
 async def elicitation(client: Client, era: Era, booking: str) -> None:
     """The tool requests input from the user. In the stateless era it runs twice, but charges once."""
-    ticket = await client.call_tool("book", {"city": "Oslo", "booking": booking}, returns=Ticket)
+    ticket = (await client.call_tool("book", {"city": "Oslo", "booking": booking}, returns=Ticket)).data
     runs = 1 if era == "2025" else 2
     check(ticket == Ticket("Oslo", "window", runs, 1), f"the ticket is {ticket}")
     show("elicitation", 'book("Oslo")', '"Which seat to Oslo?", answered "window"', str(ticket))

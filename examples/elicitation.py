@@ -72,7 +72,7 @@ async def main() -> None:
     for era in ("2025", "2026"):
         print(f"era {era}")
         async with Client(server, era=era, on_elicit=answer) as client:
-            print("   ", await client.call_tool("book", {"city": "Oslo"}, returns=Ticket))
+            print("   ", (await client.call_tool("book", {"city": "Oslo"}, returns=Ticket)).data)
 
 
 if __name__ == "__main__":

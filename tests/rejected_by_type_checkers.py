@@ -26,4 +26,9 @@ def misspelt(server: Server) -> None:
     Client("x", header={})  # type: ignore[call-arg]  # headers
     ClientGroup({}, concurrent=3)  # type: ignore[call-arg]  # concurrency
     ClientPool("x", waiting=3)  # type: ignore[call-arg]  # wait
-    blocking.Client("x", on_elict=None)  # type: ignore[call-arg]  # on_elicit
+    client = blocking.Client("x", on_elict=None)  # type: ignore[call-arg]  # on_elicit
+    client.call_tool("x", {}, idel=3)  # type: ignore[call-arg]  # idle
+    client.request("x", saef=True)  # type: ignore[call-arg]  # safe
+    word: str = client.call_tool("x", returns=int).data  # type: ignore[assignment]  # an int
+    client.call_tool("x").data[word]
+    client.request("x", result=int) + client.request("x")  # type: ignore[operator]  # an int and a dict

@@ -50,7 +50,7 @@ def made() -> Server:
 def test_a_script_calls_tools_without_async(era: Any) -> None:
     with Client(made(), era=era) as client:
         assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
-        assert client.call_tool("add", {"a": 1, "b": 2}, returns=int) == 3
+        assert client.call_tool("add", {"a": 1, "b": 2}, returns=int).data == 3
         assert [tool.name for tool in client.list_tools()] == ["add", "name", "fail", "touch"]
         client.ping()
         with pytest.raises(ToolCallError):

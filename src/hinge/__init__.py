@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hinge.client.extensions import ClientMethod as ClientMethod
     from hinge.client.extensions import SentMethod as SentMethod
     from hinge.client.group.group import ClientGroup as ClientGroup
+    from hinge.client.methods import ClientContext as ClientContext
     from hinge.client.methods import is_not_found as is_not_found
-    from hinge.client.middleware import ClientContext as ClientContext
     from hinge.client.negotiation import Discovery as Discovery
     from hinge.client.pool import ClientPool as ClientPool
     from hinge.client.subscriptions import Subscription as Subscription

@@ -11,12 +11,12 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from hinge.client.cache import CacheMode
-from hinge.client.call_options import CallOptions, RequestOptions
+from hinge.client.call_options import RequestOptions
 from hinge.client.callbacks import awaited
 from hinge.client.client import Client as AsyncClient
+from hinge.client.methods import ResultT as ReplyT
 from hinge.client.negotiation import Discovery
 from hinge.client.options import ClientOptions
 from hinge.client.subscriptions import Subscription as AsyncSubscription
@@ -25,16 +25,10 @@ from hinge.options import accepts
 from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.eras.base import EraName
 from hinge.schema.base import Implementation
-from hinge.schema.completion import Completion
 from hinge.schema.lifecycle import ServerCapabilities
-from hinge.schema.notifications import LoggingLevel
-from hinge.schema.prompts import GetPromptResult, Prompt
-from hinge.schema.resources import ReadResourceResult, Resource, ResourceTemplate
-from hinge.schema.tools import CallToolResult, Tool
 
+P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
-ReturnT = TypeVar("ReturnT")
-ClientT = TypeVar("ClientT")
 
 #: The options whose functions may block.
 _CALLBACKS = (
@@ -162,15 +156,19 @@ class Subscription:
         return _run(take())
 
 
-def _documented(cls: type[ClientT]) -> type[ClientT]:
-    """Give the methods of the blocking client the documentation of the async ones."""
-    for name, method in vars(cls).items():
-        if inspect.isfunction(method) and not name.startswith("_"):
-            method.__doc__ = getattr(AsyncClient, name).__doc__
-    return cls
+def _blocking(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, ResultT]],
+) -> Callable[Concatenate[Client, P], ResultT]:
+    """A method of the async client as one that waits for its result."""
+
+    @functools.wraps(method)
+    def wait(self: Client, /, *arguments: P.args, **options: P.kwargs) -> ResultT:
+        options.update(_threaded(options))
+        return _run(method(self._client, *arguments, **options))
+
+    return wait
 
 
-@_documented
 class Client:
     """A blocking client of one MCP server: `with Client(target) as client`.
 
@@ -257,122 +255,55 @@ class Client:
         return self._client.instructions
 
     def server_extension(self, extension_id: str) -> dict[str, Any] | None:
-        """See `hinge.Client.server_extension`."""
+        """Get the server's settings of a protocol extension; see `hinge.Client.server_extension`.
+
+        Args:
+            extension_id: The id of the extension.
+
+        Returns:
+            The settings, or None if the server does not declare the extension.
+        """
         return self._client.server_extension(extension_id)
 
-    def list_tools(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Tool]:
-        """See `hinge.Client.list_tools`."""
-        return _run(self._client.list_tools(cache=cache, **_threaded(options)))
+    list_tools = _blocking(AsyncClient.list_tools)
+    call_tool = _blocking(AsyncClient.call_tool)
+    list_resources = _blocking(AsyncClient.list_resources)
+    list_resource_templates = _blocking(AsyncClient.list_resource_templates)
+    read_resource = _blocking(AsyncClient.read_resource)
+    list_prompts = _blocking(AsyncClient.list_prompts)
+    get_prompt = _blocking(AsyncClient.get_prompt)
+    complete = _blocking(AsyncClient.complete)
+    notify = _blocking(AsyncClient.notify)
+    ping = _blocking(AsyncClient.ping)
+    set_log_level = _blocking(AsyncClient.set_log_level)
+    roots_changed = _blocking(AsyncClient.roots_changed)
 
-    @overload
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        returns: type[ReturnT],
-        **options: Unpack[CallOptions],
-    ) -> ReturnT: ...
-
-    @overload
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        raise_on_error: bool = True,
-        **options: Unpack[CallOptions],
-    ) -> CallToolResult: ...
-
-    def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Any:
-        """See `hinge.Client.call_tool`."""
-        return _run(self._client.call_tool(name, arguments, **_threaded(options)))
-
-    def list_resources(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Resource]:
-        """See `hinge.Client.list_resources`."""
-        return _run(self._client.list_resources(cache=cache, **_threaded(options)))
-
-    def list_resource_templates(
-        self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]
-    ) -> list[ResourceTemplate]:
-        """See `hinge.Client.list_resource_templates`."""
-        return _run(self._client.list_resource_templates(cache=cache, **_threaded(options)))
-
-    def read_resource(
-        self, uri: str, *, cache: CacheMode = "use", **options: Unpack[CallOptions]
-    ) -> ReadResourceResult:
-        """See `hinge.Client.read_resource`."""
-        return _run(self._client.read_resource(uri, cache=cache, **_threaded(options)))
-
-    def list_prompts(self, *, cache: CacheMode = "use", **options: Unpack[CallOptions]) -> list[Prompt]:
-        """See `hinge.Client.list_prompts`."""
-        return _run(self._client.list_prompts(cache=cache, **_threaded(options)))
-
-    def get_prompt(
-        self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
-    ) -> GetPromptResult:
-        """See `hinge.Client.get_prompt`."""
-        return _run(self._client.get_prompt(name, arguments, **_threaded(options)))
-
-    def complete(
-        self,
-        *,
-        argument: str,
-        value: str = "",
-        prompt: str | None = None,
-        resource: str | None = None,
-        given: Mapping[str, str] | None = None,
-        **options: Unpack[CallOptions],
-    ) -> Completion:
-        """See `hinge.Client.complete`."""
-        asking = self._client.complete(
-            argument=argument, value=value, prompt=prompt, resource=resource, given=given, **_threaded(options)
-        )
-        return _run(asking)
-
-    @overload
     def request(
         self,
         method: str,
         params: Mapping[str, Any] | None = None,
         *,
-        result: type[ResultT],
+        result: type[ReplyT] | None = None,
         **options: Unpack[RequestOptions],
-    ) -> ResultT: ...
+    ) -> ReplyT:
+        """Send any request; see `hinge.Client.request`.
 
-    @overload
-    def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        result: None = None,
-        **options: Unpack[RequestOptions],
-    ) -> dict[str, Any]: ...
+        Args:
+            method: The method, for example "tools/list".
+            params: The params.
+            result: The type that the result is read into; a dict by default.
+            **options: See `RequestOptions`.
 
-    def request(
-        self, method: str, params: Mapping[str, Any] | None = None, *, result: Any = None, **options: Any
-    ) -> Any:
-        """See `hinge.Client.request`."""
-        return _run(self._client.request(method, params, result=result, **_threaded(options)))
+        Returns:
+            The result.
 
-    def notify(
-        self, method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
-    ) -> None:
-        """See `hinge.Client.notify`."""
-        _run(self._client.notify(method, params, meta=meta))
-
-    def ping(self) -> None:
-        """See `hinge.Client.ping`."""
-        _run(self._client.ping())
-
-    def set_log_level(self, level: LoggingLevel) -> None:
-        """See `hinge.Client.set_log_level`."""
-        _run(self._client.set_log_level(level))
-
-    def roots_changed(self) -> None:
-        """See `hinge.Client.roots_changed`."""
-        _run(self._client.roots_changed())
+        Raises:
+            PeerError: The server answered with an error.
+            CallError: There is no result for another reason; `outcome` says whether the request may have run.
+            DefinitionError: A key of `meta` or a header is not allowed.
+        """
+        given: Any = _threaded(options)
+        return _run(self._client.request(method, params, result=result, **given))
 
     def listen(
         self,
@@ -383,7 +314,18 @@ class Client:
         resource_list: bool = False,
         topics: Mapping[str, Any] | None = None,
     ) -> Subscription:
-        """See `hinge.Client.listen`; here the subscription is a context manager and iterator."""
+        """Subscribe to changes: `with client.listen(tools=True) as changes: for change in changes`.
+
+        Args:
+            tools: Whether to subscribe to changes of the list of tools.
+            prompts: Whether to subscribe to changes of the list of prompts.
+            resources: URIs of resources to watch, or True for changes of the list.
+            resource_list: Whether to subscribe to changes of the list of resources, besides URIs.
+            topics: Keys of extensions for the filter of `subscriptions/listen`.
+
+        Returns:
+            The subscription: a context manager and iterator of `Changed` and `ChangesLost`.
+        """
 
         async def make() -> AsyncSubscription:
             subscription = self._client.listen(

@@ -102,7 +102,7 @@ async def test_the_same_calls_work_in_both_eras(era: Any) -> None:
 @pytest.mark.parametrize("kind", [Day, DayModel])
 async def test_a_result_is_read_into_the_callers_type(era: Any, kind: Any) -> None:
     async with Client(a_server(), era=era) as client:
-        day: Any = await client.call_tool("day", {"name": "fri"}, returns=kind)
+        day: Any = (await client.call_tool("day", {"name": "fri"}, returns=kind)).data
         assert isinstance(day, kind)
         assert (day.name, day.warm) == ("fri", False)
         with pytest.raises(InvalidResponse, match="the result is not a valid int"):
@@ -161,7 +161,7 @@ async def test_notifications_of_ones_own_reach_the_server(era: Any) -> None:
     async with Client(a_server(), era=era, info=Implementation(name="me", version="1")) as client:
         await client.notify("notifications/acme", {"x": 1})
         await client.notify("notifications/acme", {"x": 2, "_meta": {"a": 1}})
-        (one, two) = await client.call_tool("noticed", returns=list)
+        (one, two) = (await client.call_tool("noticed", returns=list)).data
     assert one == [client.protocol_version, 1, "me"]
     assert two[1] == 2
 

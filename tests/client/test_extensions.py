@@ -27,8 +27,7 @@ from hinge import (
     Server,
     Topic,
 )
-from hinge.client.methods import ClientMethods
-from hinge.client.middleware import CallNext
+from hinge.client.methods import CallNext, ClientMethods
 from tests.client.puppet import HANG_UP, META, Puppet, discovered, done, legacy, modern, shaken
 from tests.support import Result
 from tests.transports.http_rig import serving
@@ -197,7 +196,7 @@ async def test_a_result_of_its_own_type_becomes_what_the_caller_asked_for(route:
         target: Any = server if route == "memory" else f"http://127.0.0.1:{site.port}/mcp"
         async with Client(target, extensions=[Jobs()]) as client:
             assert (await client.call_tool("work")).data == {"job": "7"}
-            assert await client.call_tool("work", returns=dict[str, str]) == {"job": "7"}
+            assert (await client.call_tool("work", returns=dict[str, str])).data == {"job": "7"}
         async with Client(target) as client:
             assert (await client.call_tool("work")).data == {"job": "none"}
     async with Client(server, era="2025", extensions=[Jobs()]) as client:

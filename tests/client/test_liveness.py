@@ -190,11 +190,11 @@ async def test_a_process_that_hangs_is_started_again_if_wanted(tmp_path: Path) -
     )
     limits = Limits(alive=0.3, silence=SILENCE, backoff=0.01)
     async with Client(tmp_path / "s.py", limits=limits, patience=0.2) as client:
-        first = await client.call_tool("pid", returns=int)
+        first = (await client.call_tool("pid", returns=int)).data
         os.kill(first, signal.SIGSTOP)
         with pytest.raises(ConnectionLost, match="did not respond"):
             await client.call_tool("pid", idle=None, total=None)
-        assert await client.call_tool("pid", returns=int) != first
+        assert (await client.call_tool("pid", returns=int)).data != first
 
 
 # ---------------------------------------------------------------- gone as soon as it was there

@@ -18,7 +18,7 @@ from hinge import (
     PeerError,
     Server,
 )
-from hinge.client.middleware import CallNext
+from hinge.client.methods import CallNext
 from tests.client.puppet import Puppet, done, legacy, modern
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -72,7 +72,7 @@ class Watch:
 async def test_it_sees_what_is_asked_with_its_typed_result(era: Any) -> None:
     watch = Watch()
     async with Client(a_server(), era=era, middleware=[watch]) as client:
-        assert await client.call_tool("add", {"a": 1, "b": 2}, returns=int) == 3
+        assert (await client.call_tool("add", {"a": 1, "b": 2}, returns=int)).data == 3
         await client.list_tools()
         await client.request("tools/list")
         await client.notify("notifications/acme", {"x": 1})
@@ -95,7 +95,7 @@ async def test_it_sees_what_the_server_asks_and_says_the_same_way_in_both_eras(e
     logs: list[Any] = []
     options: dict[str, Any] = {"on_elicit": lambda form: {"value": "me"}, "on_log": logs.append}
     async with Client(a_server(), era=era, middleware=[watch], **options) as client:
-        assert await client.call_tool("who", returns=str) == "me"
+        assert (await client.call_tool("who", returns=str)).data == "me"
         await client.call_tool("told")
     inbound = [one for one in watch.seen if one.startswith("<")]
     assert inbound == ["< elicitation/create", "< ElicitResult", "< notifications/message ."]
@@ -135,7 +135,7 @@ async def test_it_changes_what_is_asked(era: Any) -> None:
         found = await client.request("acme/add", {"a": 1, "b": 2}, result=CallToolResult)
         assert found.structured_content == {"result": 3} or found.text == "3"
         await client.notify("notifications/acme", {"x": 1})
-        assert await client.call_tool("noticed", returns=list) == [2]
+        assert (await client.call_tool("noticed", returns=list)).data == [2]
 
 
 async def test_it_answers_in_the_servers_place_or_refuses() -> None:
@@ -174,8 +174,8 @@ async def test_it_answers_in_the_users_place_changes_questions_and_drops_what_is
 
     options: dict[str, Any] = {"on_elicit": fill_in, "on_log": logs.append}
     async with Client(a_server(), era=era, middleware=[middleware], **options) as client:
-        assert await client.call_tool("who", returns=str) == "the user"
-        assert await client.call_tool("who", returns=str) == "the middleware"
+        assert (await client.call_tool("who", returns=str)).data == "the user"
+        assert (await client.call_tool("who", returns=str)).data == "the middleware"
         await client.call_tool("told")
     assert asked == ["Changed?"]
     assert not logs
@@ -241,5 +241,5 @@ async def test_a_failure_on_an_inbound_message_is_the_messages_own(caplog: pytes
 
 def test_without_middleware_nothing_stands_in_the_way() -> None:
     client = Client(modern())
-    assert client._chain is None
+    assert client._chain == client._requests.send
     assert client._inbound.chain is None

@@ -27,7 +27,7 @@ def result(structured: Any = UNSET, *, is_error: bool = False) -> CallToolResult
 
 
 def check(schema: Any, answer: CallToolResult) -> None:
-    known = index(Tool(name="x", input_schema=OBJECT, output_schema=schema)).known.get("x")
+    known = index(Tool(name="x", input_schema=OBJECT, output_schema=schema)).by_name.get("x")
     assert known is not None
     known.check(answer)
 
@@ -118,7 +118,7 @@ def test_arguments_are_mirrored_as_the_listing_says() -> None:
 )
 def test_only_what_says_so_is_safe_to_repeat(annotations: ToolAnnotations | None, safe: bool) -> None:
     """TOOL-10, T-14."""
-    known = index(Tool(name="x", input_schema=OBJECT, annotations=annotations)).known.get("x")
+    known = index(Tool(name="x", input_schema=OBJECT, annotations=annotations)).by_name.get("x")
     assert known is not None
     assert known.safe is safe
 

@@ -72,7 +72,7 @@ def test_a_handler_that_asks_reserves_once_in_both_eras() -> None:
 
 async def test_the_first_server_serves() -> None:
     async with Client(EXAMPLES / "weather_server.py") as client:
-        days = await client.call_tool("forecast", {"city": "Oslo", "days": 1}, returns=list[str])
+        days = (await client.call_tool("forecast", {"city": "Oslo", "days": 1}, returns=list[str])).data
     assert days == ["Oslo, day 1: sunny"]
 
 
@@ -92,16 +92,18 @@ async def test_the_tour_offers_every_feature(era: Any) -> None:
         assert len(await client.list_prompts()) > 3
         assert "restock" not in names
         assert {"shelf", "map_route", "garden_plant"} <= set(names)
-        assert await client.call_tool("crunch", on_progress=lambda one: told.append(one.progress), returns=int) == 3
+        assert (
+            await client.call_tool("crunch", on_progress=lambda one: told.append(one.progress), returns=int)
+        ).data == 3
         assert told == [1, 2, 3]
-        assert await client.call_tool("welcome", {"city": "Oslo"}, returns=str) == "Ada, welcome to Oslo!"
-        assert await client.call_tool("sell", {"item": "tea"}, returns=int) == 2
+        assert (await client.call_tool("welcome", {"city": "Oslo"}, returns=str)).data == "Ada, welcome to Oslo!"
+        assert (await client.call_tool("sell", {"item": "tea"}, returns=int)).data == 2
         assert (await client.call_tool("sell", {"item": "hat"}, raise_on_error=False)).text == (
             "There is no hat. There is: tea, cups"
         )
         assert (await client.call_tool("shelf")).structured_content == {"tea": 2, "cups": 2}
-        assert await client.call_tool("garden_plant", {"seed": "rose"}, returns=str) == "planted rose"
-        assert await client.call_tool("map_route", {"start": "a", "end": "b"}, returns=str) == "a to b"
+        assert (await client.call_tool("garden_plant", {"seed": "rose"}, returns=str)).data == "planted rose"
+        assert (await client.call_tool("map_route", {"start": "a", "end": "b"}, returns=str)).data == "a to b"
         await client.call_tool("chat")
         assert said == ["somebody called"]
         assert (await client.request("acme/search", {"words": "u"}))["found"] == ["cups"]
@@ -127,7 +129,7 @@ async def uvicorn(app: str) -> AsyncIterator[int]:
 @pytest.mark.parametrize("path", ["/tools/mcp", "/tools/", "/tools"])
 async def test_a_mounted_server_is_found_below_its_mount(path: str) -> None:
     async with uvicorn("mounted:app") as port, Client(f"http://127.0.0.1:{port}{path}") as client:
-        assert await client.call_tool("add", {"a": 2, "b": 3}, returns=int) == 5
+        assert (await client.call_tool("add", {"a": 2, "b": 3}, returns=int)).data == 5
 
 
 async def test_a_mounted_server_ends_its_streams_when_the_process_is_to_end() -> None:

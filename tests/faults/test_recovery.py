@@ -109,10 +109,10 @@ async def site(journal: Journal) -> AsyncIterator[Site]:
 async def test_a_server_that_died_is_started_again_for_the_next_call(journal: Journal, era: EraName) -> None:
     """STDIO-08: the call in flight is lost with the reason; the next one finds a new process."""
     async with on_stdio(journal, era=era) as client:
-        first = await client.call_tool("pid", returns=int)
+        first = (await client.call_tool("pid", returns=int)).data
         with pytest.raises(ConnectionLost, match="was killed by SIGKILL"):
             await client.call_tool("write", {"key": "a", "die": True})
-        assert await client.call_tool("pid", returns=int) != first
+        assert (await client.call_tool("pid", returns=int)).data != first
     assert (journal["start"], journal["write a"]) == (2, 1)
 
 
@@ -146,7 +146,7 @@ async def test_many_calls_in_flight_are_lost_together_and_none_runs_again(journa
 async def test_a_server_that_needs_several_starts_gets_them(journal: Journal) -> None:
     """STDIO-08: a few attempts, further and further apart."""
     async with on_stdio(journal, "2-3", limits=Limits(reconnects=3)) as client:
-        os.kill(await client.call_tool("pid", returns=int), signal.SIGKILL)
+        os.kill((await client.call_tool("pid", returns=int)).data, signal.SIGKILL)
         await client.ping()
     assert journal["start"] == 4
 
@@ -176,7 +176,7 @@ async def test_without_reconnecting_a_loss_is_final(journal: Journal) -> None:
 async def test_a_limit_on_a_call_also_limits_the_wait_for_the_server_to_come_back(journal: Journal) -> None:
     """Every wait has a limit: the caller's covers all that its call brings about."""
     async with on_stdio(journal, "2-999", limits=Limits(reconnects=1000)) as client:
-        os.kill(await client.call_tool("pid", returns=int), signal.SIGKILL)
+        os.kill((await client.call_tool("pid", returns=int)).data, signal.SIGKILL)
         await until(lambda: not client.connected)
         async with asyncio.timeout(PROMPTLY):
             assert await ending_of(client.call_tool("write", {"key": "a"}, total=0.5)) == "unsent"
@@ -237,7 +237,7 @@ async def test_listening_goes_on_after_the_process_died_with_a_lost_in_between(j
     ):
         await client.call_tool("grow", {"name": "first"})
         assert await next_of(changes) == Changed("tools")
-        os.kill(await client.call_tool("pid", returns=int), signal.SIGKILL)
+        os.kill((await client.call_tool("pid", returns=int)).data, signal.SIGKILL)
         assert isinstance(await next_of(changes), ChangesLost)
         await until(lambda: journal["start"] == 2, 20)
         await _until_heard(client, changes)

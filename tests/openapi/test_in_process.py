@@ -53,7 +53,7 @@ async def test_an_app_needs_no_address(servers: list[Any], path: str) -> None:
     """Frameworks write documents that name none."""
     made = Server.from_openapi({**DOCUMENT, "servers": servers}, echo)
     async with Client(made) as client:
-        found = await client.call_tool("say", {"word": "x"}, returns=dict[str, str])
+        found = (await client.call_tool("say", {"word": "x"}, returns=dict[str, str])).data
     assert (found["path"], found["host"]) == (path, "localhost")
 
 

@@ -69,7 +69,7 @@ async def test_a_function_that_would_end_the_process_fails_its_own_call_and_noth
                 await client.read_resource(f"data://{how}")
         with pytest.raises(PeerError, match="Internal server error"):
             await client.call_tool("async", {"how": "generator"})
-        assert await client.call_tool("add", {"a": 1, "b": 2}, returns=int) == 3
+        assert (await client.call_tool("add", {"a": 1, "b": 2}, returns=int)).data == 3
 
 
 @pytest.mark.parametrize(("how", "code"), [("exit", 3), ("interrupt", 1)])

@@ -43,7 +43,7 @@ async def test_a_server_runs_beside_other_things_until_it_is_cancelled(era: Any)
     announced: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     running = asyncio.create_task(counting().run_async("http", port=0, announce=announced.set_result))
     async with Client(await announced, era=era) as client:
-        assert await client.call_tool("add", {"a": 1, "b": 2}, returns=int) == 3
+        assert (await client.call_tool("add", {"a": 1, "b": 2}, returns=int)).data == 3
     running.cancel()
     await asyncio.wait([running])
     assert running.done()

@@ -98,7 +98,7 @@ async def test_whatever_a_test_does_with_a_client_is_compared() -> None:
         return server
 
     async def use(client: Client) -> list[int]:
-        return [await client.call_tool("count", returns=int) for _ in range(3)]
+        return [(await client.call_tool("count", returns=int)).data for _ in range(3)]
 
     assert await in_both_eras(make, use) == [1, 2, 3]
     assert len(made) == 2

@@ -23,7 +23,7 @@ async def test_both_ends_of_a_conversation_are_in_hand(era: Any) -> None:
 
     async with memory_pair(server, era=era) as (client, side):
         assert client.era == era
-        assert await client.call_tool("double", {"number": 2}, returns=int) == 4
+        assert (await client.call_tool("double", {"number": 2}, returns=int)).data == 4
         assert side.calls == []
         assert side.closed is None
     assert side.closed is not None

@@ -14,8 +14,7 @@ from msgspec import UNSET
 
 from hinge.client.cache import Cache
 from hinge.client.extensions import ClientExtensions, ClientMethod, serve
-from hinge.client.methods import ClientMethods
-from hinge.client.middleware import CallNext, ClientContext
+from hinge.client.methods import CallNext, ClientContext, ClientMethods
 from hinge.client.subscriptions import OpenSubscriptions
 from hinge.client.url_elicitation import FINISHED, RequiredPages
 from hinge.errors import HingeError, InvalidParams, InvalidResponse, MethodNotFound, ProtocolError, shorten

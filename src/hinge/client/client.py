@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import msgspec
-from msgspec import UNSET
 
-from hinge.client.cache import Cache, CacheMode, MemoryStore
-from hinge.client.call_options import CallOptions, Limit, OnProgress, RequestOptions
+from hinge.client.cache import Cache, MemoryStore
 from hinge.client.callbacks import (
     Callbacks,
     InboundMessages,
@@ -24,17 +22,15 @@ from hinge.client.connection import ClientConnection
 from hinge.client.extensions import ClientExtension, ClientExtensions
 from hinge.client.methods import ClientMethods
 from hinge.client.middleware import (
-    CallNext,
-    ClientContext,
     ClientMiddleware,
     ConnectionMiddleware,
 )
 from hinge.client.negotiation import Discovery
 from hinge.client.options import ClientOptions
-from hinge.client.pagination import PageT, all_pages
-from hinge.client.requests import SAFE_METHODS, Requests
+from hinge.client.requests import Requests
 from hinge.client.subscriptions import OpenSubscriptions, Subscription, filter_of
 from hinge.client.targets import TransportOptions, transport_for, words_of
+from hinge.client.tools import ToolIndex
 from hinge.client.url_elicitation import RequiredPages
 from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent, shorten
 from hinge.lazy import load
@@ -42,7 +38,6 @@ from hinge.options import accepts, check_option, options_of, resolve
 from hinge.protocol.calls import Call
 from hinge.protocol.changes import ChangesLost
 from hinge.protocol.eras.base import Era
-from hinge.protocol.meta import check_meta
 from hinge.protocol.middleware import checked, compose
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities
@@ -80,10 +75,7 @@ class Client(ClientMethods):
         settings = resolve(ClientOptions, options, "Client")
         limits, on_log, lock = settings["limits"], settings["on_log"], settings["lock"]
         of_transport: Any = {name: value for name, value in options.items() if name in options_of(TransportOptions)}
-        super().__init__(check_results=settings["check_results"])
-        self.limits = limits
         self._target = target
-        self._on_progress = settings["on_progress"]
         callbacks = Callbacks(
             on_elicit=settings["on_elicit"],
             on_elicit_url=settings["on_elicit_url"],
@@ -124,9 +116,17 @@ class Client(ClientMethods):
             cache=results,
             pages=pages,
         )
+        tools = ToolIndex()
         refresh_tools = partial(self.list_tools, cache="refresh")
         self._requests = Requests(
-            self._connection, self._inbound, self._extensions, self._tools, results, pages, limits, refresh_tools
+            self._connection, self._inbound, self._extensions, tools, results, pages, limits, refresh_tools
+        )
+        super().__init__(
+            self._requests.send,
+            tools,
+            limits,
+            on_progress=settings["on_progress"],
+            check_results=settings["check_results"],
         )
         self._middleware: list[ClientMiddleware] = list(map(checked, settings["middleware"]))
         #: The innermost middleware.
@@ -135,7 +135,6 @@ class Client(ClientMethods):
             if lock is None
             else [load("contract_check")(lock, drift=settings["drift"], on_drift=settings["on_drift"])]
         )
-        self._chain: CallNext | None = None
         self._connection_middleware: list[ConnectionMiddleware] = []
         self._build()
         for extension in settings["extensions"]:
@@ -189,10 +188,10 @@ class Client(ClientMethods):
         return middleware
 
     def _build(self) -> None:
-        chain = [*self._middleware, *self._contract_check]
-        self._connection_middleware = [one for one in chain if isinstance(one, ConnectionMiddleware)]
-        self._chain = compose(chain, self._send) if chain else None
-        self._inbound.chain = compose(chain, self._inbound.dispatch) if chain else None
+        middleware = [*self._middleware, *self._contract_check]
+        self._connection_middleware = [each for each in middleware if isinstance(each, ConnectionMiddleware)]
+        self._chain = compose(middleware, self._requests.send)
+        self._inbound.chain = compose(middleware, self._inbound.dispatch) if middleware else None
 
     def add_extension(self, extension: ExtensionT) -> ExtensionT:
         """Add a protocol extension before connecting. It is declared to the server.
@@ -322,163 +321,6 @@ class Client(ClientMethods):
         return f"{shorten(name)} ({words_of(self._target)})"
 
     # ---------------------------------------------------------------- requests and notifications
-
-    @overload
-    async def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        result: type[ResultT],
-        **options: Unpack[RequestOptions],
-    ) -> ResultT: ...
-
-    @overload
-    async def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        result: None = None,
-        **options: Unpack[RequestOptions],
-    ) -> dict[str, Any]: ...
-
-    async def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        result: Any = None,
-        idle: Limit = UNSET,
-        total: Limit = UNSET,
-        on_progress: OnProgress | None = None,
-        safe: bool | None = None,
-        cache: CacheMode = "use",
-        meta: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
-        """Send any request, for example one of an extension.
-
-        Args:
-            method: The method, for example "tools/list".
-            params: The params.
-            result: The type that the result is read into; a dict by default.
-            idle: Seconds without a message from the server until it fails, None for no limit; `limits.call_idle` by default.
-            total: Seconds until it fails, None for no limit; `limits.call_total` by default.
-            on_progress: Called with the progress; sync or async.
-            safe: Whether it may be repeated when it is unknown whether it ran; by default that follows from the method.
-            cache: "use" the cache, "refresh" its entry, or "bypass" it.
-            meta: Keys for the `_meta` of the params, with a prefix of your own.
-            headers: HTTP headers of this request, which replace those of the client.
-
-        Returns:
-            The result.
-
-        Raises:
-            PeerError: The server answered with an error.
-            CallError: There is no result for another reason; `outcome` says whether the request may have run.
-            DefinitionError: A key of `meta` or a header is not allowed.
-        """
-        if meta is not None:
-            check_meta(meta)
-        request = self._new_request(method, params, result, idle, total, on_progress, safe, cache, meta, headers)
-        return await (self._requests.send(request) if self._chain is None else self._chain(request))
-
-    def _new_request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        result: Any,
-        idle: Limit = UNSET,
-        total: Limit = UNSET,
-        on_progress: OnProgress | None = None,
-        safe: bool | None = None,
-        cache: CacheMode = "use",
-        meta: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        on_size: Callable[[int], None] | None = None,
-    ) -> ClientContext:
-        return ClientContext(
-            client=self,
-            method=method,
-            params=dict(params or {}),
-            idle=self.limits.call_idle if idle is UNSET else idle,
-            total=self.limits.call_total if total is UNSET else total,
-            on_progress=on_progress or self._on_progress,
-            safe=safe if safe is not None else method in SAFE_METHODS or self._extensions.is_safe(method),
-            result=result,
-            cache=cache,
-            meta=meta,
-            headers=headers,
-            on_size=on_size,
-        )
-
-    async def request_pages(
-        self, method: str, page: type[PageT], *, cache: CacheMode = "use", **options: Unpack[CallOptions]
-    ) -> list[PageT]:
-        """Request all pages of a list.
-
-        See https://modelcontextprotocol.io/specification/draft/server/utilities/pagination.
-
-        Args:
-            method: The method, for example "tools/list".
-            page: The type of a page, a struct with `next_cursor`.
-            cache: "use" the cache, "refresh" its entries, or "bypass" it.
-            **options: See `CallOptions`; `total` is the limit of all pages.
-
-        Returns:
-            The pages.
-
-        Raises:
-            InvalidResponse: The pages do not end within `limits.pages`, or have more than `limits.reply` bytes together.
-            CallError: A page could not be fetched.
-        """
-        meta = options.get("meta")
-        if meta is not None:
-            check_meta(meta)
-
-        async def request(params: dict[str, Any], total: float | None, on_size: Callable[[int], None]) -> Any:
-            given: Any = {**options, "total": total}
-            request = self._new_request(method, params, page, cache=cache, on_size=on_size, **given)
-            return await (self._requests.send(request) if self._chain is None else self._chain(request))
-
-        return await all_pages(request, method, self.limits, options)
-
-    async def _send(self, ctx: ClientContext) -> Any:
-        """The inner end of the middleware for what is sent."""
-        if ctx.notification:
-            return await self._notify(ctx.method, ctx.params, ctx.meta)
-        if ctx.meta is not None:
-            check_meta(ctx.meta)
-        return await self._requests.send(ctx)
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
-    ) -> None:
-        """Send any notification.
-
-        Args:
-            method: The method.
-            params: The params.
-            meta: Keys for the `_meta` of the params, with a prefix of your own.
-
-        Raises:
-            NotSent: The client is not connected.
-            ChannelClosed: The connection was lost before it was sent.
-            DefinitionError: A key of `meta` is not allowed.
-        """
-        if meta is not None:
-            check_meta(meta)
-        if self._chain is None:
-            await self._notify(method, params, meta)
-            return
-        given = dict(params or {})
-        await self._chain(ClientContext(client=self, method=method, params=given, notification=True, meta=meta))
-
-    async def _notify(self, method: str, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> None:
-        session = await self._connection.ready_session()
-        with self._connection.span(method, params or {}) as trace:
-            await session.notify(method, self._connection.notification_params(params, {**trace, **(meta or {})}))
 
     async def ping(self) -> None:
         """Check that the server answers: with `ping`, or `server/discover` in the stateless era, which has no ping.

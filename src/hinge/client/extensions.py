@@ -14,8 +14,8 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from hinge.client.methods import ClientMethods
-from hinge.client.middleware import ClientContext, ClientMiddleware
+from hinge.client.methods import ClientContext, ClientMethods
+from hinge.client.middleware import ClientMiddleware
 from hinge.errors import CallTimeout, DefinitionError, InvalidParams, shorten
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.detect import ERAS, parse_eras

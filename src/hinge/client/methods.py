@@ -1,22 +1,25 @@
-"""The typed methods of a client: tools, resources, prompts, completion, and what is known about the server."""
+"""The typed methods of a client, and what its middleware receives: `(ctx, call_next) -> result`."""
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, TypeVar, Unpack, overload
+from collections.abc import Awaitable, Callable, Mapping
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from hinge.client.cache import CacheMode
-from hinge.client.call_options import CallOptions, RequestOptions
+from hinge.client.call_options import CallOptions, OnProgress, RequestOptions
 from hinge.client.negotiation import Discovery
-from hinge.client.pagination import PageT
 from hinge.client.tools import ToolIndex
-from hinge.errors import DefinitionError, InvalidResponse, ToolCallError, shorten
+from hinge.errors import CallTimeout, DefinitionError, InvalidResponse, ToolCallError, shorten
+from hinge.jsonrpc import RequestId
 from hinge.protocol.eras.base import EraName
-from hinge.schema.base import Implementation
+from hinge.protocol.limits import Limits
+from hinge.schema.base import Implementation, Page
 from hinge.schema.completion import CompleteResult, Completion
 from hinge.schema.content import ResourceLink
 from hinge.schema.lifecycle import ServerCapabilities
@@ -28,10 +31,102 @@ from hinge.schema.resources import (
     Resource,
     ResourceTemplate,
 )
-from hinge.schema.tools import CallToolResult, ListToolsResult, Tool
+from hinge.schema.tools import CallToolResult, DataT, ListToolsResult, Tool
 
-ReturnT = TypeVar("ReturnT")
-ResultT = TypeVar("ResultT")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    ResultT = TypeVar("ResultT", default=dict[str, Any])
+else:
+    from typing import TypeVar
+
+    ResultT = TypeVar("ResultT")
+PageT = TypeVar("PageT", bound=Page)
+
+
+class ClientContext(msgspec.Struct, kw_only=True, eq=False):
+    """One request or notification on its way through the middleware of a client.
+
+    Pass a changed copy on with `call_next(ctx.replace(params=…))`. An inbound message has only `client`, `method`, `params`
+    and `request_id`.
+
+    Attributes:
+        client: The client that sends or received it.
+        method: The method, for example "tools/call".
+        params: The params without what the client adds to them.
+        inbound: Whether the server sent it.
+        notification: Whether it is a notification, which has no result.
+        request_id: The id of a request of the server; None for other messages.
+        meta: Keys for the `_meta` of the params, besides those of the client.
+        headers: HTTP headers of this request, which replace those of the client.
+        idle: Seconds without a message from the server until the request fails; None for no limit.
+        total: Seconds until the request fails; None for no limit.
+        on_progress: Called with the progress of the request.
+        safe: Whether the request may be repeated when it is unknown whether it ran; None if that follows from the method.
+        result: The type that the result is read into; None for a dict.
+        cache: How the cache of the client is used.
+        on_size: Called with the size of the result in bytes.
+    """
+
+    client: ClientMethods
+    method: str
+    params: dict[str, Any]
+    inbound: bool = False
+    notification: bool = False
+    request_id: RequestId | None = None
+    meta: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] | None = None
+    idle: float | None = None
+    total: float | None = None
+    on_progress: OnProgress | None = None
+    safe: bool | None = None
+    result: Any = None
+    cache: CacheMode = "use"
+    on_size: Callable[[int], None] | None = None
+
+    @property
+    def era(self) -> EraName:
+        """The era of the connection."""
+        return self.client.era
+
+    @property
+    def protocol_version(self) -> str:
+        """The protocol revision of the connection."""
+        return self.client.protocol_version
+
+    def replace(
+        self,
+        *,
+        method: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        meta: Mapping[str, Any] | UnsetType | None = UNSET,
+        headers: Mapping[str, str] | UnsetType | None = UNSET,
+        idle: float | UnsetType | None = UNSET,
+        total: float | UnsetType | None = UNSET,
+    ) -> ClientContext:
+        """Copy this context with changes.
+
+        Args:
+            method: Another method.
+            params: Other params.
+            meta: Other keys for `_meta`, None for none.
+            headers: Other HTTP headers, None for none.
+            idle: Another limit for silence in seconds, None for no limit.
+            total: Another limit for the request in seconds, None for no limit.
+
+        Returns:
+            The changed copy.
+        """
+        changes: dict[str, Any] = {"meta": meta, "headers": headers, "idle": idle, "total": total}
+        changes = {name: value for name, value in changes.items() if value is not UNSET}
+        if method is not None:
+            changes["method"] = method
+        if params is not None:
+            changes["params"] = dict(params)
+        return msgspec.structs.replace(self, **changes)
+
+
+CallNext: TypeAlias = Callable[[ClientContext], Awaitable[Any]]
 
 
 class ClientMethods(ABC):
@@ -41,14 +136,134 @@ class ClientMethods(ABC):
     `headers`. The `total` of a list is the limit of all its pages.
 
     Args:
+        send: Sends a message.
+        tools: What is known about the listed tools.
+        limits: Time limits and sizes.
+        on_progress: Called with the progress of requests that have no `on_progress` of their own.
         check_results: Whether structured content is checked against the output schema of its tool.
     """
 
-    def __init__(self, *, check_results: bool) -> None:
-        self._tools = ToolIndex()
+    def __init__(
+        self, send: CallNext, tools: ToolIndex, limits: Limits, *, on_progress: OnProgress | None, check_results: bool
+    ) -> None:
+        self.limits = limits
+        #: Sends a message through the middleware.
+        self._chain = send
+        self._tools = tools
+        self._on_progress = on_progress
         self._check_results = check_results
 
-    # ---------------------------------------------------------------- what a client provides
+    # ---------------------------------------------------------------- any message
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        result: type[ResultT] | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> ResultT:
+        """Send any request, for example one of an extension.
+
+        Args:
+            method: The method, for example "tools/list".
+            params: The params.
+            result: The type that the result is read into; a dict by default.
+            **options: See `RequestOptions`.
+
+        Returns:
+            The result.
+
+        Raises:
+            PeerError: The server answered with an error.
+            CallError: There is no result for another reason; `outcome` says whether the request may have run.
+            DefinitionError: A key of `meta` or a header is not allowed.
+        """
+        value: ResultT = await self._chain(self._context(method, params, result, options))
+        return value
+
+    def _context(
+        self, method: str, params: Mapping[str, Any] | None, result: type | None, options: RequestOptions | CallOptions
+    ) -> ClientContext:
+        complete: dict[str, Any] = {"idle": UNSET, "total": UNSET, **options}
+        if complete["idle"] is UNSET:
+            complete["idle"] = self.limits.call_idle
+        if complete["total"] is UNSET:
+            complete["total"] = self.limits.call_total
+        complete["on_progress"] = options.get("on_progress") or self._on_progress
+        return ClientContext(client=self, method=method, params=dict(params or {}), result=result, **complete)
+
+    async def request_pages(
+        self, method: str, page: type[PageT], *, cache: CacheMode = "use", **options: Unpack[CallOptions]
+    ) -> list[PageT]:
+        """Request all pages of a list.
+
+        See https://modelcontextprotocol.io/specification/draft/server/utilities/pagination.
+
+        Args:
+            method: The method, for example "tools/list".
+            page: The type of a page, a struct with `next_cursor`.
+            cache: "use" the cache, "refresh" its entries, or "bypass" it.
+            **options: See `CallOptions`; `total` is the limit of all pages.
+
+        Returns:
+            The pages.
+
+        Raises:
+            InvalidResponse: The pages do not end within `limits.pages`, or have more than `limits.reply` bytes together.
+            CallError: A page could not be fetched.
+        """
+        limits = self.limits
+        pages: list[PageT] = []
+        cursors: set[str] = set()
+        size = 0
+
+        def add_size(of_page: int) -> None:
+            nonlocal size
+            size += of_page
+            if size > limits.reply:
+                raise InvalidResponse(
+                    f"{method}: the pages have more than {limits.reply} bytes together. "
+                    "Raise `limits.reply` to accept them"
+                )
+
+        request = self._context(method, None, page, options)
+        request.cache = cache
+        request.on_size = add_size
+        total, start = request.total, time.monotonic()
+        while True:
+            pages.append(await self._chain(request))
+            cursor = pages[-1].next_cursor
+            if cursor is None:
+                return pages
+            if cursor in cursors or len(cursors) >= limits.pages:
+                raise InvalidResponse(f"{method}: the pages of the server don't end")
+            cursors.add(cursor)
+            seconds = None if total is None else total - (time.monotonic() - start)
+            if seconds is not None and seconds <= 0:
+                raise CallTimeout(f"{method}: {len(pages)} pages came within {total:g} seconds, and there are more")
+            request = msgspec.structs.replace(request, params={"cursor": cursor}, total=seconds)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
+    ) -> None:
+        """Send any notification.
+
+        Args:
+            method: The method.
+            params: The params.
+            meta: Keys for the `_meta` of the params, with a prefix of your own.
+
+        Raises:
+            NotSent: The client is not connected.
+            ChannelClosed: The connection was lost before it was sent.
+            DefinitionError: A key of `meta` is not allowed.
+        """
+        await self._chain(
+            ClientContext(client=self, method=method, params=dict(params or {}), notification=True, meta=meta)
+        )
+
+    # ---------------------------------------------------------------- the server
 
     @property
     @abstractmethod
@@ -63,48 +278,6 @@ class ClientMethods(ABC):
     @abstractmethod
     def mirrors_arguments(self) -> bool:
         """Whether HTTP headers repeat tool arguments: in the stateless era over HTTP."""
-
-    @overload
-    @abstractmethod
-    async def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        result: type[ResultT],
-        **options: Unpack[RequestOptions],
-    ) -> ResultT: ...
-
-    @overload
-    @abstractmethod
-    async def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        result: None = None,
-        **options: Unpack[RequestOptions],
-    ) -> dict[str, Any]: ...
-
-    @abstractmethod
-    async def request(
-        self, method: str, params: Mapping[str, Any] | None = None, *, result: Any = None, **options: Any
-    ) -> Any:
-        """Send any request; see `Client.request`."""
-
-    @abstractmethod
-    async def request_pages(
-        self, method: str, page: type[PageT], *, cache: CacheMode = "use", **options: Unpack[CallOptions]
-    ) -> list[PageT]:
-        """Request all pages of a list; see `Client.request_pages`."""
-
-    @abstractmethod
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
-    ) -> None:
-        """Send any notification; see `Client.notify`."""
-
-    # ---------------------------------------------------------------- the server
 
     @property
     def era(self) -> EraName:
@@ -163,35 +336,15 @@ class ClientMethods(ABC):
         pages = await self.request_pages("tools/list", ListToolsResult, cache=cache, **options)
         return self._tools.take([tool for page in pages for tool in page.tools], mirrored=self.mirrors_arguments)
 
-    @overload
     async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
-        returns: type[ReturnT],
-        **options: Unpack[CallOptions],
-    ) -> ReturnT: ...
-
-    @overload
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
+        returns: type[DataT] | UnionType | None = None,
         raise_on_error: bool = True,
         **options: Unpack[CallOptions],
-    ) -> CallToolResult: ...
-
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        returns: Any = None,
-        raise_on_error: bool = True,
-        **options: Unpack[CallOptions],
-    ) -> Any:
+    ) -> CallToolResult[DataT]:
         """Call a tool (`tools/call`).
 
         A call is repeated after a lost connection only if it did not run, or if the tool was listed as read-only or
@@ -200,13 +353,14 @@ class ClientMethods(ABC):
         Args:
             name: The name of the tool.
             arguments: The arguments, by name.
-            returns: The type of the structured content: with `returns=Day` the result is a Day. A dataclass, a TypedDict, a
-                msgspec struct, a pydantic model or a built-in type.
-            raise_on_error: Whether a result that is marked as an error raises ToolCallError.
+            returns: The type of `data` of the result: a dataclass, a TypedDict, a msgspec struct, a pydantic model or a
+                built-in type. By default `data` is the structured content as decoded JSON.
+            raise_on_error: Whether a result that is marked as an error raises ToolCallError. Otherwise look at `is_error`;
+                the `data` of an error does not have the type `returns`.
             **options: See `CallOptions`.
 
         Returns:
-            The result with `content`, `structured_content`, `text` and `data`, or with `returns` the value.
+            The result with `content`, `structured_content`, `text` and `data`.
 
         Raises:
             ToolCallError: The tool reported an error. It is a ToolError, too.
@@ -215,23 +369,26 @@ class ClientMethods(ABC):
             DefinitionError: The arguments are not a mapping.
 
         Example:
-            >>> result = await client.call_tool("forecast", {"city": "Oslo"})
-            >>> result.data
+            >>> result = await client.call_tool("forecast", {"city": "Oslo"}, returns=Forecast)
+            >>> result.data.high
         """
-        given = _arguments(arguments, name)
-        known = self._tools.known.get(name)
-        result: CallToolResult = await self.request(
+        tool = self._tools.by_name.get(name)
+        result: CallToolResult[DataT] = await self.request(
             "tools/call",
-            {"name": name, "arguments": given},
+            {"name": name, "arguments": _arguments(arguments, name)},
             result=CallToolResult,
-            safe=known is not None and known.safe,
+            safe=tool is not None and tool.safe,
             **options,
         )
-        if result.is_error and (raise_on_error or returns is not None):
-            raise ToolCallError(result.text or f"Tool {name!r} failed without a message", result)
-        if known is not None and self._check_results:
-            known.check(result)
-        return result if returns is None else _converted(returns, result, name)
+        if result.is_error:
+            if raise_on_error:
+                raise ToolCallError(result.text or f"Tool {name!r} failed without a message", result)
+            return result
+        if tool is not None and self._check_results:
+            tool.check(result)
+        if returns is not None:
+            vars(result)["data"] = _converted(returns, result, name)
+        return result
 
     # ---------------------------------------------------------------- resources
 
@@ -331,8 +488,8 @@ class ClientMethods(ABC):
         """
         params: dict[str, Any] = {"name": name}
         if arguments is not None:
-            params["arguments"] = given = _arguments(arguments, name)
-            for argument, value in given.items():
+            params["arguments"] = _arguments(arguments, name)
+            for argument, value in arguments.items():
                 if not isinstance(value, str):
                     raise DefinitionError(
                         f"Prompt {name!r}: {argument!r} is {value!r}; the arguments of prompts are strings"
@@ -372,8 +529,8 @@ class ClientMethods(ABC):
         params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
         if given is not None:
             params["context"] = {"arguments": dict(given)}
-        found = await self.request("completion/complete", params, result=CompleteResult, **options)
-        return found.completion
+        result = await self.request("completion/complete", params, result=CompleteResult, **options)
+        return result.completion
 
 
 def _arguments(arguments: Mapping[str, Any] | None, name: str) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self, TypeVar, Unpack, overload
+from types import UnionType
+from typing import Any, Self, Unpack
 
 import msgspec
 
@@ -16,11 +17,9 @@ from hinge.client.client import Client
 from hinge.client.options import ClientOptions, ClientPoolOptions
 from hinge.errors import CallError, HingeError, NotSent
 from hinge.options import accepts, check_option, options_of, resolve, whole
-from hinge.schema.tools import CallToolResult
+from hinge.schema.tools import CallToolResult, DataT
 
 logger = logging.getLogger("hinge")
-
-ReturnT = TypeVar("ReturnT")
 
 
 class PoolHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,38 +129,26 @@ class ClientPool:
                 await self._give_back(client)
             self._places.release()
 
-    @overload
     async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
-        returns: type[ReturnT],
-        **options: Unpack[CallOptions],
-    ) -> ReturnT: ...
-
-    @overload
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
+        returns: type[DataT] | UnionType | None = None,
         raise_on_error: bool = True,
         **options: Unpack[CallOptions],
-    ) -> CallToolResult: ...
-
-    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Any:
+    ) -> CallToolResult[DataT]:
         """Call a tool with any of the clients; see `Client.call_tool`.
 
         Args:
             name: The name of the tool.
             arguments: The arguments, by name.
-            returns: The type of the structured content.
+            returns: The type of `data` of the result.
             raise_on_error: Whether a result that is marked as an error raises ToolCallError.
             **options: See `CallOptions`.
 
         Returns:
-            The result, or with `returns` the value.
+            The result.
 
         Raises:
             NotSent: There was no free client in time.
@@ -169,7 +156,7 @@ class ClientPool:
             CallError: There is no result for another reason.
         """
         async with self.client() as client:
-            return await client.call_tool(name, arguments, **options)
+            return await client.call_tool(name, arguments, returns=returns, raise_on_error=raise_on_error, **options)
 
     # ---------------------------------------------------------------- lending
 

@@ -20,7 +20,7 @@ from hinge.client.call_options import OnProgress
 from hinge.client.callbacks import InboundMessages, running_callbacks
 from hinge.client.connection import ClientConnection
 from hinge.client.extensions import ClientExtensions
-from hinge.client.middleware import ClientContext
+from hinge.client.methods import ClientContext
 from hinge.client.negotiation import refuses_the_era
 from hinge.client.tools import ToolIndex
 from hinge.client.url_elicitation import REQUIRED as URLS_REQUIRED
@@ -39,6 +39,7 @@ from hinge.errors import (
 from hinge.protocol.calls import Pending
 from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.limits import Limits
+from hinge.protocol.meta import check_meta
 from hinge.protocol.revisions.adapt import known_in
 from hinge.schema.elicitation import ElicitUrlParams
 from hinge.schema.input_required import InputRequiredResult
@@ -118,8 +119,12 @@ class Requests:
         self._refresh_tools = refresh_tools
 
     async def send(self, request: ClientContext) -> Any:
-        """Send a request, as the middleware left it. Returns the complete result, read into its type. Raises a CallError."""
+        """Send a message, as the middleware left it. Returns the complete result, read into its type. Raises a CallError."""
         method = request.method
+        if request.meta is not None:
+            check_meta(request.meta)
+        if request.notification:
+            return await self._notify(request)
         if method in CACHEABLE and (key := self._cache_key(request)) is not None:
             raw = self._cache.get(key) if request.cache == "use" else None
             if raw is None:
@@ -130,6 +135,19 @@ class Requests:
         if request.on_size is not None:
             request.on_size(memoryview(raw).nbytes)
         return read_result(raw, method, request.result)
+
+    async def _notify(self, notification: ClientContext) -> None:
+        connection, method, params = self._connection, notification.method, notification.params
+        session = await connection.ready_session()
+        with connection.span(method, params) as trace:
+            meta = {**trace, **(notification.meta or {})}
+            await session.notify(method, connection.notification_params(params, meta))
+
+    def _is_safe(self, request: ClientContext) -> bool:
+        """Whether the request may be repeated when it is unknown whether it ran."""
+        if request.safe is not None:
+            return request.safe
+        return request.method in SAFE_METHODS or self._extensions.is_safe(request.method)
 
     def _cache_key(self, request: ClientContext) -> str | None:
         """The key of a result that may be shared with other requests: headers and `_meta` may change who is asking."""
@@ -249,11 +267,11 @@ class Requests:
             except NotSent as exc:
                 error = _worse(error, exc)
             except ConnectionLost as exc:
-                if not request.safe:
+                if not self._is_safe(request):
                     raise
                 error = exc
             except (PeerError, HttpStatus) as exc:
-                lost_behind = exc.outcome is Outcome.UNKNOWN and request.safe
+                lost_behind = exc.outcome is Outcome.UNKNOWN and self._is_safe(request)
                 if lost_behind or (refuses_the_era(exc) and await self._connection.is_outdated(session)):
                     error = exc
                 elif getattr(exc, "code", None) != HEADER_MISMATCH or refreshed or not self._mirrors(request):
@@ -354,7 +372,7 @@ class Requests:
         row = METHODS.get(method) or self._extensions.sent.get(method)
         name = params.get(row.name_field) if row is not None and row.name_field is not None else None
         headers = request_headers(method, name, found.revision)
-        if method == "tools/call" and name in self._tools.known:
+        if method == "tools/call" and name in self._tools.by_name:
             headers |= self._tools.headers(name, _decoded(params.get("arguments")) or {})
         return headers if request.headers is None else {**_own_headers(request.headers), **headers}
 

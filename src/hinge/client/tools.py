@@ -72,12 +72,11 @@ class ToolIndex:
     """The tools of the last listing."""
 
     def __init__(self) -> None:
-        #: By their names.
-        self.known: dict[str, KnownTool] = {}
+        self.by_name: dict[str, KnownTool] = {}
 
     def take(self, tools: Iterable[Tool], *, mirrored: bool) -> list[Tool]:
         """Replace the tools. If headers repeat arguments, tools with invalid annotations for that are left out and logged."""
-        self.known = {}
+        self.by_name = {}
         kept: list[Tool] = []
         for tool in tools:
             headers: tuple[ParamHeader, ...] = ()
@@ -87,11 +86,11 @@ class ToolIndex:
                 if mirrored:
                     logger.warning("Tool %r is left out: %s", shorten(tool.name), exc)
                     continue
-            self.known[tool.name] = KnownTool(tool, headers)
+            self.by_name[tool.name] = KnownTool(tool, headers)
             kept.append(tool)
         return kept
 
     def headers(self, name: str, arguments: Mapping[str, Any]) -> dict[str, str]:
         """The headers that repeat the arguments of a call; none for an unknown tool."""
-        tool = self.known.get(name)
+        tool = self.by_name.get(name)
         return param_headers(tool.headers, arguments) if tool is not None and tool.headers else {}

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from hinge.client.middleware import CallNext, ClientContext, Drift
+from hinge.client.methods import CallNext, ClientContext
+from hinge.client.middleware import Drift
 from hinge.contracts.compare import Difference, entry_differences
 from hinge.contracts.contract import SINGULAR, Contract, Listed, Section, definition_of, key_of
 from hinge.contracts.display import change_shown

@@ -5,13 +5,23 @@ https://modelcontextprotocol.io/specification/2025-11-25/server/tools
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hinge.schema.base import Icon, Model, Page, Result
 from hinge.schema.content import ContentBlock, text_of
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    #: The type of the data of a result; Any unless the caller gives one.
+    DataT = TypeVar("DataT", default=Any)
+else:
+    from typing import TypeVar
+
+    DataT = TypeVar("DataT")
 
 
 class ToolAnnotations(Model, kw_only=True):
@@ -77,7 +87,7 @@ class CallToolParams(Model, kw_only=True):
     request_state: str | UnsetType = UNSET
 
 
-class CallToolResult(Result, kw_only=True):
+class CallToolResult(Result, Generic[DataT], kw_only=True, dict=True):
     """The result of a tool call. A tool may return one to control all parts of its result.
 
     https://modelcontextprotocol.io/specification/2025-11-25/schema#calltoolresult
@@ -99,6 +109,13 @@ class CallToolResult(Result, kw_only=True):
         return text_of(self.content)
 
     @property
-    def data(self) -> Any:
-        """The structured content, or `text` if there is none."""
-        return self.text if self.structured_content is UNSET else self.structured_content
+    def data(self) -> DataT:
+        """The structured content as the type that `call_tool(returns=…)` requested, by default as decoded JSON.
+
+        Without structured content it is `text`.
+        """
+        # `call_tool` puts the converted value there, beside the members of the message.
+        converted: DataT = vars(self).get("data", UNSET)
+        if converted is not UNSET:
+            return converted
+        return self.text if self.structured_content is UNSET else self.structured_content  # type: ignore[return-value]

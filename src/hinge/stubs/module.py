@@ -159,15 +159,16 @@ class _Module:
         if tool.output_schema is None:
             body += lay(self._returning("call_tool", call), 8)
         elif simple:
-            body += lay(self._returning("call_tool", [*call, f"returns={result}"]), 8)
+            body += lay(self._assigned("call_tool", [*call, f"returns={result}"]), 8)
+            body += ["        return answer.data"]
         else:
             body += [f"        kind: Any = {result}"]
-            asked = self._client_call("call_tool", [*call, "returns=kind"])
+            arguments = [*call, "returns=kind"]
             if result == "None":
-                body += lay(asked, 8)
+                body += lay(self._client_call("call_tool", arguments), 8)
             else:
-                body += lay(asked._replace(head=f"answer: Any = {asked.head}"), 8)
-                body += [f"        found: {result} = answer", "        return found"]
+                body += lay(self._assigned("call_tool", arguments), 8)
+                body += [f"        found: {result} = answer.data", "        return found"]
         self._method(name, parameters, result, description, body)
 
     def _result(self, tool: Tool, hint: str) -> tuple[str, bool]:
@@ -256,6 +257,10 @@ class _Module:
     def _client_call(self, method: str, arguments: Sequence[Piece]) -> Bracket:
         wait = "" if self._blocking else "await "
         return Bracket(f"{wait}self._client.{method}(", [*arguments, "**self._options"], ")")
+
+    def _assigned(self, method: str, arguments: Sequence[Piece]) -> Bracket:
+        asked = self._client_call(method, arguments)
+        return asked._replace(head=f"answer = {asked.head}")
 
     def _returning(self, method: str, arguments: Sequence[Piece]) -> Bracket:
         asked = self._client_call(method, arguments)

@@ -104,7 +104,7 @@ async def test_servers_of_all_eras_and_transports_stand_side_by_side(tmp_path: P
         assert [tool.name for tool in await hosts.list_tools()] == ["files_search", "pid", "web_search", "fetch"]
         assert (await hosts.call_tool("files_search", {"word": "x"})).text == "child x"
         assert (await hosts.call_tool("web_search", {"word": "y"})).text == "web.search y"
-        assert await hosts.call_tool("pid", returns=int) > 0
+        assert (await hosts.call_tool("pid", returns=int)).data > 0
 
 
 async def test_everything_listed_says_which_server_it_is_from() -> None:
@@ -487,7 +487,7 @@ async def test_each_callback_is_told_which_server_asks(era: Any) -> None:
     async with hosts:
         assert (await hosts.call_tool("ask_b")).text == "for b"
         assert (await hosts.call_tool("ask_a")).text == "for a"
-        assert await hosts.call_tool("roots_b", returns=list[str]) == ["file:///b"]
+        assert (await hosts.call_tool("roots_b", returns=list[str])).data == ["file:///b"]
         await hosts.call_tool("log_a")
         await until(lambda: bool(logged))
     assert asked == ["b: Who?", "a: Who?"]

@@ -525,7 +525,7 @@ async def test_a_client_of_either_era_asks_at_the_terminal(typist: Typist, termi
         assert "── tickets (Server in this process) asks\n" in await typist.answers("value:", "Ada")
         await typist.answers("yes or no\n  value:", "y")
         await typist.answers("2  window\n  value:", "1")
-        assert await call == "Ada [True, 'aisle']"
+        assert (await call).data == "Ada [True, 'aisle']"
 
 
 async def test_many_servers_ask_each_under_its_own_name(typist: Typist, terminal: Terminal) -> None:

@@ -23,7 +23,7 @@ async def test_a_server_from_a_client_offers_what_the_other_one_does(behind: Any
     made = Server.from_client(Client(other, era=behind), prefix="far", title="Far away")
     async with Client(made, era=front) as client:
         assert [tool.name for tool in await client.list_tools()] == ["far_double"]
-        assert await client.call_tool("far_double", {"number": 4}, returns=int) == 8
+        assert (await client.call_tool("far_double", {"number": 4}, returns=int)).data == 8
         assert client.server_info is not None
         assert client.server_info.title == "Far away"
 

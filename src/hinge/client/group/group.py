@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from types import UnionType
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 import msgspec
 
@@ -18,13 +19,14 @@ from hinge.client.client import Client
 from hinge.client.group.config import ServerEntry, Source, read_config
 from hinge.client.group.member import Health, Member
 from hinge.client.group.names import NameOrigin, Prefixing, merge_names
+from hinge.client.methods import ResultT
 from hinge.client.options import ClientGroupOptions
 from hinge.errors import CallError, NotSent, shorten
 from hinge.options import accepts, check_option, instance, resolve
 from hinge.schema.content import ResourceLink
 from hinge.schema.prompts import GetPromptResult, Prompt
 from hinge.schema.resources import ReadResourceResult, Resource, ResourceTemplate
-from hinge.schema.tools import CallToolResult, Tool
+from hinge.schema.tools import CallToolResult, DataT, Tool
 
 logger = logging.getLogger("hinge")
 
@@ -44,7 +46,6 @@ _CALLBACKS = (
 )
 
 ItemT = TypeVar("ItemT", Tool, Prompt, Resource, ResourceTemplate)
-ReturnT = TypeVar("ReturnT")
 Kind = Literal["tools", "prompts"]
 
 
@@ -215,43 +216,28 @@ class ClientGroup:
 
     # ---------------------------------------------------------------- requests
 
-    @overload
     async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
-        returns: type[ReturnT],
-        server: str | None = None,
-        **options: Unpack[CallOptions],
-    ) -> ReturnT: ...
-
-    @overload
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
+        returns: type[DataT] | UnionType | None = None,
         raise_on_error: bool = True,
         server: str | None = None,
         **options: Unpack[CallOptions],
-    ) -> CallToolResult: ...
-
-    async def call_tool(
-        self, name: str, arguments: Mapping[str, Any] | None = None, *, server: str | None = None, **options: Any
-    ) -> Any:
+    ) -> CallToolResult[DataT]:
         """Call a tool; see `Client.call_tool`.
 
         Args:
             name: The merged name, or with `server` the name that the server uses.
             arguments: The arguments, by name.
-            returns: The type of the structured content.
+            returns: The type of `data` of the result.
             raise_on_error: Whether a result that is marked as an error raises ToolCallError.
             server: The name of the server.
             **options: See `CallOptions`.
 
         Returns:
-            The result, or with `returns` the value.
+            The result.
 
         Raises:
             NotSent: No server has the tool, or its server is not available.
@@ -260,7 +246,9 @@ class ClientGroup:
         """
         origin = await self._find("tools", name, server)
         async with self._member(origin.server).turn() as client:
-            return await client.call_tool(origin.name, arguments, **options)
+            return await client.call_tool(
+                origin.name, arguments, returns=returns, raise_on_error=raise_on_error, **options
+            )
 
     async def get_prompt(
         self,
@@ -319,29 +307,15 @@ class ClientGroup:
         async with self._member(server or await self._owner(uri)).turn() as client:
             return await client.read_resource(uri, cache=cache, **options)
 
-    @overload
     async def request(
         self,
         server: str,
         method: str,
         params: Mapping[str, Any] | None = None,
         *,
-        result: type[ReturnT],
+        result: type[ResultT] | None = None,
         **options: Unpack[RequestOptions],
-    ) -> ReturnT: ...
-
-    @overload
-    async def request(
-        self,
-        server: str,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        result: None = None,
-        **options: Unpack[RequestOptions],
-    ) -> dict[str, Any]: ...
-
-    async def request(self, server: str, method: str, params: Mapping[str, Any] | None = None, **options: Any) -> Any:
+    ) -> ResultT:
         """Send any request to one server; see `Client.request`.
 
         Args:
@@ -359,7 +333,7 @@ class ClientGroup:
             CallError: There is no result for another reason.
         """
         async with self._member(server).turn() as client:
-            return await client.request(method, params, **options)
+            return await client.request(method, params, result=result, **options)
 
     def origin(self, name: str, kind: Kind = "tools") -> NameOrigin:
         """Find the server that a merged name belongs to.
