@@ -18,7 +18,7 @@ CEILINGS = {
     "stateless POST": (15, 32),
     "handshake session": (16, 34),
     "line channel": (13, 26),
-    "HTTP client": (10, 19),
+    "HTTP client": (9, 18),
 }
 
 
