@@ -146,7 +146,7 @@ _HOME = {
     "ChangesLost": "hinge.protocol.changes",
     "ChannelClosed": "hinge.errors",
     "Client": "hinge.client.client",
-    "ClientContext": "hinge.client.middleware",
+    "ClientContext": "hinge.client.methods",
     "ClientExtension": "hinge.client.extensions",
     "ClientGroup": "hinge.client.group.group",
     "ClientMethod": "hinge.client.extensions",
