@@ -323,3 +323,31 @@ def test_a_change_of_a_file_starts_the_server_again(file: Path) -> None:
         assert hinge("list", f"http://127.0.0.1:{port}/mcp").stdout.startswith("shop 4")
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 0
+
+
+PARTIAL = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = {"jsonrpc": "2.0", "id": message.get("id")}
+    match message["method"]:
+        case "initialize":
+            offers = {"resources": {}, "prompts": {}}
+            info = {"name": "partial", "version": "1"}
+            answer["result"] = {"protocolVersion": "2025-11-25", "capabilities": offers, "serverInfo": info}
+        case "resources/list":
+            answer["result"] = {"resources": [{"uri": "file:///a", "name": "a"}]}
+        case _:
+            answer["error"] = {"code": -32601, "message": "Method not found"}
+    if "id" in message:
+        print(json.dumps(answer), flush=True)
+"""
+
+
+def test_a_server_without_one_of_the_lists_that_it_declares_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "partial.py").write_text(PARTIAL)
+    command = f"{sys.executable} {tmp_path}/partial.py"
+    done = hinge("list", command, "--era", "2025")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "partial 1, protocol 2025-11-25\n\nresource file:///a\n"
+    assert json.loads(hinge("list", command, "--json").stdout) == {"resources": [{"uri": "file:///a", "name": "a"}]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib import import_module, metadata
 from typing import Any
 
@@ -47,8 +47,13 @@ class _Command(argparse.ArgumentParser):
 
 def _run_module(module: str) -> Any:
     def command(options: argparse.Namespace) -> int:
-        code: int = import_module(f"hinge.cli.{module}").run(options)
-        return code
+        run: Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]] = import_module(f"hinge.cli.{module}").run
+        code = run(options)
+        if isinstance(code, int):
+            return code
+        import asyncio
+
+        return asyncio.run(code)
 
     return command
 

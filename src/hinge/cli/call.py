@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import difflib
 from typing import Any
 
@@ -16,25 +15,18 @@ from hinge.schema.prompts import Prompt
 from hinge.schema.tools import Tool
 
 
-def run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace) -> int:
     """Print the result to stdout, progress and logs to stderr. The exit code is 1 if the tool failed."""
-    return asyncio.run(_run(options))
-
-
-async def _run(options: argparse.Namespace) -> int:
     with Console(options) as console:
         async with client_for(options, **console.client_options()) as client:
             tools = {tool.name: tool for tool in await client.list_tools()}
             tool = tools.get(options.name)
             arguments = parse_arguments(options.arguments, tool.input_schema if tool is not None else {})
             arguments = await complete_arguments(console, tool, arguments)
+            limits = time_limits(options)
             try:
                 result = await client.call_tool(
-                    options.name,
-                    arguments,
-                    on_progress=console.progress,
-                    raise_on_error=False,
-                    **time_limits(options),
+                    options.name, arguments, on_progress=console.progress, raise_on_error=False, **limits
                 )
             except PeerError as exc:
                 if tool is not None or "Did you mean" in exc.message:
@@ -44,13 +36,12 @@ async def _run(options: argparse.Namespace) -> int:
         return 1 if result.is_error else 0
 
 
-def _suggest(name: str, known: list[str]) -> str:
-    """Suggest names for one that the server does not have."""
-    near = difflib.get_close_matches(name[:128], known, n=1)
-    if near:
+def _suggest(name: str, tools: list[str]) -> str:
+    """Suggest a tool for a name that the server does not have."""
+    if near := difflib.get_close_matches(name[:128], tools, n=1):
         return f"did you mean {near[0]}?"
-    more = ", …: hinge list shows all" if len(known) > 10 else ""
-    return f"there are {', '.join(escape_line(one) for one in known[:10])}{more}" if known else "there are no tools"
+    more = ", …: hinge list shows all" if len(tools) > 10 else ""
+    return f"there are {', '.join(map(escape_line, tools[:10]))}{more}" if tools else "there are no tools"
 
 
 async def complete_arguments(console: Console, item: Tool | Prompt | None, given: dict[str, Any]) -> dict[str, Any]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -14,17 +13,17 @@ from hinge.cli.connect import client_for
 from hinge.cli.console import Console, as_json
 from hinge.client.client import Client
 from hinge.client.terminal.display import Layout, escape_line, escape_text
+from hinge.errors import PeerError
 from hinge.schema.prompts import Prompt
 from hinge.schema.tools import Tool
 
+#: Some servers declare resources and have no list of templates.
+_METHOD_NOT_FOUND = -32601
 
-def run(options: argparse.Namespace) -> int:
-    """Print a paragraph for each of them."""
+
+async def run(options: argparse.Namespace) -> int:
+    """Print a paragraph for each tool, prompt and resource."""
     options.no_input = True
-    return asyncio.run(_run(options))
-
-
-async def _run(options: argparse.Namespace) -> int:
     with Console(options) as console:
         async with client_for(options, **console.client_options()) as client:
             lists = await _fetch_lists(client)
@@ -38,16 +37,23 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 async def _fetch_lists(client: Client) -> dict[str, list[Any]]:
-    """Return all lists that the server has, by their names in the protocol."""
-    offers, found = client.server_capabilities, dict[str, list[Any]]()
-    if offers.tools is not None:
-        found["tools"] = await client.list_tools()
-    if offers.prompts is not None:
-        found["prompts"] = await client.list_prompts()
-    if offers.resources is not None:
-        found["resources"] = await client.list_resources()
-        found["resourceTemplates"] = await client.list_resource_templates()
-    return found
+    """Return the lists that the server has, by their names in the protocol."""
+    offers = client.server_capabilities
+    fetchers: list[tuple[object, str, Callable[[], Awaitable[list[Any]]]]] = [
+        (offers.tools, "tools", client.list_tools),
+        (offers.prompts, "prompts", client.list_prompts),
+        (offers.resources, "resources", client.list_resources),
+        (offers.resources, "resourceTemplates", client.list_resource_templates),
+    ]
+    lists: dict[str, list[Any]] = {}
+    for capability, name, fetch in fetchers:
+        if capability is not None:
+            try:
+                lists[name] = await fetch()
+            except PeerError as exc:
+                if exc.code != _METHOD_NOT_FOUND:
+                    raise
+    return lists
 
 
 def _lines(lists: dict[str, list[Any]], layout: Layout) -> Iterator[str]:
@@ -110,14 +116,13 @@ def _kind(schema: Any, root: dict[str, Any]) -> str:
     if not isinstance(schema, dict):
         return "any"
     if isinstance(schema.get("$ref"), str):
-        name = schema["$ref"].rpartition("/")[2]
+        name: str = schema["$ref"].rpartition("/")[2]
         definitions = root.get("$defs")
-        found = definitions.get(name) if isinstance(definitions, dict) else None
-        return f"{name}{_members(found)}"
+        return name + _members(definitions.get(name) if isinstance(definitions, dict) else None)
     if "enum" in schema:
         return " | ".join(msgspec.json.encode(value).decode() for value in schema["enum"])
     if "anyOf" in schema:
-        return " | ".join(_kind(one, root) for one in schema["anyOf"])
+        return " | ".join(_kind(option, root) for option in schema["anyOf"])
     kind = schema.get("type", "any")
     if kind == "array":
         return f"array of {_kind(schema.get('items', {}), root)}"

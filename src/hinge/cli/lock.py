@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from hinge.cli.connect import client_for
@@ -19,17 +17,18 @@ from hinge.contracts.lock_file import is_lock, written
 from hinge.errors import StartError
 
 
-def run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace) -> int:
     """Write the lock file; "-" is standard output. Warn of hidden characters on standard error."""
     _refuse_to_overwrite(options.output)
-    contract = asyncio.run(fetch_target_contract(options, _parse_sections(options.only)))
+    contract = await fetch_target_contract(options, _parse_sections(options.only))
     for line in _hidden_character_warnings(contract):
         write(sys.stderr, f"hinge: {line}\n")
     if options.output == "-":
         write(sys.stdout, written(contract))
         return 0
     _replace(Path(options.output), written(contract))
-    counts = [_count(len(found), section) for section in SECTIONS if (found := contract.section(section)) is not None]
+    entries = {section: contract.section(section) for section in SECTIONS}
+    counts = [_count(len(items), section) for section, items in entries.items() if items is not None]
     name = " ".join(str(contract.server.get(word, "")) for word in ("name", "version")).strip() or "unnamed server"
     write(sys.stdout, f"{options.output}: {escape_line(name)}, {', '.join(counts)}\n")
     return 0
@@ -41,25 +40,23 @@ async def fetch_target_contract(options: argparse.Namespace, sections: Iterable[
         return await fetch_contract(client, sections=sections)
 
 
-def _parse_sections(only: str | None) -> tuple[Section, ...]:
+def _parse_sections(only: str | None) -> Sequence[Section]:
     """Return the sections that `--only` names, all by default. Raises StartError for an unknown one."""
-    if only is None:
-        return SECTIONS
-    names = [name.strip() for name in only.split(",")]
-    found: tuple[Section, ...] = tuple(section for section in SECTIONS if section in names)
-    if unknown := [name for name in names if name not in SECTIONS]:
-        raise StartError(f"--only {unknown[0]!r} is not a section: use {', '.join(SECTIONS)}")
-    return found
+    names = [name.strip() for name in only.split(",")] if only is not None else list(SECTIONS)
+    for name in names:
+        if name not in SECTIONS:
+            raise StartError(f"--only {name!r} is not a section: use {', '.join(SECTIONS)}")
+    return [section for section in SECTIONS if section in names]
 
 
 def _hidden_character_warnings(contract: Contract) -> Iterator[str]:
     """Yield a line for each entry with hidden characters."""
     for section in SECTIONS:
         for name, definition in (contract.section(section) or {}).items():
-            if found := hidden_within([name, definition]):
-                yield f"{SINGULAR[section]} {name_shown(name)} has hidden characters: {', '.join(found[:8])}"
-    if found := hidden_in(contract.instructions or ""):
-        yield f"the server's instructions have hidden characters: {', '.join(found[:8])}"
+            if hidden := hidden_within([name, definition]):
+                yield f"{SINGULAR[section]} {name_shown(name)} has hidden characters: {', '.join(hidden[:8])}"
+    if hidden := hidden_in(contract.instructions or ""):
+        yield f"the server's instructions have hidden characters: {', '.join(hidden[:8])}"
 
 
 def _count(number: int, section: Section) -> str:
@@ -73,15 +70,12 @@ def _refuse_to_overwrite(path: str) -> None:
 
 def _replace(path: Path, text: str) -> None:
     """Replace the file atomically."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            os.chmod(name, 0o644 if not path.exists() else path.stat().st_mode & 0o777)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+        if path.exists():
+            temporary.chmod(path.stat().st_mode)
+        temporary.replace(path)
     except OSError as exc:
+        temporary.unlink(missing_ok=True)
         raise StartError(f"{path} can't be written: {exc.strerror or exc}") from exc

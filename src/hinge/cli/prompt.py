@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 
 from hinge.cli.call import complete_arguments
 from hinge.cli.connect import client_for, time_limits
@@ -11,12 +10,8 @@ from hinge.cli.console import Console
 from hinge.cli.values import parse_strings
 
 
-def run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace) -> int:
     """Print the messages, each with its role."""
-    return asyncio.run(_run(options))
-
-
-async def _run(options: argparse.Namespace) -> int:
     with Console(options) as console:
         async with client_for(options, **console.client_options()) as client:
             arguments = parse_strings(options.arguments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 
 from hinge.cli.connect import client_for, time_limits
@@ -11,22 +10,18 @@ from hinge.cli.console import Console
 from hinge.client.terminal.display import is_terminal
 
 
-def run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace) -> int:
     """Print text; write binary contents unchanged to a file or pipe, and only describe them on a terminal."""
-    return asyncio.run(_run(options))
-
-
-async def _run(options: argparse.Namespace) -> int:
     with Console(options) as console:
         async with client_for(options, **console.client_options()) as client:
             result = await client.read_resource(options.name, **time_limits(options))
-        binary = any(item.blob is not None for item in result.contents)
-        if binary and not options.json and options.save is None and not is_terminal(sys.stdout):
+        is_raw = any(item.blob is not None for item in result.contents) and not options.json and options.save is None
+        if is_raw and not is_terminal(sys.stdout):
             for item in result.contents:
                 sys.stdout.buffer.write(item.decoded)
             sys.stdout.flush()
             return 0
         console.result(result, options)
-        if binary and not options.json and options.save is None:
+        if is_raw:
             console.note("Save it with --save DIR, or redirect it to a file.")
-        return 0
+    return 0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,35 +26,21 @@ def reload(words: Sequence[str], folder: Path) -> int:
         StartError: watchfiles is not installed, or the folders can't be watched.
     """
     try:
-        from watchfiles import watch
+        from watchfiles import run_process
     except ImportError:
         raise StartError("--reload needs the extra cli: pip install 'hinge[cli]'") from None
     roots = {folder, Path.cwd()}
-    signal.signal(signal.SIGTERM, _interrupt)
-    child = _start(words)
-    ended = False
     try:
-        for changes in watch(
+        run_process(
             *roots,
+            target=shlex.join([sys.executable, "-m", "hinge", *words]),
+            target_type="command",
             watch_filter=lambda change, path: _is_source(Path(path), roots),
-            yield_on_timeout=True,
-            rust_timeout=500,
-            raise_interrupt=True,
-        ):
-            if changes:
-                if not ended:
-                    print("hinge: a file changed, starting again", file=sys.stderr)
-                _stop(child)
-                child, ended = _start(words), False
-            elif not ended and child.poll() is not None:
-                print("hinge: the server ended; it starts again when a file changes", file=sys.stderr)
-                ended = True
-    except KeyboardInterrupt:
-        return 0
+            callback=lambda changes: print("hinge: a file changed, starting again", file=sys.stderr),
+            debounce=500,
+        )
     except OSError as exc:
         raise StartError(f"--reload can't watch the files: {exc}") from exc
-    finally:
-        _stop(child)
     return 0
 
 
@@ -63,21 +48,3 @@ def _is_source(path: Path, roots: set[Path]) -> bool:
     """Return whether a Python file is below a root, and not in a folder that tools fill."""
     below = (path.relative_to(root) for root in roots if path.is_relative_to(root))
     return path.suffix == ".py" and any(_IGNORED.isdisjoint(part.parts) for part in below)
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _start(words: Sequence[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "hinge", *words])
-
-
-def _stop(child: subprocess.Popen[bytes]) -> None:
-    if child.poll() is None:
-        child.terminate()
-        try:
-            child.wait(10)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()

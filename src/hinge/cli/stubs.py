@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 
 from hinge.cli.connect import client_for
@@ -11,20 +10,16 @@ from hinge.client.terminal.display import write
 from hinge.stubs.module import ServerLists, module_text
 
 
-def run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace) -> int:
     """Print the module."""
-    server = asyncio.run(_fetch_lists(options))
-    write(sys.stdout, module_text(server, blocking=options.sync, name=options.name))
-    return 0
-
-
-async def _fetch_lists(options: argparse.Namespace) -> ServerLists:
     async with client_for(options) as client:
         offers = client.server_capabilities
-        return ServerLists(
+        lists = ServerLists(
             server=client.server_info,
             instructions=client.instructions,
             tools=await client.list_tools() if offers.tools is not None else (),
             prompts=await client.list_prompts() if offers.prompts is not None else (),
             templates=await client.list_resource_templates() if offers.resources is not None else (),
         )
+    write(sys.stdout, module_text(lists, blocking=options.sync, name=options.name))
+    return 0

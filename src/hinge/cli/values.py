@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,15 @@ def parse_arguments(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str
     Raises:
         StartError: An argument has no `=`, is given twice, isn't JSON, or names a file that can't be read.
     """
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for word in words:
-        name, sign, text = word.partition("=")
-        if not sign or not name.rstrip(":"):
+        name, equals, text = word.partition("=")
+        if not equals or not name.rstrip(":"):
             raise StartError(f"{shorten(word)!r} is not an argument: {_FORMS}")
-        as_json = name.endswith(":")
-        path, kind = _path(name.removesuffix(":"), schema)
-        text = _from_file(path, text)
-        _put(found, path, _json(path, text) if as_json else _convert(text, kind), kind)
-    return found
+        path, member = _find_member(name.removesuffix(":"), schema)
+        text = _read_file(path, text)
+        _set(arguments, path, _parse_json(path, text) if name.endswith(":") else _convert(text, member), member)
+    return arguments
 
 
 def parse_strings(words: Sequence[str]) -> dict[str, str]:
@@ -55,86 +54,78 @@ class _ArgumentSchema:
     """A schema, and the root schema that its references point into."""
 
     def __init__(self, schema: Any, root: Mapping[str, Any]) -> None:
-        self.root = root
-        self.schema: Mapping[str, Any] = self._resolved(schema)
-
-    def _resolved(self, schema: Any) -> Mapping[str, Any]:
         for _ in range(8):
             reference = schema.get("$ref") if isinstance(schema, Mapping) else None
             if not isinstance(reference, str) or not reference.startswith("#/"):
                 break
-            target: Any = self.root
+            schema = root
             for part in reference[2:].split("/"):
-                target = target.get(part) if isinstance(target, Mapping) else None
-            schema = target
-        return schema if isinstance(schema, Mapping) else {}
+                schema = schema.get(part) if isinstance(schema, Mapping) else None
+        self.root = root
+        self.schema: Mapping[str, Any] = schema if isinstance(schema, Mapping) else {}
 
     @property
-    def options(self) -> list[_ArgumentSchema]:
+    def alternatives(self) -> list[_ArgumentSchema]:
         """The alternatives of the schema, or the schema itself."""
-        several = [one for key in ("anyOf", "oneOf") for one in self.schema.get(key, ())]
-        return [option for one in several for option in _ArgumentSchema(one, self.root).options] or [self]
+        schemas = [*self.schema.get("anyOf", ()), *self.schema.get("oneOf", ())]
+        return [inner for schema in schemas for inner in _ArgumentSchema(schema, self.root).alternatives] or [self]
 
     @property
-    def kinds(self) -> set[str]:
+    def types(self) -> set[str]:
         """The names of the types that it accepts; empty if it does not say."""
-        types = [option.schema.get("type", ()) for option in self.options]
-        return {kind for one in types for kind in ([one] if isinstance(one, str) else one)}
+        declared = [alternative.schema.get("type", []) for alternative in self.alternatives]
+        return {name for names in declared for name in ([names] if isinstance(names, str) else names)}
 
     @property
     def choices(self) -> list[Any]:
         """The values of its `enum`."""
-        return [value for option in self.options for value in option.schema.get("enum", ())]
-
-    def member(self, name: str) -> _ArgumentSchema | None:
-        """Return the schema of a member; None if it is unknown."""
-        for option in self.options:
-            properties, rest = option.schema.get("properties"), option.schema.get("additionalProperties")
-            if isinstance(properties, Mapping) and name in properties:
-                return _ArgumentSchema(properties[name], self.root)
-            if isinstance(rest, Mapping):
-                return _ArgumentSchema(rest, self.root)
-        return None
+        return [value for alternative in self.alternatives for value in alternative.schema.get("enum", ())]
 
     @property
     def items(self) -> _ArgumentSchema:
         """The schema of the items of an array."""
-        return next(
-            (_ArgumentSchema(one.schema["items"], self.root) for one in self.options if "items" in one.schema), _ANY
-        )
+        declared = (each.schema["items"] for each in self.alternatives if "items" in each.schema)
+        return _ArgumentSchema(next(declared, None), self.root)
+
+    def member(self, name: str) -> _ArgumentSchema | None:
+        """Return the schema of a member; None if it is unknown."""
+        for alternative in self.alternatives:
+            properties = alternative.schema.get("properties")
+            additional = alternative.schema.get("additionalProperties")
+            if isinstance(properties, Mapping) and name in properties:
+                return _ArgumentSchema(properties[name], self.root)
+            if isinstance(additional, Mapping):
+                return _ArgumentSchema(additional, self.root)
+        return None
 
 
-_ANY = _ArgumentSchema({}, {})
-
-
-def _path(name: str, schema: Mapping[str, Any]) -> tuple[list[str], _ArgumentSchema]:
+def _find_member(key: str, schema: Mapping[str, Any]) -> tuple[list[str], _ArgumentSchema]:
     """Split a key into member names, and find the schema. The longest declared name is preferred: names may contain dots."""
-    here, path, left = _ArgumentSchema(schema, schema), list[str](), name
+    parent, path = _ArgumentSchema(schema, schema), list[str]()
     while True:
-        parts = left.split(".")
-        heads = [".".join(parts[:size]) for size in range(len(parts), 0, -1)]
-        known = next((head for head in heads if here.member(head) is not None), None)
-        head = known if known is not None else (parts[0] if path or here.member(parts[0]) else left)
-        path.append(head)
-        here = here.member(head) or _ANY
-        if head == left:
-            return path, here
-        left = left[len(head) + 1 :]
+        parts = key.split(".")
+        prefixes = [".".join(parts[:size]) for size in range(len(parts), 0, -1)]
+        undeclared = parts[0] if path else key
+        name = next((prefix for prefix in prefixes if parent.member(prefix) is not None), undeclared)
+        path.append(name)
+        parent = parent.member(name) or _ArgumentSchema(None, schema)
+        if name == key:
+            return path, parent
+        key = key[len(name) + 1 :]
 
 
-def _put(found: dict[str, Any], path: list[str], value: Any, kind: _ArgumentSchema) -> None:
-    place: Any = found
+def _set(arguments: dict[str, Any], path: list[str], value: Any, schema: _ArgumentSchema) -> None:
     for part in path[:-1]:
-        place = place.setdefault(part, {})
-        if not isinstance(place, dict):
+        arguments = arguments.setdefault(part, {})
+        if not isinstance(arguments, dict):
             raise StartError(f"{'.'.join(path)}: {part} already has a value")
     name = path[-1]
-    if "array" in kind.kinds:
+    if "array" in schema.types:
         value = value if isinstance(value, list) else [value]
-        value = [*place[name], *value] if isinstance(place.get(name), list) else value
-    elif name in place:
+        value = [*arguments[name], *value] if isinstance(arguments.get(name), list) else value
+    elif name in arguments:
         raise StartError(f"{'.'.join(path)} is given twice")
-    place[name] = value
+    arguments[name] = value
 
 
 # ---------------------------------------------------------------- values
@@ -142,55 +133,56 @@ def _put(found: dict[str, Any], path: list[str], value: Any, kind: _ArgumentSche
 
 def _convert(text: str, schema: _ArgumentSchema) -> Any:
     """Convert a string to a type that the schema accepts. Otherwise return the string: the server reports the error."""
+    types = schema.types
     if text in schema.choices:
         return text
-    kinds = schema.kinds
-    if "array" in kinds and not text.startswith("["):
-        if "string" in kinds:
+    if "array" in types and not text.startswith("["):
+        if "string" in types:
             return text
         items = schema.items
-        parts = [text] if items.kinds <= {"string"} and not items.choices else text.split(",")
-        return [_convert(part.strip() if len(parts) > 1 else part, items) for part in parts]
-    if kinds == {"string"}:
+        if items.types <= {"string"} and not items.choices:
+            return [_convert(text, items)]
+        return [_convert(part.strip(), items) for part in text.split(",")]
+    if types == {"string"}:
         return text
-    if "boolean" in kinds and text.lower() in _WORDS and "string" not in kinds:
+    if "boolean" in types and text.lower() in _WORDS and "string" not in types:
         return _WORDS[text.lower()]
     try:
-        found = msgspec.json.decode(text.encode())
+        value = msgspec.json.decode(text.encode())
     except (msgspec.DecodeError, RecursionError):
         return text
-    return found if "string" not in kinds or _kinds_of(found) & kinds else text
+    return value if "string" not in types or _TYPES[type(value)] & types else text
 
 
 _WORDS = {"yes": True, "on": True, "no": False, "off": False, "true": True, "false": False}
+#: Of a parsed value: the names of its type in JSON Schema.
+_TYPES: dict[type, set[str]] = {
+    type(None): {"null"},
+    bool: {"boolean"},
+    int: {"integer", "number"},
+    float: {"number"},
+    str: {"string"},
+    list: {"array"},
+    dict: {"object"},
+}
 
 
-def _kinds_of(value: Any) -> set[str]:
-    if value is None:
-        return {"null"}
-    if isinstance(value, bool):
-        return {"boolean"}
-    if isinstance(value, int):
-        return {"integer", "number"}
-    return {{float: "number", str: "string", list: "array", dict: "object"}[type(value)]}
-
-
-def _json(path: list[str], text: str) -> Any:
+def _parse_json(path: list[str], text: str) -> Any:
     try:
         return msgspec.json.decode(text.encode())
     except (msgspec.DecodeError, RecursionError) as exc:
         raise StartError(f"{'.'.join(path)}: {shorten(text)!r} is not JSON: {exc}") from exc
 
 
-def _from_file(path: list[str], text: str) -> str:
+def _read_file(path: list[str], text: str) -> str:
+    """Replace `@FILE` by its content."""
     if text.startswith("@@"):
         return text[1:]
     if not text.startswith("@"):
         return text
     name = text[1:]
-    read: Callable[[], bytes] = sys.stdin.buffer.read if name == "-" else Path(name).read_bytes
     try:
-        return read().decode()
+        return (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
     except OSError as exc:
         hint = f"; for a value that begins with @, write @{shorten(text)}"
         raise StartError(f"{'.'.join(path)}: {shorten(name)} can't be read: {exc.strerror or exc}{hint}") from exc
