@@ -57,7 +57,7 @@ def lines(old: dict[str, Any], new: dict[str, Any], section: str = "tools") -> l
         (
             tool(of(city=STRING, days=INTEGER)),
             tool({**of(city=STRING), "additionalProperties": False}),
-            ["breaking: tool x: input.days: is gone, and members that aren't declared are refused"],
+            ["breaking: tool x: input.days: is gone, and undeclared properties are refused"],
         ),
         (
             tool(of(city={"enum": ["a", "b"]})),
@@ -131,7 +131,7 @@ def test_a_hint_that_clients_rely_on_breaks_when_it_is_taken_back(hint: str, val
         (
             {**of(a=STRING), "additionalProperties": False},
             {**of(a=STRING, b=STRING), "additionalProperties": False},
-            ["breaking: tool x: output.b: is new, and the old schema refuses members that it doesn't declare"],
+            ["breaking: tool x: output.b: is new, and the old schema refuses undeclared properties"],
         ),
     ],
 )

@@ -11,7 +11,7 @@ from hinge.contracts.canonical import canonical
 from hinge.contracts.contract import HINTS, SECTIONS, SINGULAR, Contract, Definition, Section
 from hinge.contracts.display import change_shown, name_shown, shown, value_shown, values_shown, warning
 from hinge.contracts.json_schema import KEYWORDS, LISTED, ONE
-from hinge.contracts.schemas import MAX_STEPS, Problem, compare, member
+from hinge.contracts.schemas import MAX_STEPS, Code, Problem, compare, property_place
 
 #: In ascending order. "text" breaks no program, but a model reads it: instructions may hide there.
 Severity: TypeAlias = Literal["harmless", "text", "may break", "breaking"]
@@ -188,41 +188,44 @@ class _Entry:
         if self._steps == 0:
             yield self.line("may break", use, "the schema changed")
             return
-        lost = compare(before, after, use, steps=self._steps)
-        gained = compare(after, before, use, steps=self._steps)
-        found = list(self._judged(use, lost, gained))
-        gone = _below(one.at for one in lost if one.code in _GONE)
-        new = _below(one.at for one in gained if one.code in _GONE)
-        found += [
+        narrower = compare(before, after, use, steps=self._steps)
+        wider = compare(after, before, use, steps=self._steps)
+        changes = list(self._judged(use, narrower, wider))
+        gone = _below(problem.place for problem in narrower if problem.code in _GONE)
+        new = _below(problem.place for problem in wider if problem.code in _GONE)
+        changes += [
             self.line(severity, place, message)
             for place, severity, message in _annotations_changed(before, after, use)
             if not place.startswith(gone) and not (severity == "harmless" and place.startswith(new))
         ]
-        yield from found or [self.line("harmless", use, "the schema is written differently, and means the same")]
+        yield from changes or [self.line("harmless", use, "the schema is written differently, and means the same")]
 
-    def _judged(self, use: Use, lost: list[Problem], gained: list[Problem]) -> Iterator[Difference]:
+    def _judged(self, use: Use, narrower: list[Problem], wider: list[Problem]) -> Iterator[Difference]:
         """Arguments break when less is accepted, results when more is possible."""
-        refused = {one.at for one in (*lost, *gained) if one.code == "refused"}
-        new_and_required = {one.at for one in lost if one.code == "required"} & {
-            one.at for one in gained if one.code in ("unlisted", "refused")
-        }
-        gone = {one.at for one in lost if one.code in _GONE}
-        missed = {one.at for one in gained if one.code == "required"}
-        decided = {one.at for one in (*lost, *gained) if one.code != "undecided"}
-        for one in lost:
-            if one.at in new_and_required and one.code == "required" and use == "input":
-                yield self.line("breaking", one.at, "is new and required")
-            elif one.code in _GONE and one.at in missed and use == "output":
-                yield self.line("breaking", one.at, "is gone, and was always there")
-            elif not (one.code == "unlisted" and one.at in refused):
-                severity = _severity(one) if use == "input" else "harmless"
-                yield self.line(severity, one.at, _narrower(one, use))
-        for one in gained:
-            if use == "input" and (one.at in new_and_required or (one.code == "undecided" and one.at in decided)):
+        refused, removed = _places([*narrower, *wider], "refused"), _places(narrower, *_GONE)
+        required, added = _places(narrower, "required"), _places(wider, *_GONE)
+        optional = _places(wider, "required")
+        undecided = _places(narrower if use == "input" else wider, "undecided")
+        for problem in narrower:
+            place = problem.place
+            if (problem.code == "undeclared" and place in refused) or (use == "output" and _is_known(problem, undecided)):
                 continue
-            if not (one.code == "required" and one.at in gone) and not (one.code == "unlisted" and one.at in refused):
-                harmless = use == "input" or one.code == "unlisted"
-                yield self.line("harmless" if harmless else _severity(one), one.at, _wider(one, use))
+            if problem.code == "required" and place in added and use == "input":
+                yield self.line("breaking", place, "is new and required")
+            elif problem.code in _GONE and place in optional and use == "output":
+                yield self.line("breaking", place, "is gone, and was always there")
+            else:
+                severity = _severity(problem) if use == "input" else "harmless"
+                yield self.line(severity, place, _message(problem, use, narrower=True))
+        for problem in wider:
+            place = problem.place
+            told = (problem.code in _GONE and place in required and use == "input") or (
+                problem.code == "required" and place in removed
+            )
+            told = told or (problem.code == "undeclared" and place in refused)
+            if not told and not (use == "input" and _is_known(problem, undecided)):
+                severity = _severity(problem) if use == "output" and problem.code != "undeclared" else "harmless"
+                yield self.line(severity, place, _message(problem, use, narrower=False))
 
     # ---------------------------------------------------------------- prompts
 
@@ -252,7 +255,16 @@ def _severity(problem: Problem) -> Severity:
     return "breaking" if problem.narrows else "may break"
 
 
-_GONE = ("unlisted", "refused")
+def _is_known(problem: Problem, undecided: set[str]) -> bool:
+    """Whether the direction that matters says already that nothing is known here."""
+    return problem.code == "undecided" and problem.place in undecided
+
+
+def _places(problems: Iterable[Problem], *codes: Code) -> set[str]:
+    return {problem.place for problem in problems if problem.code in codes}
+
+
+_GONE: tuple[Code, ...] = ("undeclared", "refused")
 _NEED = {True: "required", False: "optional"}
 _OTHERS: dict[str, Severity] = {"mimeType": "may break", "icons": "harmless", "_meta": "may break"}
 
@@ -300,13 +312,13 @@ def _each_annotation(schema: Any, at: str) -> Iterator[tuple[str, Any]]:
         return
     for word, value in schema.items():
         if word not in KEYWORDS:
-            yield member(at, word), value
+            yield property_place(at, word), value
         elif word in ("properties", "patternProperties", "dependentSchemas") and isinstance(value, dict):
             for name, inner in value.items():
-                yield from _each_annotation(inner, member(at, name))
+                yield from _each_annotation(inner, property_place(at, name))
         elif word in ("$defs", "definitions") and isinstance(value, dict):
             for name, inner in value.items():
-                yield from _each_annotation(inner, member(f"{at}.{word}", name))
+                yield from _each_annotation(inner, property_place(f"{at}.{word}", name))
         elif word in LISTED and isinstance(value, list):
             for place, inner in enumerate(value):
                 yield from _each_annotation(inner, f"{at}[{place}]" if word == "prefixItems" else at)
@@ -316,72 +328,34 @@ def _each_annotation(schema: Any, at: str) -> Iterator[tuple[str, Any]]:
 
 # ---------------------------------------------------------------- messages
 
-_UNPROVED = ": cannot be proved compatible"
+_UNPROVED = "cannot be proved compatible"
+#: What it means that the new schema of arguments or results accepts less or more, by the code of the problem.
+_NARROWER: dict[Code, tuple[str, str]] = {
+    "required": ("is required now", "is always there now"),
+    "refused": ("is gone, and undeclared properties are refused", "is gone, and undeclared properties are refused"),
+    "undeclared": ("is gone: whoever sends it may be ignored or refused", "is gone"),
+}
+_WIDER: dict[Code, tuple[str, str]] = {
+    "required": ("is optional now", "may be missing now"),
+    "refused": ("is new", "is new, and the old schema refuses undeclared properties"),
+    "undeclared": ("is new", "is new"),
+}
 
 
-def _narrower(problem: Problem, use: Use) -> str:
-    """What the new schema, the right one, does not allow any more."""
-    takes = use == "input"
+def _message(problem: Problem, use: Use, *, narrower: bool) -> str:
+    """What changed. If `narrower`, the new schema is the target of the comparison, else its source."""
+    is_input = use == "input"
     match problem.code:
-        case "kinds" | "values" | "fractions":
-            return f"{'no longer takes' if takes else 'can no longer be'} {_lost(problem)}"
-        case "only":
-            return f"{'takes' if takes else 'can be'} only {values_shown(problem.right)} now"
+        case "types" | "values":
+            lost = ", ".join(problem.source) if problem.code == "types" else values_shown(problem.source)
+            if narrower:
+                return f"{'no longer takes' if is_input else 'can no longer be'} {lost}"
+            return f"{'also takes' if is_input else 'can also be'} {lost} now"
         case "keyword":
-            return _keyword_changed(problem, problem.left, problem.right, explain=takes)
-        case "required":
-            return f"is {'required' if takes else 'always there'} now"
-        case "refused":
-            return "is gone, and members that aren't declared are refused"
-        case "unlisted":
-            return "is gone: whoever sends it may be ignored or refused" if takes else "is gone"
-        case "open":
-            return "members that aren't declared are refused now"
-        case "nothing":
-            return "nothing fits here any more"
-        case "alternatives":
-            return f"its alternatives changed{_UNPROVED if takes else ''}"
+            before, after = (problem.source, problem.target) if narrower else (problem.target, problem.source)
+            unproved = is_input == narrower and not problem.certain
+            return f"{problem.keyword}: {value_shown(before)} → {value_shown(after)}" + f": {_UNPROVED}" * unproved
         case "undecided":
-            return f"cannot be proved compatible: {problem.right}"
-
-
-def _wider(problem: Problem, use: Use) -> str:
-    """What the new schema, the left one, allows in addition."""
-    takes = use == "input"
-    match problem.code:
-        case "kinds" | "values" | "fractions":
-            return f"{'also takes' if takes else 'can also be'} {_lost(problem)} now"
-        case "only":
-            return f"{'takes' if takes else 'can be'} more than {values_shown(problem.right)} now"
-        case "keyword":
-            return _keyword_changed(problem, problem.right, problem.left, explain=not takes)
-        case "required":
-            return "is optional now" if takes else "may be missing now"
-        case "refused":
-            return "is new" if takes else "is new, and the old schema refuses members that it doesn't declare"
-        case "unlisted":
-            return "is new"
-        case "open":
-            return "members that aren't declared are allowed now"
-        case "nothing":
-            return "something fits here now"
-        case "alternatives":
-            return f"its alternatives changed{'' if takes else _UNPROVED}"
-        case "undecided":
-            return f"cannot be proved compatible: {problem.right}"
-
-
-def _lost(problem: Problem) -> str:
-    if problem.code == "values":
-        return values_shown(problem.left)
-    if problem.code == "fractions":
-        return "numbers that aren't whole"
-    kinds = set(problem.left)
-    if {"integer", "fraction"} <= kinds:
-        kinds = kinds - {"integer", "fraction"} | {"number"}
-    return ", ".join(sorted("numbers that aren't whole" if kind == "fraction" else kind for kind in kinds))
-
-
-def _keyword_changed(problem: Problem, before: Any, after: Any, *, explain: bool) -> str:
-    unproved = _UNPROVED if explain and not problem.certain and problem.narrows else ""
-    return f"{problem.keyword}: {value_shown(before)} → {value_shown(after)}{unproved}"
+            return f"{_UNPROVED}: {problem.target}"
+        case _:
+            return (_NARROWER if narrower else _WIDER)[problem.code][not is_input]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -179,38 +178,23 @@ class Root:
     def __init__(self, schema: Any) -> None:
         self.schema = schema
 
-    @cached_property
-    def _has_inner_ids(self) -> bool:
-        """Whether a part has an `$id`: references below it mean another document."""
-        left, root = [self.schema], True
-        while left:
-            item = left.pop()
-            if isinstance(item, dict):
-                if not root and isinstance(item.get("$id"), str):
-                    return True
-                left += item.values()
-            elif isinstance(item, list):
-                left += item
-            root = False
-        return False
-
     def find(self, reference: Any) -> Node | None:
         """Return the schema that a JSON Pointer reference names; None if it is not in this document."""
-        if not isinstance(reference, str) or not reference.startswith("#") or self._has_inner_ids:
+        if not isinstance(reference, str) or not reference.startswith("#"):
             return None
-        found: Any = self.schema
-        steps = reference[1:].split("/")
-        if steps.pop(0):
-            return None  # an anchor
+        target: Any = self.schema
+        anchor, *steps = reference[1:].split("/")
+        if anchor:
+            return None
         for step in steps:
             name = unquote(step).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, dict) and name in found:
-                found = found[name]
-            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-                found = found[int(name)]
+            if isinstance(target, dict) and name in target:
+                target = target[name]
+            elif isinstance(target, list) and name.isdecimal() and int(name) < len(target):
+                target = target[int(name)]
             else:
                 return None
-        return Node(self, found)
+        return Node(self, target)
 
 
 class Node(NamedTuple):
@@ -228,11 +212,18 @@ class Node(NamedTuple):
         return self.schema.get(keyword) if isinstance(self.schema, dict) else None
 
 
+def inner_schemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each schema directly inside a schema, with its keyword."""
+    inner: list[tuple[str, Any]] = []
+    with_inner(schema, lambda word, one: inner.append((word, one)))
+    yield from inner
+
+
 def pairs_of(value: Any) -> list[tuple[str, Any]]:
     """Return the members of an object, none for any other value."""
     return list(value.items()) if isinstance(value, dict) else []
 
 
-def listed(value: Any) -> list[Any]:
+def list_of(value: Any) -> list[Any]:
     """Return a list as it is, an empty one for any other value."""
     return value if isinstance(value, list) else []

@@ -1,301 +1,238 @@
-"""Whether every value of one JSON Schema fits another, and where one may not.
+"""Compare two JSON Schemas: is every value of one valid for the other, and if not, at which place?
 
-`jsonschema_rs` decides containment. This module splits two schemas along the places of a value, asks it place by place and
-keyword by keyword, and so says which property and which keyword is in the way. An empty answer is a proof.
+`jsonschema_rs` decides containment. This module asks it for one place (property, item) and one keyword at a time, which
+tells where the difference is. An empty answer is a proof.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from hinge.contracts.canonical import canonical
 from hinge.contracts.display import name_shown
-from hinge.contracts.json_schema import KEYWORDS, Node, Root, Texts, listed, newest, pairs_of, with_inner
+from hinge.contracts.json_schema import KEYWORDS, Root, inner_schemas, list_of, newest, pairs_of, with_inner
+from hinge.protocol.validation import compile_schema
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
 Schema: TypeAlias = Any
-#: - kinds: types in `left` that the right refuses; fractions: numbers that are not whole
-#: - values: values in `left` that the right refuses; only: the right takes only the values in `right`
-#: - keyword: a keyword of the right that is not met; `left` and `right` are its values
-#: - required: a property that the left may lack; refused: one that the left declares and the right forbids
-#: - unlisted: one that the left declares and the right does not, but accepts; open: the left accepts undeclared ones
-#: - nothing: the right takes nothing here; alternatives: none of the right's takes all that the left's do
-#: - undecided: for the reason in `right`
-Code: TypeAlias = Literal[
-    "kinds",
-    "fractions",
-    "values",
-    "only",
-    "keyword",
-    "required",
-    "refused",
-    "unlisted",
-    "open",
-    "nothing",
-    "alternatives",
-    "undecided",
-]
+#: - types, values: those in `source` that the target rejects
+#: - keyword: a keyword of the target that the source does not satisfy; `source` and `target` are its values
+#: - required: a property that the source may lack
+#: - refused: a property that the source declares and the target forbids
+#: - undeclared: a property that the source declares and the target does not, though it accepts it
+#: - undecided: nothing is known, for the reason in `target`
+Code: TypeAlias = Literal["types", "values", "keyword", "required", "refused", "undeclared", "undecided"]
 
 
 class Problem(NamedTuple):
-    """A value of the left may not fit the right. `at` is its place; `certain` says that there is such a value."""
+    """A value of the source may be invalid for the target. `certain` says that such a value exists."""
 
-    at: str
+    place: str
     code: Code
-    left: Any = None
-    right: Any = None
+    source: Any = None
+    target: Any = None
     keyword: str = ""
     certain: bool = True
 
     @property
     def narrows(self) -> bool:
-        """Whether fewer values may be valid. A property that is not declared any more and a format say less than that."""
-        return self.code != "unlisted" and self.keyword != "format"
+        """Whether fewer values may be valid. An undeclared property and a format alone do not prove that."""
+        return self.code != "undeclared" and self.keyword != "format"
 
 
-#: How many pairs of schemas one comparison looks at.
+#: How many steps one comparison may take: one for each pair of schemas, and more for large and complex ones.
 MAX_STEPS = 4_000
-#: Limits of what jsonschema_rs is given. It works in the time of all cases of `anyOf`, `if`, … multiplied, and cannot be
-#: interrupted; measurements are in docs/decisions/023-schema-containment.md.
+#: Limits of what jsonschema_rs is given. It multiplies the cases of `anyOf`, `if`, … and cannot be interrupted; the
+#: measurements are in docs/decisions/023-schema-containment.md.
 MAX_CASES = 32
-MAX_SIZE = 300
-#: jsonschema_rs needs cubic time for the properties of one object.
+MAX_PARTS = 300
 MAX_PROPERTIES = 32
 MAX_PATTERN = 200
-#: How many alternatives are compared one by one.
 _MAX_ALTERNATIVES = 50
 _MAX_NESTED = 60
-_MAX_SPLITS = 4
-#: A pair counts as one step, and as one more for each of so many characters.
-_STEP_TEXT = 1_000
+_CHARACTERS_PER_STEP = 1_000
 #: Schemas with more characters for each step are not compared at all.
-_TEXT_PER_STEP = 200
+_MAX_CHARACTERS_PER_STEP = 200
 
-_KINDS = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
-#: Keywords that mean something only together. The ones that are not a key here belong to a key.
-_GROUPS: Mapping[str, tuple[str, ...]] = {
+_TYPES: Mapping[str, Schema] = {
+    **{name: {"type": name} for name in ("null", "boolean", "integer", "string", "array", "object")},
+    "non-integer number": {"type": "number", "not": {"type": "integer"}},
+}
+#: Keywords that are compared place by place.
+_NESTED = frozenset({"properties", "required", "additionalProperties", "items", "prefixItems"})
+#: Keywords that have a meaning only together with others of the same schema.
+_COMPANIONS: Mapping[str, tuple[str, ...]] = {
     "additionalProperties": ("properties", "patternProperties", "additionalProperties"),
     "items": ("prefixItems", "items"),
     "contains": ("contains", "minContains", "maxContains"),
     "if": ("if", "then", "else"),
+    "unevaluatedItems": tuple(KEYWORDS),
+    "unevaluatedProperties": tuple(KEYWORDS),
 }
-_BELONGS = frozenset({"minContains", "maxContains", "then", "else", "$ref", "allOf", "$defs", "$comment", "format"})
-#: Marks a schema whose value has declared properties only.
+#: Keywords that are followed or that belong to another one; `format` is an annotation.
+_SKIPPED = frozenset({"minContains", "maxContains", "then", "else", "$comment", "format"})
+#: Marks a schema of objects that have no undeclared properties.
 _CLOSED = "closed"
-#: A reference of a document, in its text.
-_REFERENCE = re.compile(r'"\$ref":"#/\$defs/([\w-]+)"')
-#: A reference that can't be followed.
-_LOST = {"$ref": "urn:hinge:unresolved"}
+_DEFINITION = "#/$defs/"
+_REFERENCE = re.compile(rf'"{re.escape(_DEFINITION)}(\w+)"')
+_to_json = msgspec.json.Encoder(order="sorted").encode
 
 
-def compare(left: Schema, right: Schema, at: str, *, steps: int = MAX_STEPS) -> list[Problem]:
-    """Why a value of `left` that has declared properties only may not fit `right`.
+class _Unsupported(ValueError):
+    """Why schemas cannot be compared."""
+
+
+def compare(source: Schema, target: Schema, place: str, *, steps: int = MAX_STEPS) -> list[Problem]:
+    """Find why a value of `source` with declared properties only may be invalid for `target`.
 
     Args:
-        left: A schema in normal form.
-        right: The schema that has to take its values, in normal form.
-        at: The name of the place of the whole value.
-        steps: How many pairs of schemas are looked at; the rest is undecided.
+        source: A schema in normal form.
+        target: The schema that has to accept its values, in normal form.
+        place: The name of the place of the whole value.
+        steps: How much work is done; what is left then is undecided.
 
     Returns:
-        Problems by place; none means that it is proved.
+        The problems by place; none is a proof.
     """
-    texts = canonical(left), canonical(right)
+    texts = canonical(source), canonical(target)
     if texts[0] == texts[1]:
         return []
-    if sum(map(len, texts)) > steps * _TEXT_PER_STEP:
-        return [undecided(at, "it is too large")]
-    one, other = newest(left), newest(right)
-    if one is None or other is None:
-        return [undecided(at, "its dialect of JSON Schema is not known here")]
-    if not _is_schema(one) or not _is_schema(other):
-        return [undecided(at, "it is not a valid JSON Schema")]
+    if sum(map(len, texts)) > steps * _MAX_CHARACTERS_PER_STEP:
+        return [_undecided(place, "it is too large")]
     try:
-        known, wanted = _Document(one, closed=True), _Document(other, closed=False)
-        if _Document(one, closed=False).text_of_all() == wanted.text_of_all():
-            return []
-        comparison = _Comparison(known, wanted, steps)
-        found = comparison.place(known.schema, wanted.schema, at)
+        documents = _Document(source), _Document(target)
+        comparison = _Comparison(*documents, steps)
+        problems = comparison.place(documents[0].schema, documents[1].schema, place)
+    except _Unsupported as exc:
+        return [_undecided(place, str(exc))]
     except RecursionError:
-        return [undecided(at, "it is nested too deep")]
+        return [_undecided(place, "it is nested too deep")]
     if comparison.exhausted:
-        found.append(undecided(at, "it is too complex"))
-    return list({(one.at, one.code, one.keyword, repr(one.left)): one for one in found}.values())
+        problems.append(_undecided(place, "it is too complex"))
+    return _distinct(problems)
 
 
-def undecided(at: str, why: str) -> Problem:
-    return Problem(at, "undecided", right=why, certain=False)
+def property_place(place: str, name: str) -> str:
+    """Return the name of the place of a property."""
+    return f"{place}.{name_shown(name)}"
 
 
-def member(at: str, name: str) -> str:
-    return f"{at}.{name_shown(name)}"
+def _undecided(place: str, reason: str) -> Problem:
+    return Problem(place, "undecided", target=reason, certain=False)
 
 
-# ---------------------------------------------------------------- documents
+def _distinct(problems: Iterable[Problem]) -> list[Problem]:
+    return list({(problem[:2], problem.keyword, repr(problem.source)): problem for problem in problems}.values())
+
+
+def _all_of(schemas: Iterable[Schema]) -> Schema:
+    parts = [schema for schema in schemas if schema is not True]
+    if False in parts:
+        return False
+    return (parts[0] if len(parts) == 1 else {"allOf": parts}) if parts else True
 
 
 class _Document:
-    """A schema without annotations, whose references all lead to `defs`. Parts of it can stand alone.
+    """A schema without annotations, whose references all lead to `definitions`, so that parts of it can stand alone."""
 
-    With `closed`, objects that declare properties have no others, unless the schema says that there are some.
-    """
+    def __init__(self, schema: Schema) -> None:
+        import jsonschema_rs
 
-    def __init__(self, schema: Schema, *, closed: bool) -> None:
-        self._root = Root(schema)
-        self.defs: dict[str, Schema] = {}
-        self._canonical: dict[str, tuple[jsonschema_rs.CanonicalSchema | None, int]] = {}
-        self._texts = Texts()
-        self.schema = self._own(schema, closed, whole=True)
+        translated = newest(schema)
+        if translated is None:
+            raise _Unsupported("its dialect of JSON Schema is not known here")
+        if not jsonschema_rs.meta.is_valid(translated):
+            raise _Unsupported("it is not a valid JSON Schema")
+        self._root = Root(translated)
+        self._definitions: dict[str, Schema] = {}
+        self._canonical: dict[bytes, jsonschema_rs.CanonicalSchema | None] = {}
+        self.schema = self._plain(translated)
 
-    def _own(self, schema: Schema, closed: bool, *, whole: bool = False) -> Schema:
-        """A schema of a value of its own: the root, a property, an item."""
-        found = self._part(schema, closed)
-        if not closed or not isinstance(found, dict):
-            return found
-        around = [node.schema for node in _in_place(Node(self._root, schema))]
-        opens = any(one.get(word, False) is not False for one in around for word in _OTHER_PROPERTIES)
-        if opens or any("$dynamicRef" in one for one in around):
-            return found
-        if not whole and not any("properties" in one for one in around):
-            return found
-        names = sorted({name for one in around for name, _ in pairs_of(one.get("properties"))})
-        patterns = sorted({text for one in around for text, _ in pairs_of(one.get("patternProperties"))})
-        allowed = [*([{"enum": names}] if names else []), *({"pattern": text} for text in patterns)]
-        closing = {"propertyNames": {"anyOf": allowed} if allowed else False, "$comment": _CLOSED}
-        return self._known(_both([found, closing]))
-
-    def _known(self, schema: Schema) -> Schema:
-        """The schema, after its text was computed from the texts of its parts."""
-        self._texts.of(schema)
-        return schema
-
-    def _part(self, schema: Schema, closed: bool) -> Schema:
-        """A schema of a value of which others speak as well."""
+    def _plain(self, schema: Schema) -> Schema:
         if not isinstance(schema, dict):
             return schema
-        if "$dynamicRef" in schema or "$recursiveRef" in schema:
-            return dict(_LOST)
-        found = with_inner(
-            {
-                word: value
-                for word, value in schema.items()
-                if word in KEYWORDS and word not in ("$defs", "definitions")
-            },
-            lambda word, inner: (
-                self._own(inner, closed) if word in _OWN else self._part(inner, closed and word in _SAME_PLACE)
-            ),
-        )
-        if "$ref" in schema:
-            found["$ref"] = self._reference(schema["$ref"], closed)
-        return self._known(found)
+        if "$dynamicRef" in schema or "$recursiveRef" in schema or ("$id" in schema and schema is not self._root.schema):
+            raise _Unsupported("it uses $id or dynamic references")
+        keywords = {
+            word: value
+            for word, value in schema.items()
+            if word in KEYWORDS and word not in ("$defs", "definitions", "$schema", "$id")
+        }
+        plain = with_inner(keywords, lambda _, inner: self._plain(inner))
+        if "$ref" in plain:
+            plain["$ref"] = self._reference(plain["$ref"])
+        for pattern, _ in pairs_of(plain.get("patternProperties")):
+            _pattern(pattern)
+        return plain
 
-    def _reference(self, reference: Any, closed: bool) -> str:
+    def _reference(self, reference: str) -> str:
         target = self._root.find(reference)
+        if target is None and reference.startswith("#"):
+            raise _Unsupported(f"its reference {name_shown(reference)} leads nowhere")
         if target is None:
-            return _LOST["$ref"]
-        name = ("closed" if closed else "open") + re.sub(r"\W", lambda found: f"-{ord(found[0]):x}-", reference)
-        if name not in self.defs:
-            self.defs[name] = True
-            self.defs[name] = self._part(target.schema, closed)
-        return f"#/$defs/{name}"
+            return reference
+        name = "x" + reference.encode().hex()
+        if name not in self._definitions:
+            self._definitions[name] = True
+            self._definitions[name] = self._plain(target.schema)
+        return _DEFINITION + name
 
-    def follow(self, schema: Schema) -> Schema:
-        """What a reference names."""
-        return self.defs.get(schema["$ref"].rpartition("/")[2])
-
-    def parts(self, schema: Schema) -> list[dict[str, Any]]:
-        """The schemas that hold together, through `$ref` and `allOf`."""
-        found: dict[int, dict[str, Any]] = {}
-        left = [schema]
-        while left:
-            one = left.pop()
-            if one is False:
-                one = {"not": True}
-            if isinstance(one, dict) and id(one) not in found:
-                found[id(one)] = one
-                left += listed(one.get("allOf"))
-                if "$ref" in one and (target := self.follow(one)) is not None:
-                    left.append(target)
-        return list(found.values())
+    def resolved(self, schema: Schema) -> dict[str, Any]:
+        """The schema behind references, as an object."""
+        seen: list[Schema] = []
+        while isinstance(schema, dict) and schema.keys() == {"$ref"} and schema not in seen:
+            seen.append(schema)
+            schema = self._definitions.get(schema["$ref"].removeprefix(_DEFINITION), schema)
+        found: dict[str, Any] = schema if isinstance(schema, dict) else {} if schema else {"not": True}
+        return found
 
     def around(self, schema: Schema) -> Iterator[dict[str, Any]]:
-        """All schemas that speak of the same value, whichever alternative holds."""
-        return (node.schema for node in _in_place(Node(Root({"$defs": self.defs}), schema)))
+        """All schemas that may apply to the same value, in any of its alternatives."""
+        pending, seen = [schema], set[int]()
+        while pending:
+            part = pending.pop()
+            if isinstance(part, dict) and id(part) not in seen:
+                seen.add(id(part))
+                yield part
+                pending += [inner for word, inner in inner_schemas(part) if word in _SAME_VALUE]
+                pending.append(self._target(part))
 
-    def text(self, schema: Schema) -> str:
-        """The schema and all that it refers to, as canonical JSON."""
-        text, defs = self._texts.of(schema), self._needed(schema)
-        return f"{text} {[(name, self._texts.of(one)) for name, one in sorted(defs.items())]}" if defs else text
+    def _target(self, schema: dict[str, Any]) -> Schema:
+        reference = str(schema.get("$ref"))
+        return self._definitions.get(reference.removeprefix(_DEFINITION), True)
 
-    def text_of_all(self) -> str:
-        return self.text(self.schema)
-
-    def alone(self, schema: Schema) -> Schema:
-        """The schema with the definitions that it needs."""
-        defs = self._needed(schema)
-        return {**schema, "$defs": defs} if defs else schema
-
-    def _needed(self, schema: Schema) -> dict[str, Schema]:
-        found: dict[str, Schema] = {}
-        left = _REFERENCE.findall(self._texts.of(schema))
-        while left:
-            name = left.pop()
-            if name in self.defs and name not in found:
-                found[name] = self.defs[name]
-                left += _REFERENCE.findall(self._texts.of(found[name]))
-        return found
+    def standalone(self, schema: Schema) -> Schema:
+        """The schema with the definitions that it refers to."""
+        needed: dict[str, Schema] = {}
+        pending = _REFERENCE.findall(_to_json(schema).decode())
+        while pending:
+            name = pending.pop()
+            if name not in needed:
+                needed[name] = self._definitions[name]
+                pending += _REFERENCE.findall(_to_json(needed[name]).decode())
+        return {**schema, "$defs": needed} if needed else schema
 
     def canonical(self, schema: Schema) -> tuple[jsonschema_rs.CanonicalSchema | None, int]:
         """The schema as jsonschema_rs sees it, None if it is too complex or not supported; and how many steps that took."""
-        text = self.text(schema)
-        if text not in self._canonical:
-            alone = self.alone(schema)
-            size = _Size(alone)
-            small = size.cases(alone) <= MAX_CASES and size.parts <= MAX_SIZE
-            self._canonical[text] = (
-                (_canonicalize(alone), 1 + size.cases(alone) + size.parts // 8) if small else (None, 1)
-            )
-            return self._canonical[text]
-        return self._canonical[text][0], 0
+        alone = self.standalone(schema)
+        text = _to_json(alone)
+        if text in self._canonical:
+            return self._canonical[text], 0
+        size = _Size(alone)
+        self._canonical[text] = _canonicalize(alone) if size.is_small else None
+        return self._canonical[text], size.steps
 
 
-_OTHER_PROPERTIES = ("additionalProperties", "unevaluatedProperties")
-#: Keywords whose schemas are of a value of their own.
-_OWN = ("properties", "patternProperties", "additionalProperties", "items", "prefixItems")
-_SAME_VALUE = ("allOf", "anyOf", "oneOf")
-_SAME_PLACE = (*_SAME_VALUE, "then", "else", "dependentSchemas")
-
-
-def _in_place(node: Node) -> Iterator[Node]:
-    left, seen = [node], set[int]()
-    while left:
-        node = left.pop()
-        if not isinstance(node.schema, dict) or id(node.schema) in seen:
-            continue
-        seen.add(id(node.schema))
-        yield node
-        referred = node.root.find(node.get("$ref"))
-        left += [referred] if referred is not None else []
-        left += [node.inner(one) for word in _SAME_VALUE for one in listed(node.get(word))]
-        left += [node.inner(node.get(word)) for word in ("if", "then", "else")]
-        left += [node.inner(one) for _, one in pairs_of(node.get("dependentSchemas"))]
-
-
-def _both(schemas: list[Schema]) -> Schema:
-    """A schema of the values that fit all of these."""
-    found = [one for one in schemas if one is not True]
-    if any(one is False for one in found):
-        return False
-    return (found[0] if len(found) == 1 else {"allOf": found}) if found else True
-
-
-# ---------------------------------------------------------------- what jsonschema_rs is asked
+#: Keywords whose schemas apply to the same value.
+_SAME_VALUE = ("allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas")
 
 
 def _canonicalize(schema: Schema) -> jsonschema_rs.CanonicalSchema | None:
@@ -308,57 +245,49 @@ def _canonicalize(schema: Schema) -> jsonschema_rs.CanonicalSchema | None:
 
 
 class _Size:
-    """How much work a schema is: its parts, and the cases that its alternatives multiply to."""
+    """An upper estimate of the work that a schema is for jsonschema_rs."""
 
     def __init__(self, schema: Schema) -> None:
-        self._defs = schema.get("$defs", {}) if isinstance(schema, dict) else {}
-        self._known: dict[int, int] = {}
-        self.parts = 0
+        self._definitions = schema.get("$defs", {}) if isinstance(schema, dict) else {}
+        self._cases: dict[int, int] = {}
+        self._parts = 0
+        cases = self._count(schema)
+        self.is_small = cases <= MAX_CASES and self._parts <= MAX_PARTS
+        self.steps = 1 + cases + self._parts // 8 if self.is_small else 1
 
-    def cases(self, schema: Schema) -> int:
-        """An upper estimate; a schema that refers to itself counts once."""
-        if not isinstance(schema, dict):
+    def _count(self, schema: Schema) -> int:
+        """In how many cases a value is looked at; a schema that refers to itself counts once."""
+        if not isinstance(schema, dict) or self._parts > MAX_PARTS:
             return 1
-        if id(schema) not in self._known:
-            self._known[id(schema)] = 1
-            self._known[id(schema)] = min(self._count(schema), MAX_CASES + 1)
-        return self._known[id(schema)]
+        if id(schema) not in self._cases:
+            self._cases[id(schema)] = 1
+            self._cases[id(schema)] = min(self._multiplied(schema), MAX_CASES + 1)
+        return self._cases[id(schema)]
 
-    def _count(self, schema: dict[str, Any]) -> int:
-        found, more = 1, 0
-        self.parts += 1
-        for word, value in schema.items():
-            if word == "$ref":
-                found *= self.cases(self._defs.get(str(value).rpartition("/")[2]))
-            elif word in ("anyOf", "oneOf"):
-                found *= max(1, sum(map(self.cases, listed(value))))
+    def _multiplied(self, schema: dict[str, Any]) -> int:
+        self._parts += 1 + sum(_values_in(schema.get(word)) // 10 for word in ("enum", "const", "required"))
+        cases, nested, alternatives = 1, 0, {"anyOf": 0, "oneOf": 0}
+        for word, inner in inner_schemas(schema):
+            before = self._parts
+            count = self._count(inner)
+            if word in alternatives:
+                alternatives[word] += count
             elif word == "allOf":
-                for one in listed(value):
-                    found *= self.cases(one)
-            elif word in ("not", "if", "then", "else", "contains"):
-                before = self.parts
-                found *= self.cases(value) + (self.parts - before if word == "not" else 1)
-            elif word in ("dependentSchemas", "patternProperties"):
-                for _, one in pairs_of(value):
-                    found *= 1 + self.cases(one)
-            elif word == "dependentRequired":
-                found *= 2 ** len(pairs_of(value))
-            elif word in ("enum", "const", "required"):
-                self.parts += _values_in(value) // 10
-            elif word == "pattern":
-                repeats = math.prod(int(one) for one in re.findall(r"\d{1,9}", str(value)) if one != "0")
-                found += MAX_CASES if len(str(value)) > MAX_PATTERN or repeats > MAX_PATTERN else 0
-            elif word == "properties" and len(value) > MAX_PROPERTIES:
-                return MAX_CASES + 1
-            else:
-                inner = listed(value) or [one for _, one in pairs_of(value)] if word in _MANY else [value]
-                more += sum(self.cases(one) - 1 for one in inner)
-            if found > MAX_CASES or self.parts > MAX_SIZE:
-                return MAX_CASES + 1
-        return found + more
-
-
-_MANY = ("properties", "prefixItems")
+                cases *= count
+            elif word in ("if", "then", "else", "contains", "dependentSchemas", "patternProperties"):
+                cases *= count + 1
+            elif word == "not":
+                cases *= count + self._parts - before
+            elif word not in ("$defs", "definitions"):
+                nested += count - 1
+        cases *= math.prod(max(1, count) for count in alternatives.values())
+        cases *= self._count(self._definitions.get(str(schema.get("$ref")).removeprefix(_DEFINITION)))
+        cases <<= min(len(pairs_of(schema.get("dependentRequired"))), MAX_CASES)
+        pattern = str(schema.get("pattern", ""))
+        repeats = math.prod(int(number) for number in re.findall(r"\d{1,9}", pattern) if int(number))
+        if len(pattern) > MAX_PATTERN or repeats > MAX_PATTERN or len(schema.get("properties", ())) > MAX_PROPERTIES:
+            return MAX_CASES + 1
+        return cases + nested
 
 
 def _values_in(value: Any) -> int:
@@ -366,372 +295,269 @@ def _values_in(value: Any) -> int:
     return 1 + sum(map(_values_in, inner))
 
 
-def _kinds(document: _Document, schema: Schema, seen: frozenset[int] = frozenset()) -> frozenset[str]:
-    """The types that the values of a schema can have, as far as its keywords say so directly."""
-    found = _KINDS
-    for part in document.parts(schema):
-        if part.get("not") is True:
-            return frozenset()
-        if "type" in part:
-            said = [part["type"]] if isinstance(part["type"], str) else listed(part["type"])
-            found &= frozenset(kind for name in said for kind in _kinds_named(name))
-        if "const" in part or "enum" in part:
-            found &= frozenset(map(_kind_of, [part["const"]] if "const" in part else listed(part["enum"])))
-        for word in ("anyOf", "oneOf"):
-            if listed(part.get(word)) and id(part) not in seen:
-                several = (_kinds(document, one, seen | {id(part)}) for one in part[word])
-                found &= frozenset[str]().union(*several)
-    return found
-
-
-def _kinds_named(name: Any) -> tuple[str, ...]:
-    return ("integer", "fraction") if name == "number" else (str(name),)
-
-
-def _kind_of(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
-        return "integer" if value == int(value) else "fraction"
-    names: Mapping[type, str] = {str: "string", list: "array", dict: "object"}
-    return names.get(type(value), "null")
-
-
-# ---------------------------------------------------------------- the comparison
-
-
 class _Comparison:
     """One comparison of two documents."""
 
-    def __init__(self, left: _Document, right: _Document, steps: int) -> None:
-        self._left = left
-        self._right = right
+    def __init__(self, source: _Document, target: _Document, steps: int) -> None:
+        self._source = source
+        self._target = target
         self._steps = steps
         self.exhausted = False
         #: Pairs that are being compared, with how many steps into the value they were reached. A recursion through a part
         #: of the value may take itself for granted, since values end.
-        self._open: dict[tuple[str, str], int] = {}
-        self._inside = 0
-        self._splits = 0
+        self._open: dict[tuple[bytes, bytes], int] = {}
+        self._depth = 0
 
-    def place(self, left: Schema, right: Schema, at: str, *, proved: bool = False) -> list[Problem]:
-        """The problems at one place. With `proved`, only those that do not narrow are looked for."""
-        if right is True or left is False:
+    def place(self, source: Schema, target: Schema, place: str, *, proved: bool = False) -> list[Problem]:
+        """The problems at a place and within. If it is proved, only undeclared properties and formats are looked for."""
+        source, target = self._source.resolved(source), self._target.resolved(target)
+        if not target or source == {"not": True}:
             return []
-        if right is False:
-            return [] if proved or self._is_empty(left) else [Problem(at, "nothing")]
         if self._steps < 0 or len(self._open) > _MAX_NESTED:
             self.exhausted = True
             return []
-        key = (self._left.text(left), self._right.text(right))
-        self._steps -= 1 + len(key[0]) // _STEP_TEXT
-        if key[0] == key[1]:
+        pair = _to_json(self._source.standalone(source)), _to_json(self._target.standalone(target))
+        self._steps -= 1 + len(pair[0]) // _CHARACTERS_PER_STEP
+        if pair[0] == pair[1]:
             return []
-        if key in self._open:
-            return [] if proved or self._inside > self._open[key] else [undecided(at, "it refers to itself")]
-        self._open[key] = self._inside
+        if pair in self._open:
+            return [] if proved or self._depth > self._open[pair] else [_undecided(place, "it refers to itself")]
+        self._open[pair] = self._depth
         try:
-            proved = proved or self._covers(right, left) == "yes"
-            lost = None if proved else self._refused(self._values(left), right)
-            if lost is not None:
-                return [Problem(at, "values", lost)] if lost else []
-            found = self._keywords(left, right, at, proved)
-            if any(one.narrows for one in found):
-                found = self._by_cases(left, right, at, found)
-            return found
+            source = self._closed(source)
+            return self._compared(source, target, place, proved or self._covers(target, source) == "yes")
         finally:
-            del self._open[key]
+            del self._open[pair]
 
-    def _within(self, left: Schema, right: Schema, at: str, proved: bool) -> list[Problem]:
-        """The problems of a part of the value."""
-        self._inside += 1
+    def _inside(self, source: Schema, target: Schema, place: str, proved: bool) -> list[Problem]:
+        self._depth += 1
         try:
-            return self.place(left, right, at, proved=proved)
+            return self.place(source, target, place, proved=proved)
         finally:
-            self._inside -= 1
+            self._depth -= 1
 
-    def _covers(self, right: Schema, left: Schema) -> str:
-        """Whether `right` takes all values of `left`: "yes", "no" or "unknown"."""
-        wide, narrow = self._form(self._right, right), self._form(self._left, left)
+    def _compared(self, source: dict[str, Any], target: dict[str, Any], place: str, proved: bool) -> list[Problem]:
+        problems: list[Problem] = []
+        if not proved:
+            values = self._rejected_values(source, target)
+            if values is not None:
+                return [Problem(place, "values", values)] if values else []
+            if (cases := self._cases(source)) is not None:
+                return _distinct(problem for case in cases for problem in self.place(case, target, place))
+            lost = [name for name in _TYPES if self._can_be(source, name) and not self._can_be(target, name, target=True)]
+            if lost:
+                return [Problem(place, "types", lost)]
+            problems = self._keywords(source, target, place)
+        if not source.keys() & _COMBINATORS:
+            if self._can_be(source, "object"):
+                problems += self._properties(source, target, place, proved)
+            if self._can_be(source, "array"):
+                problems += self._items(source, target, place, proved)
+        before = source.get("format")
+        if target.get("format", before) != before:
+            problems.append(Problem(place, "keyword", before, target["format"], "format"))
+        return [*problems, *self._undeclared(source, target, place)]
+
+    # ------------------------------------------------------------ what jsonschema_rs is asked
+
+    def _canonical(self, document: _Document, schema: Schema) -> jsonschema_rs.CanonicalSchema | None:
+        form, steps = document.canonical(schema)
+        self._steps -= steps
+        return form
+
+    def _covers(self, target: Schema, source: Schema) -> str:
+        """Whether all values of the source are valid for the target: "yes", "no" or "unknown"."""
+        wide = self._canonical(self._target, target)
+        narrow = self._canonical(self._source, source) or self._canonical(self._source, _outline(source))
         try:
             return "unknown" if wide is None or narrow is None else wide.covers(narrow).value
         except ValueError:
             return "unknown"
 
-    def _form(self, document: _Document, schema: Schema) -> jsonschema_rs.CanonicalSchema | None:
-        """The schema as jsonschema_rs sees it; None if it is too complex or not supported."""
-        form, work = document.canonical(schema)
-        self._steps -= work
-        return form
+    def _can_be(self, schema: dict[str, Any], name: str, *, target: bool = False) -> bool:
+        """Whether a value of this type may be valid."""
+        document = self._target if target else self._source
+        for candidate in (schema, _outline(schema)):
+            form = self._canonical(document, {"allOf": [candidate, _TYPES[name]]})
+            if form is not None:
+                return form.satisfiability().value != "no"
+        return True
 
-    def _is_empty(self, left: Schema) -> bool:
-        found = self._form(self._left, left)
-        return found is not None and found.satisfiability().value == "no"
+    def _rejected_values(self, source: Schema, target: Schema) -> list[Any] | None:
+        """The values of the source that are invalid for the target; None if they cannot be listed."""
+        from jsonschema_rs import canonical as views
 
-    def _values(self, left: Schema) -> list[Any] | None:
-        """All values of the left, if they can be counted."""
-        from jsonschema_rs import canonical as forms
-
-        found = self._form(self._left, left)
-        match None if found is None else found.view():
-            case forms.ConstView(value=value):
-                return [value]
-            case forms.EnumView(values=values):
-                return list(values)
-        return None
-
-    def _refused(self, values: list[Any] | None, right: Schema) -> list[Any] | None:
-        """Those of the values that the right refuses; None where that is not known."""
-        from hinge.protocol.validation import compile_schema
-
-        if values is None:
-            return None
+        form = self._canonical(self._source, source)
+        match None if form is None else form.view():
+            case views.ConstView(value=value):
+                values = [value]
+            case views.EnumView(values=listed):
+                values = list(listed)
+            case _:
+                return None
         try:
-            validator = compile_schema(self._right.alone(right))
+            validator = compile_schema(self._target.standalone(target))
         except ValueError:
             return None
         return [value for value in values if not validator.is_valid(value)]
 
-    def _by_cases(self, left: Schema, right: Schema, at: str, found: list[Problem]) -> list[Problem]:
-        """The problems that stay when the alternatives of the left are looked at one by one."""
-        if self._splits >= _MAX_SPLITS:
-            return found
-        parts = self._left.parts(left)
-        for part in parts:
-            for word in ("anyOf", "oneOf"):
-                if 0 < len(listed(part.get(word))) <= _MAX_ALTERNATIVES:
-                    rest = [_without(one, word if one is part else "") for one in parts]
-                    cases = [_both([*rest, one]) for one in part[word]]
-                    self._splits += 1
-                    problems = [problem for case in cases for problem in self.place(case, right, at)]
-                    self._splits -= 1
-                    return list({(*one[:2], one.keyword, repr(one.left)): one for one in problems}.values())
-        return found
+    # ------------------------------------------------------------ keywords and alternatives
 
-    # ------------------------------------------------------------ keywords
+    def _keywords(self, source: dict[str, Any], target: dict[str, Any], place: str) -> list[Problem]:
+        """The keywords of the target that the source does not satisfy."""
+        problems: list[Problem] = []
+        followed = frozenset[str]() if source.keys() & _COMBINATORS else _NESTED
+        for word, value in target.items():
+            if word in followed or word in _SKIPPED:
+                continue
+            alone = {other: target[other] for other in _COMPANIONS.get(word, (word,)) if other in target}
+            verdict = self._covers(alone, source)
+            if verdict == "yes":
+                continue
+            if word == "$ref":
+                problems.append(_undecided(place, "a reference leads elsewhere"))
+            elif word in ("anyOf", "oneOf") and (alternative := self._only_alternative(source, value)) is not None:
+                problems += self.place(source, alternative, place)
+            else:
+                problems.append(Problem(place, "keyword", source.get(word), value, word, certain=verdict == "no"))
+        return problems
 
-    def _keywords(self, left: Schema, right: Schema, at: str, proved: bool) -> list[Problem]:
-        known = self._left.parts(left)
-        found: list[Problem] = []
-        for part in self._right.parts(right):
-            for word in part:
-                rule = _RULES.get(word)
-                if word in _BELONGS or (proved and rule is None):
-                    continue
-                alone = {one: part[one] for one in _GROUPS.get(word, (word,)) if one in part}
-                if word.startswith("unevaluated"):
-                    alone = part
-                problems = [] if rule is None else rule(self, known, part, at, proved)
-                if rule is None or any(one.narrows for one in problems):
-                    verdict = "yes" if proved else self._covers(alone, left)
-                    if verdict == "yes":
-                        problems = [one for one in problems if not one.narrows]
-                    elif rule is None:
-                        problems = self._unmet(left, word, part[word], at, verdict)
-                found += problems
-            if "format" in part and all(one.get("format") != part["format"] for one in known):
-                before = next((one["format"] for one in known if "format" in one), None)
-                found.append(Problem(at, "keyword", before, part["format"], "format"))
-        if any(part.get("$ref") == _LOST["$ref"] for part in self._right.parts(right)):
-            found.append(undecided(at, "a reference leads elsewhere"))
-        return [*found, *self._undeclared(left, right, at)]
+    def _only_alternative(self, source: Schema, alternatives: list[Schema]) -> Schema | None:
+        """The alternative that values of the source may fit, if it is the only one."""
+        if len(alternatives) > _MAX_ALTERNATIVES:
+            return None
+        possible = [alternative for alternative in alternatives if not self._are_disjoint(source, alternative)]
+        return possible[0] if len(possible) == 1 else None
 
-    def _unmet(self, left: Schema, word: str, value: Any, at: str, verdict: str) -> list[Problem]:
-        if word in ("enum", "const"):
-            return [Problem(at, "only", right=value if word == "enum" else [value])]
-        if word in ("anyOf", "oneOf"):
-            return self._alternatives(left, word, listed(value), at)
-        known = next((one[word] for one in self._left.parts(left) if word in one), None)
-        return [Problem(at, "keyword", known, value, word, certain=verdict == "no")]
-
-    def _alternatives(self, left: Schema, word: str, wanted: list[Schema], at: str) -> list[Problem]:
-        """Why no alternative of the right takes all values of the left, type by type."""
-        kinds = _kinds(self._left, left)
-        lost = frozenset(kind for kind in kinds if all(kind not in _kinds(self._right, one) for one in wanted))
-        found = [_kinds_lost(at, kinds, lost)] if lost else []
-        if lost == kinds:
-            return found
-        objects = [one for one in wanted if kinds - lost & _kinds(self._right, one)]
-        rest: Schema = (
-            _both([left, {"type": sorted({_TYPES.get(kind, kind) for kind in kinds - lost})}]) if lost else left
-        )
-        near = [one for one in objects if self._meet(rest, one)] if len(objects) <= _MAX_ALTERNATIVES else objects
-        if rest is not left and self._covers({word: wanted}, rest) == "yes":
-            return found
-        if len(near) != 1:
-            return [*found, Problem(at, "alternatives", certain=False)]
-        problems = self.place(rest, near[0], at)
-        proved = word == "anyOf" and not any(one.narrows for one in problems)
-        return [*found, *(problems if problems or proved else [Problem(at, "alternatives", certain=False)])]
-
-    def _meet(self, left: Schema, right: Schema) -> bool:
-        one, other = self._form(self._left, left), self._form(self._right, right)
-        if one is None or other is None:
-            return True
+    def _are_disjoint(self, source: Schema, target: Schema) -> bool:
+        one, other = self._canonical(self._source, source), self._canonical(self._target, target)
         try:
-            return one.intersect(other).satisfiability().value != "no"
+            return one is not None and other is not None and one.intersect(other).satisfiability().value == "no"
         except ValueError:
-            return True
+            return False
 
-    def _undeclared(self, left: Schema, right: Schema, at: str) -> list[Problem]:
-        """Properties that the left declares and the right does not, though it may accept them."""
-        names = {name for one in self._left.around(left) for name, _ in pairs_of(one.get("properties"))}
-        others = list(self._right.around(right))
-        names -= {name for one in others for name, _ in pairs_of(one.get("properties"))}
-        patterns = [text for one in others for text, _ in pairs_of(one.get("patternProperties"))]
-        known = self._left.parts(left)
+    def _cases(self, source: dict[str, Any]) -> list[Schema] | None:
+        """The alternatives of a source that consists of nothing else."""
+        closing = {word: value for word, value in source.items() if _is_closed(source) and word in _CLOSING}
+        for word in ("anyOf", "oneOf"):
+            if source.keys() - closing.keys() == {word} and len(source[word]) <= _MAX_ALTERNATIVES:
+                cases = [self._source.resolved(case) for case in source[word]]
+                return [case if "propertyNames" in case else {**case, **closing} for case in cases]
+        return None
+
+    # ------------------------------------------------------------ properties
+
+    def _closed(self, source: dict[str, Any]) -> dict[str, Any]:
+        """The source without undeclared properties, unless it says that there are some or restricts their names."""
+        around = list(self._source.around(source))
+        opens = any(part.get(word, False) is not False for part in around for word in _OTHER_PROPERTIES)
+        declares = self._depth == 0 or any("properties" in part for part in around)
+        if opens or not declares or source.keys() & {"propertyNames", "$ref"}:
+            return source
+        patterns = [{"pattern": text} for text in sorted(_declared(around, "patternProperties"))]
+        names = {"enum": sorted(_declared(around, "properties"))}
+        return {**source, "propertyNames": {"anyOf": [names, *patterns]}, "$comment": _CLOSED}
+
+    def _properties(self, source: dict[str, Any], target: dict[str, Any], place: str, proved: bool) -> list[Problem]:
+        problems: list[Problem] = []
+        if not proved:
+            missing = [name for name in list_of(target.get("required")) if name not in list_of(source.get("required"))]
+            problems += [Problem(property_place(place, name), "required") for name in missing]
+        for name, schema in pairs_of(target.get("properties")):
+            value = _property(source, name)
+            problems += self._inside(value, schema, property_place(place, name), proved)
+        if "additionalProperties" in target:
+            problems += self._additional(source, target, place, proved)
+        return problems
+
+    def _additional(self, source: dict[str, Any], target: dict[str, Any], place: str, proved: bool) -> list[Problem]:
+        """Properties that the source may have and the target does not declare."""
+        schema = target["additionalProperties"]
+        problems: list[Problem] = []
+        names = {*_closed_names(source), *_declared([source], "properties")} - _declared([target], "properties")
+        for name in sorted(names):
+            value, here = _property(source, name), property_place(place, name)
+            if value is False or any(_pattern(text).is_valid(name) for text in _declared([target], "patternProperties")):
+                continue
+            if schema is False:
+                problems += [] if proved else [Problem(here, "refused")]
+            else:
+                problems += self._inside(value, schema, here, proved)
+        patterns = _declared([source], "patternProperties") - _declared([target], "patternProperties")
+        if proved or (_is_closed(source) and not patterns):
+            return problems
+        value = True if patterns else source.get("additionalProperties", True)
+        others = self._inside(value, schema, f"{place}.*", proved)
+        if others and schema is False:
+            others = [Problem(place, "keyword", value, False, "additionalProperties")]
+        return [*problems, *others]
+
+    def _undeclared(self, source: dict[str, Any], target: dict[str, Any], place: str) -> list[Problem]:
+        """Properties that the source declares and the target does not, though it may accept them."""
+        around = list(self._target.around(target))
+        names = _declared(self._source.around(source), "properties") - _declared(around, "properties")
+        patterns = [_pattern(text) for text in _declared(around, "patternProperties")]
         return [
-            Problem(member(at, name), "unlisted", certain=False)
+            Problem(property_place(place, name), "undeclared", certain=False)
             for name in sorted(names)
-            if not any(_matches(text, name) for text in patterns) and _property(known, name) is not False
+            if not any(pattern.is_valid(name) for pattern in patterns) and _property(source, name) is not False
         ]
 
-    # ------------------------------------------------------------ keywords that lead to parts of the value
+    # ------------------------------------------------------------ items
 
-    def _type(self, known: list[dict[str, Any]], part: dict[str, Any], at: str, proved: bool) -> list[Problem]:
-        kinds = _kinds(self._left, {"allOf": known})
-        lost = kinds - _kinds(self._right, {"type": part["type"]})
-        return [_kinds_lost(at, kinds, lost)] if lost and not proved else []
-
-    def _required(self, known: list[dict[str, Any]], part: dict[str, Any], at: str, proved: bool) -> list[Problem]:
-        if proved or "object" not in _kinds(self._left, {"allOf": known}):
-            return []
-        there = {name for one in known for name in listed(one.get("required"))}
-        return [Problem(member(at, name), "required") for name in listed(part["required"]) if name not in there]
-
-    def _properties(self, known: list[dict[str, Any]], part: dict[str, Any], at: str, proved: bool) -> list[Problem]:
-        if "object" not in _kinds(self._left, {"allOf": known}):
-            return []
-        found: list[Problem] = []
-        for name, schema in pairs_of(part["properties"]):
-            if self._may_have(known, name):
-                found += self._within(_property(known, name), schema, member(at, name), proved)
-        return found
-
-    def _additional(self, known: list[dict[str, Any]], part: dict[str, Any], at: str, proved: bool) -> list[Problem]:
-        """Properties that the left may have and this part of the right does not list."""
-        if "object" not in _kinds(self._left, {"allOf": known}):
-            return []
-        schema, patterns = part["additionalProperties"], [text for text, _ in pairs_of(part.get("patternProperties"))]
-        around = list(self._left.around({"allOf": known}))
-        names = {name for one in around for name, _ in pairs_of(one.get("properties"))}
-        found: list[Problem] = []
-        for name in sorted(names - dict(pairs_of(part.get("properties"))).keys()):
-            value = _property(known, name)
-            if any(_matches(text, name) for text in patterns) or value is False:
-                continue
-            if schema is not False:
-                found += self._within(value, schema, member(at, name), proved)
-            elif not proved:
-                found.append(Problem(member(at, name), "refused"))
-        others = {text for one in around for text, _ in pairs_of(one.get("patternProperties"))} - set(patterns)
-        closed = any(one.get("$comment") == _CLOSED for one in known)
-        if proved or (closed and not others):
-            return found
-        rest = (
-            True if others else _both([one["additionalProperties"] for one in known if "additionalProperties" in one])
-        )
-        problems = self._within(rest, schema, f"{at}.*", proved)
-        return [*found, *([Problem(at, "open")] if schema is False and problems else problems)]
-
-    def _may_have(self, known: list[dict[str, Any]], name: str) -> bool:
-        if not any(one.get("$comment") == _CLOSED for one in known):
-            return True
-        return any(
-            name in dict(pairs_of(one.get("properties")))
-            or any(_matches(text, name) for text, _ in pairs_of(one.get("patternProperties")))
-            for one in self._left.around({"allOf": known})
-        )
-
-    def _items(self, known: list[dict[str, Any]], part: dict[str, Any], at: str, proved: bool) -> list[Problem]:
-        """Items behind those that have a schema of their own."""
-        if "array" not in _kinds(self._left, {"allOf": known}):
-            return []
-        first = len(listed(part.get("prefixItems")))
-        last = max([first, *(len(listed(one.get("prefixItems"))) for one in known)])
-        found: list[Problem] = []
-        for place in range(first, last):
-            found += self._within(_item(known, place), part["items"], f"{at}[{place}]", proved)
-        return found + self._within(_item(known, last), part["items"], f"{at}[]", proved)
-
-    def _prefix(self, known: list[dict[str, Any]], part: dict[str, Any], at: str, proved: bool) -> list[Problem]:
-        if "array" not in _kinds(self._left, {"allOf": known}):
-            return []
-        found: list[Problem] = []
-        for place, schema in enumerate(listed(part["prefixItems"])):
-            found += self._within(_item(known, place), schema, f"{at}[{place}]", proved)
-        return found
+    def _items(self, source: dict[str, Any], target: dict[str, Any], place: str, proved: bool) -> list[Problem]:
+        count = max(len(list_of(schema.get("prefixItems"))) for schema in (source, target))
+        problems: list[Problem] = []
+        for index in range(count):
+            problems += self._inside(_item(source, index), _item(target, index), f"{place}[{index}]", proved)
+        return problems + self._inside(_item(source, count), _item(target, count), f"{place}[]", proved)
 
 
-def _kinds_lost(at: str, kinds: frozenset[str], lost: frozenset[str]) -> Problem:
-    only_fractions = lost == {"fraction"} and "integer" in kinds
-    return Problem(at, "fractions") if only_fractions else Problem(at, "kinds", lost)
+#: Keywords that say more about properties and items than their own keywords.
+_COMBINATORS = frozenset({*_SAME_VALUE, "not", "$ref"})
+#: Keywords about the value as a whole.
+_OUTLINE = KEYWORDS - _COMBINATORS - _SKIPPED - {"contains", "properties", "additionalProperties", "items", "prefixItems"}
+_OTHER_PROPERTIES = ("additionalProperties", "unevaluatedProperties")
+_CLOSING = ("propertyNames", "$comment")
 
 
-def _without(schema: dict[str, Any], word: str) -> dict[str, Any]:
-    """A part without what the other parts say."""
-    return {key: value for key, value in schema.items() if key not in (word, "$ref", "allOf")}
+def _outline(schema: dict[str, Any]) -> dict[str, Any]:
+    """What a schema says about the value as a whole: fewer restrictions than it has."""
+    return {word: value for word, value in schema.items() if word in _OUTLINE and not word.startswith("unevaluated")}
 
 
-def _property(known: list[dict[str, Any]], name: str) -> Schema:
-    """What is known of the value of a property."""
-    found: list[Schema] = []
-    for part in known:
-        here = [schema for one, schema in pairs_of(part.get("properties")) if one == name]
-        patterns = [(text, schema) for text, schema in pairs_of(part.get("patternProperties")) if _matches(text, name)]
-        here += [schema if _is_readable(text) else True for text, schema in patterns]
-        if not here and "additionalProperties" in part:
-            here = [part["additionalProperties"]]
-        found += here
-    return _both(found)
+def _declared(parts: Iterable[Schema], keyword: str) -> set[str]:
+    return {name for part in parts if isinstance(part, dict) for name, _ in pairs_of(part.get(keyword))}
 
 
-def _item(known: list[dict[str, Any]], place: int) -> Schema:
-    """What is known of the item at a place."""
-    found: list[Schema] = []
-    for part in known:
-        first = listed(part.get("prefixItems"))
-        found.append(first[place] if place < len(first) else part.get("items", True))
-    return _both(found)
+def _is_closed(schema: dict[str, Any]) -> bool:
+    return schema.get("$comment") == _CLOSED
 
 
-def _matches(pattern: str, name: str) -> bool:
-    """Whether a name matches a pattern of JSON Schema, or may match one that can't be read."""
-    found = _compiled(pattern)
-    return found is None or found.is_valid(name)
+def _closed_names(schema: dict[str, Any]) -> list[str]:
+    names: list[str] = schema["propertyNames"]["anyOf"][0]["enum"] if _is_closed(schema) else []
+    return names
 
 
-def _is_readable(pattern: str) -> bool:
-    return _compiled(pattern) is not None
+def _property(schema: dict[str, Any], name: str) -> Schema:
+    """What a schema says of the value of a property: False if there cannot be one."""
+    own = [value for declared, value in pairs_of(schema.get("properties")) if declared == name]
+    own += [value for text, value in pairs_of(schema.get("patternProperties")) if _pattern(text).is_valid(name)]
+    if not own and _is_closed(schema) and name not in _closed_names(schema):
+        return False
+    return _all_of(own or [schema.get("additionalProperties", True)])
+
+
+def _item(schema: dict[str, Any], index: int) -> Schema:
+    """What a schema says of the item at an index."""
+    first = list_of(schema.get("prefixItems"))
+    return first[index] if index < len(first) else schema.get("items", True)
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> jsonschema_rs.Validator | None:
-    from hinge.protocol.validation import compile_schema
-
+def _pattern(text: str) -> jsonschema_rs.Validator:
+    """A validator of names."""
     try:
-        return compile_schema({"pattern": pattern})
-    except ValueError:
-        return None
-
-
-def _is_schema(schema: Schema) -> bool:
-    import jsonschema_rs
-
-    try:
-        return jsonschema_rs.meta.is_valid(schema)
-    except (ValueError, jsonschema_rs.ReferencingError):
-        return False
-
-
-_TYPES = {"fraction": "number"}
-_Rule: TypeAlias = Callable[[_Comparison, list[dict[str, Any]], dict[str, Any], str, bool], list[Problem]]
-#: A keyword of the right is met if its rule finds nothing that narrows, or if jsonschema_rs says so.
-_RULES: Mapping[str, _Rule] = {
-    "type": _Comparison._type,
-    "required": _Comparison._required,
-    "properties": _Comparison._properties,
-    "additionalProperties": _Comparison._additional,
-    "items": _Comparison._items,
-    "prefixItems": _Comparison._prefix,
-}
+        return compile_schema({"pattern": text})
+    except ValueError as exc:
+        raise _Unsupported(f"its pattern {name_shown(text)} cannot be read") from exc
