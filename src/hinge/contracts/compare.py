@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 
 from hinge.contracts.canonical import canonical
-from hinge.contracts.contract import HINTS, SECTIONS, SINGULAR, Contract, Definition, Section
+from hinge.contracts.contract import HINTS, SECTIONS, SINGULAR, Contract, Definition, Section, same
 from hinge.contracts.display import change_shown, name_shown, shown, value_shown, values_shown, warning
 from hinge.contracts.json_schema import KEYWORDS, LISTED, ONE
 from hinge.contracts.schemas import MAX_STEPS, Code, Problem, compare, property_place
@@ -82,7 +82,7 @@ def entry_differences(
     Returns:
         The differences, the most severe first.
     """
-    if before is not None and after is not None and canonical(before) == canonical(after):
+    if before is not None and after is not None and same(before, after):
         return []
     entry = _Entry(section, name, steps)
     found = list(entry.changes(before, after))
@@ -183,7 +183,7 @@ class _Entry:
             yield from self._schema("output", before["outputSchema"], after["outputSchema"])
 
     def _schema(self, use: Use, before: Any, after: Any) -> Iterator[Difference]:
-        if canonical(before) == canonical(after):
+        if same(before, after):
             return
         if self._steps == 0:
             yield self.line("may break", use, "the schema changed")
@@ -208,7 +208,9 @@ class _Entry:
         undecided = _places(narrower if use == "input" else wider, "undecided")
         for problem in narrower:
             place = problem.place
-            if (problem.code == "undeclared" and place in refused) or (use == "output" and _is_known(problem, undecided)):
+            if (problem.code == "undeclared" and place in refused) or (
+                use == "output" and _is_known(problem, undecided)
+            ):
                 continue
             if problem.code == "required" and place in added and use == "input":
                 yield self.line("breaking", place, "is new and required")
@@ -288,7 +290,7 @@ def _annotations_changed(before: Any, after: Any, at: str) -> Iterator[tuple[str
     was, now = _annotations(before, at), _annotations(after, at)
     for place in sorted(was.keys() | now.keys()):
         old, new = was.get(place), now.get(place)
-        if place in was and place in now and canonical(old) == canonical(new):
+        if place in was and place in now and same(old, new):
             continue
         keyword = place.rpartition(".")[2]
         severity: Severity = "text"

@@ -5,7 +5,7 @@ Knows the types of the listings and how older revisions see them; asks no server
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
@@ -43,6 +43,7 @@ SINGULAR: Mapping[Section, str] = {
     "resources": "resource",
     "resourceTemplates": "resource template",
 }
+_to_json = msgspec.json.Encoder(order="sorted").encode
 #: A definition that is nested deeper is refused.
 MAX_DEPTH = 100
 #: What a hint means that isn't there.
@@ -99,80 +100,90 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def identity(info: Implementation | None, revision: str) -> Definition:
-    """Who a server says it is."""
-    return {} if info is None else _written(shape(info, revision))
+    """Return who a server says it is."""
+    return {} if info is None else _members(info, revision)
 
 
 def definitions(section: Section, listed: Iterable[Listed], revision: str) -> dict[str, Definition]:
-    """The section of a contract for what was listed. Raises InvalidResponse if one name has two definitions."""
-    found: dict[str, Definition] = {}
+    """Return the section of a contract for the items of a list.
+
+    Raises:
+        InvalidResponse: One name has two different definitions, or a definition is nested too deep.
+    """
+    by_key: dict[str, Definition] = {}
     for item in listed:
         key, definition = key_of(item), definition_of(item, revision)
-        if found.setdefault(key, definition) != definition:
+        if by_key.setdefault(key, definition) != definition:
             raise InvalidResponse(f"The server lists two different {section} called {shorten(key)!r}")
-    return found
+    return by_key
 
 
 def key_of(item: Listed) -> str:
-    """What an entry is known by."""
+    """Return the name or URI by which an item is known."""
     if isinstance(item, Tool | Prompt):
         return item.name
     return item.uri if isinstance(item, Resource) else item.uri_template
 
 
 def definition_of(item: Listed, revision: str) -> Definition:
-    """What a listed entry says, in the words of a revision, without its key and without what may differ any time.
+    """Return the members of an item in a revision, without its key and without what may differ any time.
 
-    Left out are `execution` of tools, `size` and `lastModified` of resources, hints that say what holds anyway, members of
-    `_meta` that the protocol or Hinge adds, and what is empty. Raises InvalidResponse for what is nested too deep.
+    Left out are `execution` of tools, `size` and `lastModified` of resources, hints with their default value, members of
+    `_meta` that the protocol or Hinge adds, and what is empty.
+
+    Raises:
+        InvalidResponse: The item is nested too deep.
     """
-    found = _written(shape(item, revision))
-    key = found.pop(_KEYS[_section_of(item)])
-    if depth(found) > MAX_DEPTH:
-        raise InvalidResponse(f"{type(item).__name__} {shorten(key)!r} is nested deeper than {MAX_DEPTH} levels")
-    for word in ("execution", "size"):
-        found.pop(word, None)
-    _tidy(found, "annotations", lambda name, value: name != "lastModified" and HINTS.get(name) is not value)
-    _tidy(found, "_meta", lambda name, value: not name.startswith((RESERVED, "hinge/")))
+    key = key_of(item)
+    try:
+        definition = _members(item, revision)
+    except ValueError as exc:
+        raise InvalidResponse(f"{type(item).__name__} {shorten(key)!r} {exc}") from exc
+    for word in ("name" if isinstance(item, Tool | Prompt) else "uri", "uriTemplate", "execution", "size"):
+        definition.pop(word, None)
+    _keep(definition, "annotations", lambda name, value: name != "lastModified" and HINTS.get(name) is not value)
+    _keep(definition, "_meta", lambda name, value: not name.startswith((RESERVED, "hinge/")))
     if isinstance(item, Tool):
-        schema = normal(found["inputSchema"])
-        found["inputSchema"] = schema if isinstance(schema, dict) else {} if schema else {"not": True}
-        if "outputSchema" in found:
-            found["outputSchema"] = normal(found["outputSchema"])
-    if isinstance(item, Prompt) and "arguments" in found:
-        given = [{word: value for word, value in one.items() if value is not False} for one in found["arguments"]]
-        found["arguments"] = sorted(given, key=canonical)
-    return found
+        schema = normal(definition["inputSchema"])
+        definition["inputSchema"] = schema if isinstance(schema, dict) else {} if schema else {"not": True}
+        if "outputSchema" in definition:
+            definition["outputSchema"] = normal(definition["outputSchema"])
+    if isinstance(item, Prompt) and "arguments" in definition:
+        arguments = definition["arguments"]
+        required = [{word: value for word, value in one.items() if value is not False} for one in arguments]
+        definition["arguments"] = sorted(required, key=canonical)
+    return definition
 
 
 def listed_of(section: Section, key: str, definition: Definition) -> Listed:
-    """The entry that a definition came from. Raises ValueError for one that is no definition."""
+    """Return the item that a definition came from. Raises ValueError for one that is no definition."""
     return msgspec.convert({_KEYS[section]: key, **definition}, _TYPES[section])
 
 
-def _section_of(item: Listed) -> Section:
-    return next(section for section, kind in _TYPES.items() if isinstance(item, kind))
+def _members(value: Any, revision: str) -> Definition:
+    """The members of a protocol type, without empty ones."""
+    members: Definition = plain_json(msgspec.to_builtins(shape(value, revision)))
+    return {word: member for word, member in members.items() if member not in ([], {}) or word == "inputSchema"}
 
 
-def _written(value: Any) -> Definition:
-    found: Definition = msgspec.to_builtins(value)
-    return {word: one for word, one in found.items() if one not in ([], {}) or word == "inputSchema"}
+def _keep(definition: Definition, word: str, condition: Callable[[str, Any], bool]) -> None:
+    """Keep some members of a member, and itself only if there are any."""
+    members = {name: value for name, value in definition.pop(word, {}).items() if condition(name, value)}
+    if members:
+        definition[word] = members
 
 
-def _tidy(found: Definition, word: str, keep: Any) -> None:
-    """Drop members of a member, and it itself when nothing is left."""
-    if word in found:
-        found[word] = {name: value for name, value in found[word].items() if keep(name, value)}
-        if not found[word]:
-            del found[word]
+def plain_json(value: Any, level: int = 1) -> Any:
+    """Return a JSON value in which equal numbers have one form. Raises ValueError if it is nested too deep."""
+    if level > MAX_DEPTH:
+        raise ValueError(f"is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, dict):
+        return {name: plain_json(member, level + 1) for name, member in value.items()}
+    if isinstance(value, list):
+        return [plain_json(item, level + 1) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def depth(value: Any) -> int:
-    """How deep a JSON value is nested."""
-    deepest, left = 0, [(value, 1)]
-    while left:
-        item, level = left.pop()
-        deepest = max(deepest, level)
-        inner = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-        left.extend((one, level + 1) for one in inner)
-    return deepest
+def same(one: Any, other: Any) -> bool:
+    """Return whether two values of definitions are the same JSON."""
+    return _to_json(one) == _to_json(other)

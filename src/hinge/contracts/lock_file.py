@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from hinge.contracts.canonical import fingerprint
-from hinge.contracts.contract import MAX_DEPTH, SECTIONS, SINGULAR, Contract, Definition, Section, depth, listed_of
+from hinge.contracts.contract import SECTIONS, SINGULAR, Contract, Definition, Section, listed_of, plain_json
 from hinge.contracts.display import escaped
 from hinge.errors import StartError, shorten
 from hinge.schema.base import Implementation
@@ -23,43 +23,35 @@ MAX_BYTES = 64 * 1024 * 1024
 
 
 def written(contract: Contract) -> str:
-    """The text of a lock file. The same contract gives the same text, on every machine and Python.
+    """Return the text of a lock file. The same contract gives the same text, on every machine and Python.
 
-    Characters that can't be seen or that change the order of others stand as `\\uXXXX`: what a reviewer sees is all there is.
+    Invisible characters and those that change the order of others are written as `\\uXXXX`.
     """
-    found: dict[str, Any] = {MARK: FORMAT, "revision": contract.revision, "server": contract.server}
+    lock: dict[str, Any] = {MARK: FORMAT, "fingerprint": "", "revision": contract.revision}
+    lock["server"] = _sorted(contract.server)
     if contract.instructions is not None:
-        found["instructions"] = contract.instructions
-    digests: dict[str, Any] = {}
+        lock["instructions"] = contract.instructions
     for name in SECTIONS:
         section = contract.section(name)
         if section is not None:
-            entries = {key: {"fingerprint": fingerprint(one), "definition": one} for key, one in section.items()}
-            found[name] = dict(sorted(entries.items()))
-            digests[name] = {key: entry["fingerprint"] for key, entry in entries.items()}
-    found["fingerprint"] = fingerprint({"instructions": contract.instructions, **digests})
-    ordered = {MARK: FORMAT, "fingerprint": found.pop("fingerprint"), **found}
-    return escaped(json.dumps(_in_order(ordered), indent=2, ensure_ascii=False)) + "\n"
+            lock[name] = {
+                key: {"fingerprint": fingerprint(section[key]), "definition": _sorted(section[key])}
+                for key in sorted(section)
+            }
+    lock["fingerprint"] = _fingerprint(lock)
+    return escaped(json.dumps(lock, indent=2, ensure_ascii=False)) + "\n"
 
 
-def _in_order(found: dict[str, Any]) -> dict[str, Any]:
-    """Definitions with their members in order; the outline of the file stays as it is."""
-    return {
-        word: {key: {**entry, "definition": _sorted(entry["definition"])} for key, entry in value.items()}
-        if word in SECTIONS
-        else _sorted(value)
-        for word, value in found.items()
-    }
+def _fingerprint(lock: dict[str, Any]) -> str:
+    """The fingerprint of the whole file."""
+    sections = {name: {key: one["fingerprint"] for key, one in lock[name].items()} for name in SECTIONS if name in lock}
+    return fingerprint({"instructions": lock.get("instructions"), **sections})
 
 
 def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _sorted(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_sorted(one) for one in value]
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
 def read_lock(path: str | os.PathLike[str]) -> Contract:
@@ -90,15 +82,15 @@ def is_lock(path: str) -> bool:
 
 
 class _Reader:
-    """Reads the members of a lock file and holds every fingerprint against what it is of."""
+    """Reads the members of a lock file and checks every fingerprint."""
 
-    def __init__(self, path: str, found: dict[str, Any]) -> None:
+    def __init__(self, path: str, lock: dict[str, Any]) -> None:
         self._path = path
-        self._found = found
+        self._lock = lock
 
     def read(self) -> Contract:
-        revision, instructions = self._found.get("revision"), self._found.get("instructions")
-        server = self._found.get("server", {})
+        revision, instructions = self._lock.get("revision"), self._lock.get("instructions")
+        server = self._lock.get("server", {})
         if not isinstance(revision, str):
             raise self._wrong("revision", "must be the revision of the protocol, a text")
         if instructions is not None and not isinstance(instructions, str):
@@ -107,47 +99,38 @@ class _Reader:
             msgspec.convert(server or {"name": "", "version": ""}, Implementation)
         except msgspec.ValidationError as exc:
             raise self._wrong("server", str(exc)) from exc
-        tools, prompts, resources, templates = (self._section(name) for name in SECTIONS)
-        digests = {
-            name: {key: entry["fingerprint"] for key, entry in self._found[name].items()}
-            for name in SECTIONS
-            if name in self._found
-        }
-        if self._found.get("fingerprint") != fingerprint({"instructions": instructions, **digests}):
+        sections = {name: self._section(name) for name in SECTIONS if name in self._lock}
+        if self._lock.get("fingerprint") != _fingerprint(self._lock):
             raise self._wrong("fingerprint", "is not that of what the file holds: it was changed by hand or in a merge")
         return Contract(
             revision=revision,
             server=server,
             instructions=instructions,
-            tools=tools,
-            prompts=prompts,
-            resources=resources,
-            resource_templates=templates,
+            tools=sections.get("tools"),
+            prompts=sections.get("prompts"),
+            resources=sections.get("resources"),
+            resource_templates=sections.get("resourceTemplates"),
         )
 
-    def _section(self, name: Section) -> dict[str, Definition] | None:
-        if name not in self._found:
-            return None
-        if not isinstance(self._found[name], dict):
+    def _section(self, name: Section) -> dict[str, Definition]:
+        if not isinstance(self._lock[name], dict):
             raise self._wrong(name, "must be an object that maps names to definitions")
-        return {key: self._entry(name, key, entry) for key, entry in self._found[name].items()}
+        return {key: self._entry(name, key, entry) for key, entry in self._lock[name].items()}
 
     def _entry(self, section: Section, key: str, entry: Any) -> Definition:
         place = f"{SINGULAR[section]} {shorten(key)!r}"
         if not isinstance(entry, dict) or not isinstance(entry.get("definition"), dict) or "fingerprint" not in entry:
             raise self._wrong(place, "must have a fingerprint and a definition")
-        definition: Definition = entry["definition"]
-        if depth(definition) > MAX_DEPTH:
-            raise self._wrong(place, f"is nested deeper than {MAX_DEPTH} levels")
         try:
+            definition: Definition = plain_json(entry["definition"])
             listed_of(section, key, definition)
-        except msgspec.ValidationError as exc:
+        except ValueError as exc:
             raise self._wrong(place, f"is no definition: {exc}") from exc
         if entry["fingerprint"] != fingerprint(definition):
             raise self._wrong(
-                place, "the fingerprint is not that of the definition, which was changed by hand or in a merge"
+                place, "the fingerprint is not that of the definition: it was changed by hand or in a merge"
             )
         return definition
 
-    def _wrong(self, place: str, what: str) -> StartError:
-        return StartError(f"{self._path}: {place}: {what}; write the file anew with `hinge lock`")
+    def _wrong(self, place: str, reason: str) -> StartError:
+        return StartError(f"{self._path}: {place}: {reason}; write the file anew with `hinge lock`")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from hinge.contracts.canonical import canonical
 from hinge.contracts.display import name_shown
 from hinge.contracts.json_schema import KEYWORDS, Root, inner_schemas, list_of, newest, pairs_of, with_inner
 from hinge.protocol.validation import compile_schema
@@ -102,10 +101,10 @@ def compare(source: Schema, target: Schema, place: str, *, steps: int = MAX_STEP
     Returns:
         The problems by place; none is a proof.
     """
-    texts = canonical(source), canonical(target)
+    texts = _to_json(source), _to_json(target)
     if texts[0] == texts[1]:
         return []
-    if sum(map(len, texts)) > steps * _MAX_CHARACTERS_PER_STEP:
+    if len(texts[0]) + len(texts[1]) > steps * _MAX_CHARACTERS_PER_STEP:
         return [_undecided(place, "it is too large")]
     try:
         documents = _Document(source), _Document(target)
@@ -159,7 +158,11 @@ class _Document:
     def _plain(self, schema: Schema) -> Schema:
         if not isinstance(schema, dict):
             return schema
-        if "$dynamicRef" in schema or "$recursiveRef" in schema or ("$id" in schema and schema is not self._root.schema):
+        if (
+            "$dynamicRef" in schema
+            or "$recursiveRef" in schema
+            or ("$id" in schema and schema is not self._root.schema)
+        ):
             raise _Unsupported("it uses $id or dynamic references")
         keywords = {
             word: value
@@ -344,7 +347,9 @@ class _Comparison:
                 return [Problem(place, "values", values)] if values else []
             if (cases := self._cases(source)) is not None:
                 return _distinct(problem for case in cases for problem in self.place(case, target, place))
-            lost = [name for name in _TYPES if self._can_be(source, name) and not self._can_be(target, name, target=True)]
+            lost = [
+                name for name in _TYPES if self._can_be(source, name) and not self._can_be(target, name, target=True)
+            ]
             if lost:
                 return [Problem(place, "types", lost)]
             problems = self._keywords(source, target, place)
@@ -477,7 +482,9 @@ class _Comparison:
         names = {*_closed_names(source), *_declared([source], "properties")} - _declared([target], "properties")
         for name in sorted(names):
             value, here = _property(source, name), property_place(place, name)
-            if value is False or any(_pattern(text).is_valid(name) for text in _declared([target], "patternProperties")):
+            if value is False or any(
+                _pattern(text).is_valid(name) for text in _declared([target], "patternProperties")
+            ):
                 continue
             if schema is False:
                 problems += [] if proved else [Problem(here, "refused")]
@@ -516,7 +523,9 @@ class _Comparison:
 #: Keywords that say more about properties and items than their own keywords.
 _COMBINATORS = frozenset({*_SAME_VALUE, "not", "$ref"})
 #: Keywords about the value as a whole.
-_OUTLINE = KEYWORDS - _COMBINATORS - _SKIPPED - {"contains", "properties", "additionalProperties", "items", "prefixItems"}
+_OUTLINE = (
+    KEYWORDS - _COMBINATORS - _SKIPPED - {"contains", "properties", "additionalProperties", "items", "prefixItems"}
+)
 _OTHER_PROPERTIES = ("additionalProperties", "unevaluatedProperties")
 _CLOSING = ("propertyNames", "$comment")
 
