@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from hinge import (
     StartError,
     fetch_contract,
 )
+from hinge.contracts.compare import entry_differences
 from hinge.contracts.lock_file import written
 from tests.client.puppet import Puppet, discovered, done, shaken
 from tests.support import EraName
@@ -268,19 +270,48 @@ async def test_an_older_revision_is_held_to_what_it_can_show(weather: Weather) -
             await client.call_tool("forecast")
 
 
-async def test_a_hostile_list_is_compared_in_bounded_time(weather: Weather) -> None:
-    """However many tools changed, and however their schemas are built: the proofs end after a few steps."""
+async def test_a_hostile_list_does_not_hold_the_event_loop(weather: Weather, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many tools changed, and however complex: few of them are compared in detail, none for long on the loop."""
     deep: Any = {"type": "string"}
     for level in range(6):
         deep = {"anyOf": [{"type": "object", "properties": {f"{name}{level}": deep}} for name in "abc"]}
-    locked = {f"t{n}": {"inputSchema": {"properties": {"a": deep}}} for n in range(12)}
+    locked = {f"t{n}": {"inputSchema": {"properties": {"a": deep}}} for n in range(48)}
     lock = Contract(revision="2026-07-28", instructions="Be kind.", tools=locked)
     schema = {"properties": {"a": {**deep, "oneOf": deep["anyOf"]}}}
     weather.tools = [{"name": name, "inputSchema": schema} for name in locked]
-    async with Client(weather, lock=lock) as client, asyncio.timeout(60):
+    compared: list[tuple[int, bool]] = []
+    loop_thread = threading.get_ident()
+
+    def counted(*arguments: Any, steps: int) -> list[Difference]:
+        compared.append((steps, threading.get_ident() == loop_thread))
+        return entry_differences(*arguments, steps=steps)
+
+    monkeypatch.setattr("hinge.contracts.check.entry_differences", counted)
+    async with Client(weather, lock=lock) as client:
         with pytest.raises(ContractDrift) as caught:
             await client.list_tools()
     assert len(caught.value.lines) >= len(locked)
+    assert sorted(steps for steps, _ in compared if steps) == [200] * 5
+    assert not any(on_loop for _, on_loop in compared)
+
+
+async def test_other_tasks_run_while_a_long_list_is_compared(weather: Weather) -> None:
+    lock = await weather.locked()
+    weather.tools = [tool(f"t{n}", title="x" * 1000) for n in range(1000)]
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with Client(weather, lock=lock) as client, asyncio.TaskGroup() as group:
+        counting = group.create_task(count())
+        with pytest.raises(ContractDrift):
+            await client.list_tools()
+        counting.cancel()
+    assert turns >= 1000 * 1000 // (64 * 1024)
 
 
 async def test_a_callback_that_fails_disturbs_nobody(weather: Weather, caplog: pytest.LogCaptureFixture) -> None:

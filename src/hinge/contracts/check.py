@@ -8,14 +8,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from hinge.client.methods import CallNext, ClientContext
 from hinge.client.middleware import Drift
 from hinge.contracts.compare import Difference, entry_differences
-from hinge.contracts.contract import SINGULAR, Contract, Listed, Section, definition_of, key_of
+from hinge.contracts.contract import SINGULAR, Contract, Definition, Listed, Section, definition_of, key_of
 from hinge.contracts.display import change_shown
 from hinge.contracts.fetch import LISTS
 from hinge.contracts.lock_file import read_lock
@@ -40,11 +40,14 @@ _CHANGES: Mapping[str, tuple[Section, ...]] = {
     "notifications/prompts/list_changed": ("prompts",),
     "notifications/resources/list_changed": ("resources", "resourceTemplates"),
 }
-#: How many changed entries of one list are described in detail: a server decides how many there are.
+#: How many changed items of one list are described in detail, and in how many steps each: a server decides how many there
+#: are and how complex they are.
 _DETAILED = 5
 _STEPS = 200
+#: How many bytes of items are compared before other tasks run.
+_SLICE = 64 * 1024
 #: How many lists may be read page by page at the same time.
-_LISTS_AT_ONCE = 100
+_MAX_LISTS = 100
 #: How many differences stand in the message of an error; `lines` has all of them.
 _IN_MESSAGE = 3
 #: How often a list that changes while it is read is read again.
@@ -52,13 +55,6 @@ _ATTEMPTS = 3
 
 #: Set while the check lists a section itself: what differs is noted then, and not raised.
 _listing: ContextVar[bool] = ContextVar("hinge_contract_listing", default=False)
-
-
-class _Page(NamedTuple):
-    """The pages of a list so far, the last one first."""
-
-    items: Sequence[Listed]
-    before: _Page | None = None
 
 
 class ContractCheck:
@@ -85,10 +81,10 @@ class ContractCheck:
         self._refuses = drift == "refuse"
         self._on_drift = on_drift
         #: The differences of each entry, by section; a section is missing if it was not listed since a change.
-        self._found: dict[Section, dict[str, Sequence[Difference]]] = {}
+        self._differences: dict[Section, dict[str, Sequence[Difference]]] = {}
         self._instructions: Sequence[Difference] = ()
-        #: Unfinished lists, by section and the cursor of the next page.
-        self._pages: dict[tuple[Section, str], _Page] = {}
+        #: The items of unfinished lists, by section and the cursor of the next page.
+        self._pages: dict[tuple[Section, str], list[Listed]] = {}
         self._generation = 0
         self._list_lock = asyncio.Lock()
         self._reported: set[str] = set()
@@ -103,7 +99,7 @@ class ContractCheck:
         Raises:
             ContractDrift: The instructions changed, and `drift` is "refuse".
         """
-        self._forget(tuple(self._found))
+        self._forget(tuple(self._differences))
         was, now = self._contract.instructions, client.instructions
         self._instructions = []
         if was != now:
@@ -135,67 +131,67 @@ class ContractCheck:
             await self._check_use(ctx)
         result = await call_next(ctx)
         section = _SECTIONS.get(ctx.method)
-        if section is not None and self._take_page(section, ctx, result) and not _listing.get():
-            self._refuse_list(section)
+        if section is not None:
+            differences = await self._take_page(section, ctx, result)
+            if differences and self._refuses and not _listing.get():
+                self._forget((section,))  # the caller does not get the list: it is listed again for the next use
+                self._raise_for(differences)
         return result
-
-    def _refuse_list(self, section: Section) -> None:
-        differences = [one for some in self._found.get(section, {}).values() for one in some]
-        try:
-            self._raise_for(differences)
-        except ContractDrift:
-            self._forget((section,))  # the client did not get the list: it is listed again for the next use
-            raise
 
     def _forget(self, sections: Iterable[Section]) -> None:
         self._generation += 1
         for section in sections:
-            self._found.pop(section, None)
+            self._differences.pop(section, None)
 
     # ---------------------------------------------------------------- lists
 
-    def _take_page(self, section: Section, ctx: ClientContext, result: Any) -> bool:
-        """Remember a page. Returns whether it was the last one of its list, which was compared then."""
+    async def _take_page(self, section: Section, ctx: ClientContext, result: Any) -> Sequence[Difference]:
+        """Remember a page. Returns the differences of its list if it is the last one."""
         kind, member = LISTS[section][2:]
         try:
             page = result if isinstance(result, kind) else msgspec.convert(result, kind)
         except msgspec.ValidationError as exc:
             raise InvalidResponse(f"{ctx.method}: the result can't be read: {exc}") from exc
-        cursor, before = ctx.params.get("cursor"), None
-        if cursor is not None:
-            before = self._pages.pop((section, cursor), None)
-            if before is None:
-                return False  # its list did not begin here
-        pages = _Page(getattr(page, member), before)
+        cursor = ctx.params.get("cursor")
+        items: list[Listed] | None = [] if cursor is None else self._pages.pop((section, cursor), None)
+        if items is None:
+            return ()  # the first page of its list was not seen
+        items += getattr(page, member)
         if page.next_cursor is not None:
-            if len(self._pages) >= _LISTS_AT_ONCE:
+            if len(self._pages) >= _MAX_LISTS:
                 self._pages.clear()
-            self._pages[section, page.next_cursor] = pages
-            return False
-        items: list[Listed] = []
-        rest: _Page | None = pages
-        while rest is not None:
-            items = [*rest.items, *items]
-            rest = rest.before
-        self._compare(section, items, ctx.protocol_version)
-        return True
+            self._pages[section, page.next_cursor] = items
+            return ()
+        return await self._compare(section, items, ctx.protocol_version)
 
-    def _compare(self, section: Section, items: Iterable[Listed], revision: str) -> None:
+    async def _compare(self, section: Section, items: Iterable[Listed], revision: str) -> Sequence[Difference]:
+        """Compare a list. The event loop is released after each _SLICE bytes; larger items are compared in a thread."""
         locked = self._locked(section, revision)
         if locked is None:
-            return
-        common = min(revision, self._contract.revision)
-        found: dict[str, Sequence[Difference]] = {}
-        detailed = _DETAILED
+            return ()
+        common, generation = min(revision, self._contract.revision), self._generation
+        by_key: dict[str, Sequence[Difference]] = {}
+        detailed, pending = _DETAILED, 0
         for item in items:
-            key, definition = key_of(item), definition_of(item, common)
-            lines = entry_differences(section, key, locked.get(key), definition, steps=_STEPS if detailed > 0 else 0)
-            found[key] = [*found.get(key, ()), *lines]
+            key, size = key_of(item), len(msgspec.json.encode(item))
+            steps = _STEPS if detailed > 0 else 0
+            pending += size
+            if size > _SLICE:
+                lines = await asyncio.to_thread(_item_differences, section, item, locked.get(key), common, steps)
+            else:
+                lines = _item_differences(section, item, locked.get(key), common, steps)
+            if pending > _SLICE:
+                pending = 0
+                await asyncio.sleep(0)
+            by_key[key] = [*by_key.get(key, ()), *lines]
             detailed -= bool(lines)
-        for key in sorted(locked.keys() - found.keys()):
-            found[key] = entry_differences(section, key, locked[key], None)
-        self._found[section] = found
-        self._report([one for differences in found.values() for one in differences])
+        for key in sorted(locked.keys() - by_key.keys()):
+            by_key[key] = entry_differences(section, key, locked[key], None)
+        if generation == self._generation:
+            self._differences[section] = by_key
+        differences = [one for lines in by_key.values() for one in lines]
+        self._report(differences)
+        return differences
 
     def _locked(self, section: Section, revision: str) -> dict[str, Any] | None:
         """The locked section, as a connection of this revision can show it."""
@@ -211,11 +207,11 @@ class ContractCheck:
         section = _USES.get(ctx.method)
         if section is None or self._locked(section, ctx.protocol_version) is None:
             return
-        if section not in self._found:
+        if section not in self._differences:
             async with self._list_lock:
                 await self._list(ctx.client, section)
         name = str(ctx.params.get("name"))
-        differences = self._found.get(section, {}).get(name)
+        differences = self._differences.get(section, {}).get(name)
         if differences is None:
             raise ContractDrift(f"Neither the server nor {self._source} has a {SINGULAR[section]} {shorten(name)!r}")
         self._raise_for(differences)
@@ -224,13 +220,13 @@ class ContractCheck:
         token = _listing.set(True)
         try:
             for _ in range(_ATTEMPTS):
-                if section in self._found:
+                if section in self._differences:
                     return
                 generation = self._generation
                 with suppress(ContractDrift):
                     await (client.list_tools() if section == "tools" else client.list_prompts())
                 if generation != self._generation:
-                    self._found.pop(section, None)
+                    self._differences.pop(section, None)
         finally:
             _listing.reset(token)
 
@@ -258,3 +254,10 @@ class ContractCheck:
         more = f"; and {len(lines) - _IN_MESSAGE} more" if len(lines) > _IN_MESSAGE else ""
         first = "; ".join(lines[:_IN_MESSAGE])
         raise ContractDrift(f"The server is not what {self._source} says: {first}{more}", lines)
+
+
+def _item_differences(
+    section: Section, item: Listed, locked: Definition | None, revision: str, steps: int
+) -> Sequence[Difference]:
+    definition = definition_of(item, revision)
+    return entry_differences(section, key_of(item), locked, definition, steps=steps)
