@@ -275,7 +275,7 @@ async def test_a_hostile_list_does_not_hold_the_event_loop(weather: Weather, mon
     deep: Any = {"type": "string"}
     for level in range(6):
         deep = {"anyOf": [{"type": "object", "properties": {f"{name}{level}": deep}} for name in "abc"]}
-    locked = {f"t{n}": {"inputSchema": {"properties": {"a": deep}}} for n in range(48)}
+    locked = {f"t{n}": {"inputSchema": {"properties": {"a": deep}}} for n in range(12)}
     lock = Contract(revision="2026-07-28", instructions="Be kind.", tools=locked)
     schema = {"properties": {"a": {**deep, "oneOf": deep["anyOf"]}}}
     weather.tools = [{"name": name, "inputSchema": schema} for name in locked]
