@@ -107,7 +107,7 @@ async def test_a_user_who_is_never_done_ends_the_wait() -> None:
     async with Client(scene.puppet, on_elicit_url=scene.opened) as client:
         with pytest.raises(UrlElicitationRequired) as caught:
             await client.call_tool("pay")
-        assert sum(scene.waited) == client.limits.question
+        assert sum(scene.waited) == client.limits.input_wait
     assert len(scene.pages) == 1
     assert caught.value.elicitations[0].elicitation_id == f"e{len(scene.times) - 1}"
 

@@ -209,7 +209,7 @@ async def test_who_comes_when_too_many_wait_is_told_when_to_come_back(era: Era) 
 
 
 async def test_nobody_waits_for_ever() -> None:
-    server: Server[Any] = Server("busy", limits=Limits(turn=0.02))
+    server: Server[Any] = Server("busy", limits=Limits(concurrency_wait=0.02))
     gate = Gate()
 
     @server.tool(concurrency=1)

@@ -107,7 +107,7 @@ class Client(ClientMethods):
             partition=secrets.token_hex(8),
             longest=limits.cache_ttl,
         )
-        pages = RequiredPages(limits.question, limits.rounds)
+        pages = RequiredPages(limits.input_wait, limits.rounds)
         self._inbound = InboundMessages(
             self,
             callbacks,

@@ -29,7 +29,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     #: `subscriptions/listen` streams are limited by `streams` instead.
     all_calls: int = 10_000
     #: How long a call waits if the concurrency of its tool is exhausted.
-    turn: float = 30.0
+    concurrency_wait: float = 30.0
     #: If the event loop is blocked for longer than this, the log names the tool; 0 disables the check.
     stall: float = 1.0
     #: Outbound requests of one connection that wait for a response.
@@ -54,7 +54,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     teardown: float = 5.0
     #: How long an elicitation of a handshake client may stay open, and how long a client waits for pages that a
     #: handshake server requires.
-    question: float = 600.0
+    input_wait: float = 600.0
     #: How long a stateless client has to repeat a call with its responses.
     state_ttl: float = 600.0
     #: Open `subscriptions/listen` streams of one server, and subscribed URIs of one client.
@@ -87,7 +87,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     backoff: float = 0.1
     #: Client: rounds of one call, and requests for input in one round.
     rounds: int = 16
-    questions: int = 16
+    input_requests: int = 16
     #: Client: unread changes of one subscription; repeats are merged.
     changes: int = 10_000
     #: Client: entries of the cache, and the longest time to cache a result, regardless of cache hints.

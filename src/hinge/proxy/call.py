@@ -232,7 +232,7 @@ async def request_client(
 ) -> Json:
     """Send a request to a handshake client; `ctx` is the call that it belongs to, if known. Raises ProtocolError."""
     revision = session.connection.handshake.revision
-    limit = session.connection.limits.question
+    limit = session.connection.limits.input_wait
     try:
         params = client_request_params(method, text, source, revision, secrets.token_urlsafe(16))
         answer = await session.request(method, params, about=None if ctx is None else ctx._call, total=limit)

@@ -127,7 +127,10 @@ class Server(Router, Generic[StateT]):
         check_identity(info)
         limits, page_size = settings["limits"], settings["page_size"]
         super().__init__(
-            threads=limits.threads, page_size=page_size, resource_bytes=settings["resource_bytes"], turn=limits.turn
+            threads=limits.threads,
+            page_size=page_size,
+            resource_bytes=settings["resource_bytes"],
+            turn=limits.concurrency_wait,
         )
         self.limits = limits
         self._description = ServerDescription(

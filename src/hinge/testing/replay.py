@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from hinge.channel import Channel, Conversation, Serve, Transport
+from hinge.channel import Channel, Serve, SessionLike, Transport
 from hinge.errors import (
     CallError,
     ConnectionLost,
@@ -317,7 +317,7 @@ class _ReplayedCall:
             await self._session.notify(method, params, about=call)
 
     async def _request(self, method: str, params: Any, about: Call | None) -> dict[str, Any]:
-        limit = self._server.options.limits.question
+        limit = self._server.options.limits.input_wait
         try:
             result = await self._session.request(method, params, about=about, total=limit)
         except PeerError as exc:
@@ -371,7 +371,7 @@ class _ReplayedCall:
 
     async def _until_over(self) -> None:
         over = asyncio.Event()
-        forget = self._session.on_ending(over.set)
+        forget = self._session.on_end_of_input(over.set)
         try:
             await over.wait()
         finally:
@@ -408,7 +408,7 @@ class ReplayTransport(Transport):
     async def open(self, serve: Serve, /) -> Channel:
         """Open a channel."""
 
-        def begin(channel: Channel) -> Conversation:
+        def begin(channel: Channel) -> SessionLike:
             return serve(_ReplayChannel(channel, self._server))
 
         return await self._transport.open(begin)

@@ -253,7 +253,7 @@ async def test_a_question_that_is_never_answered_ends_in_time() -> None:
     async def never(request: ElicitFormParams) -> Any:
         await asyncio.sleep(10_000)
 
-    server: Server[Any] = Server("asks", limits=Limits(question=30.0))
+    server: Server[Any] = Server("asks", limits=Limits(input_wait=30.0))
     server.tool("it")(tool)
     async with Client(server, era="2025", on_elicit=never) as client:
         with pytest.raises(ToolCallError):

@@ -17,7 +17,7 @@ class HandshakeElicitation(ElicitationStrategy):
 
     async def answer(self, item: ClientInput[Any], *, in_thread: bool) -> Any:
         """Send the request and wait; meanwhile the time limit of the call is paused."""
-        limit = self._session.connection.limits.question
+        limit = self._session.connection.limits.input_wait
         if item.timeout is not None:
             item.timeout.pause()
         try:
