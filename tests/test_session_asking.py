@@ -280,10 +280,10 @@ async def test_what_is_told_twice_before_it_left_is_said_once() -> None:
     line = Line()
     session = asking(line)
     for _ in range(3):
-        session.tell("notifications/tools/list_changed")
-    session.tell("notifications/prompts/list_changed")
+        session.notify_soon("notifications/tools/list_changed")
+    session.notify_soon("notifications/prompts/list_changed")
     await turns()
-    session.tell("notifications/tools/list_changed")
+    session.notify_soon("notifications/tools/list_changed")
     await turns()
     assert [sent["method"].split("/")[1] for sent in line.sent] == ["tools", "prompts", "tools"]
 
@@ -291,12 +291,12 @@ async def test_what_is_told_twice_before_it_left_is_said_once() -> None:
 async def test_telling_from_another_thread_is_fine_and_after_the_end_it_is_nothing() -> None:
     line = Line()
     session = asking(line)
-    await asyncio.to_thread(session.tell, "notifications/acme")
+    await asyncio.to_thread(session.notify_soon, "notifications/acme")
     await turns()
     assert len(line.sent) == 1
-    session.tell("notifications/late")
+    session.notify_soon("notifications/late")
     session.close("over")
-    session.tell("notifications/later")
+    session.notify_soon("notifications/later")
     await turns()
     assert len(line.sent) == 1
     await asyncio.get_running_loop().shutdown_default_executor()
@@ -309,13 +309,13 @@ async def test_a_slow_peer_is_told_once_more_however_often_it_is_told() -> None:
     line.open.clear()
     before = len(asyncio.all_tasks())
     for _ in range(50):
-        session.tell("notifications/tools/list_changed")
+        session.notify_soon("notifications/tools/list_changed")
         await turns(2)
     assert len(asyncio.all_tasks()) == before + 1
     line.open.set()
     await turns()
     assert len(line.sent) == 2
-    session.tell("notifications/tools/list_changed")
+    session.notify_soon("notifications/tools/list_changed")
     await turns()
     assert len(line.sent) == 3
 
@@ -325,10 +325,10 @@ async def test_a_hint_that_cannot_leave_is_let_go() -> None:
     line = Line()
     session = asking(line)
     line.failure = ChannelClosed("broken")
-    session.tell("notifications/tools/list_changed")
+    session.notify_soon("notifications/tools/list_changed")
     await turns()
     line.failure = None
-    session.tell("notifications/tools/list_changed")
+    session.notify_soon("notifications/tools/list_changed")
     await turns()
     assert len(line.sent) == 1
 
@@ -338,4 +338,4 @@ def test_a_session_whose_loop_is_gone_is_no_harm_to_who_tells() -> None:
         return asking(Line())
 
     session = asyncio.run(make())
-    session.tell("notifications/tools/list_changed")
+    session.notify_soon("notifications/tools/list_changed")

@@ -60,8 +60,8 @@ async def test_the_end_of_input_fails_what_waits_and_lets_calls_finish() -> None
     await work.begun.wait()
     await turns()
     told: list[str] = []
-    session.on_ending(lambda: told.append("one"))
-    forget = session.on_ending(lambda: told.append("two"))
+    session.on_end_of_input(lambda: told.append("one"))
+    forget = session.on_end_of_input(lambda: told.append("two"))
     forget()
     session.end_input("the peer has said all")
     with pytest.raises(ConnectionLost, match="has said all"):

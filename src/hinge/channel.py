@@ -1,15 +1,16 @@
-"""The two faces between a transport and the kernel, and nothing else.
+"""What a transport and the kernel know of each other.
 
-A transport makes a Channel, calls `serve(channel)` and gets a Conversation. Then it only feeds:
+A transport makes a Channel and calls `serve(channel)`, which returns a session. It feeds the session with what arrives:
 
-    got = conversation.receive(data, origin)      # decides, synchronously; never raises
-    if isinstance(got, Outgoing): send it         # a refusal that needs no handler
-    elif got is not None:                         # a Call (or a Batch of them)
-        reply = await conversation.answer(got)    # in a task of its own on a pipe, in the request's own task on HTTP
-        if reply is not None: send it             # None: a notification, or cancelled meanwhile
+    received = session.receive(data, origin)   # decides synchronously; never raises
+    if isinstance(received, Outgoing):
+        ...                                    # an error response that needs no handler: send it
+    elif received is not None:                 # a Call, or a Batch of them
+        reply = await session.answer(received)  # in a task of its own, or in that of the HTTP request
+        if reply is not None:
+            ...                                # send it; None for a notification or a cancelled call
 
-When the other side sends nothing more it calls `conversation.end_input(reason)`; when it is gone,
-`conversation.close(reason)`; no answers leave after that.
+When the peer sends nothing more, it calls `session.end_input(reason)`; when the peer is gone, `session.close(reason)`.
 """
 
 from __future__ import annotations
@@ -21,25 +22,27 @@ from typing import Literal, Protocol, TypeAlias
 from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.eras.base import EraOption
 
-#: Where a channel stands on HTTP: "post" carries one message and ends, "session" lives across requests.
+#: The kinds of channels. On HTTP, "post" carries one message and ends, "session" lives across requests.
 ChannelKind: TypeAlias = Literal["memory", "stdio", "socket", "post", "session"]
 
 
 class Channel(Protocol):
-    """What carries messages, seen by the session that speaks over it."""
+    """Carries messages, as its session sees it."""
 
     @property
     def kind(self) -> ChannelKind:
-        """Which sort of channel; sessions treat "post" as one-shot (no handshake, no duplicate ids to fear)."""
+        """The kind of channel. "post" carries one request, so there is no handshake and no other id."""
         ...
 
     async def send(self, message: Outgoing, /) -> None:
-        """Carry the message away; wait while the reader is slow.
+        """Send a message; wait while the reader is slow.
 
-        On a pipe it returns when the message is in the pipe's buffer. On a client's HTTP channel, a request returns when
-        its exchange is over: every message of the answer has been given to `conversation.receive` by then.
+        On a byte stream it returns when the message is in the stream's buffer. On a client's HTTP channel, a request
+        returns when its exchange is over: all messages of the response were passed to `session.receive` by then.
 
-        Raises ChannelClosed if the message never left, ConnectionLost if it left and the rest is unknown.
+        Raises:
+            ChannelClosed: The message was not sent.
+            ConnectionLost: It was sent, and its response is lost.
         """
 
     async def close(self) -> None:
@@ -56,55 +59,52 @@ class Channel(Protocol):
         """A client's handshake negotiated this revision; HTTP names it in a header from now on."""
 
 
-class Conversation(Protocol):
-    """What a session is to a transport."""
+class SessionLike(Protocol):
+    """A session, as a transport sees it."""
 
     def receive(self, data: bytes | Inbound, origin: Origin = ..., /) -> Call | Batch | Outgoing | None:
         """Take one message and decide what it means. Never raises, never waits."""
         ...
 
     async def answer(self, call: Call | Batch, /) -> Outgoing | None:
-        """Serve it to its end; exactly one reply, or None for a notification or when it was cancelled meanwhile."""
+        """Serve a call. Returns its response, or None for a notification or a cancelled call."""
         ...
 
     def cancel(self, call: Call | Batch, reason: str, /) -> None:
-        """The caller is gone: stop the handler, answer nothing."""
+        """Cancel a call whose caller is gone. It gets no response."""
 
     def end_input(self, reason: str, /) -> None:
-        """The other side will send nothing more, but still reads: fail what we wait for, end what never ends by itself.
-
-        Calls that run may still be answered.
-        """
+        """The peer sends nothing more, but still reads: fail our requests, end open streams, let calls finish."""
 
     def expire(self, reason: str, /) -> list[Outgoing]:
         """Stop the calls that still run; returns an error response for each."""
         ...
 
     def close(self, reason: str, /) -> bool | None:
-        """The channel is gone: fail what we wait for, stop what we serve. Twice is fine. False: `finish` may be left out."""
+        """The channel is gone: fail our requests, cancel calls. May be called twice. False: `finish` is not needed."""
         ...
 
     async def finish(self) -> None:
-        """After close: wait (bounded) until handlers have stopped and clean-up has run."""
+        """After `close`: wait, for a bounded time, until handlers have stopped and clean-up has run."""
 
 
-#: Given by the kernel to a transport: start a conversation over this channel.
-Serve: TypeAlias = Callable[[Channel], Conversation]
+#: Starts a session over a channel; the kernel passes it to a transport.
+Serve: TypeAlias = Callable[[Channel], SessionLike]
 
 
 class Transport(Protocol):
-    """A client's way to one server: it opens a channel and feeds the conversation that `serve` returns.
+    """Connects a client to one server: opens a channel and feeds the session that `serve` returns.
 
     Derive your own from it: methods that only some transports need have defaults.
     """
 
     @property
     def era(self) -> EraOption:
-        """The only era that the transport can carry, or "auto"."""
+        """The era that the transport is limited to, or "auto"."""
         return "auto"
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Entered around each connection: the life of a server in this process."""
+        """Entered around each connection; runs the lifespan of a server in this process."""
         return nullcontext()
 
     def older(self) -> Transport | None:

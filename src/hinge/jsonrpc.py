@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from hinge.errors import ErrorObject, InvalidRequest, ParseError
 
-#: A request id: a string or an integer, given back in the same JSON type.
+#: A request id: a string or an integer. The response has it in the same JSON type.
 RequestId: TypeAlias = str | int
 
 #: Stands for a member that wasn't there; compared by identity.
@@ -82,14 +82,14 @@ class _Members(msgspec.Struct):
 
 
 class Unreadable(InvalidRequest):
-    """JSON that is no message; `request_id` is what could still be read of the id, for the answer."""
+    """JSON that is not a message. `request_id` is its id if that could be read, for the error response."""
 
     def __init__(self, message: str, request_id: RequestId | None = None) -> None:
         super().__init__(message)
         self.request_id = request_id
 
 
-#: How a message begins, or several of them, whatever becomes of it.
+#: How a message begins, or a batch of them.
 _BEGUN = re.compile(rb"(\xef\xbb\xbf)?\s*(\[\s*)?\{\s*[\"}]")
 _decode = msgspec.json.Decoder(_Envelope).decode
 _id_decoder = msgspec.json.Decoder(_IdOnly)
@@ -101,22 +101,22 @@ encode_value = _encoder.encode
 
 
 def is_no_answer(data: bytes) -> bool:
-    """Whether a text that is no message was at least meant as a notification: nobody on either side waits for one."""
+    """Whether a malformed message was meant as a notification, for which nobody waits."""
     try:
-        found = _members_decoder.decode(data)
+        members = _members_decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return False
-    return found.method is not ABSENT and all(one is ABSENT for one in (found.id, found.result, found.error))
+    return members.method is not ABSENT and members.id is members.result is members.error is ABSENT
 
 
 def is_print(data: bytes) -> bool:
-    """Whether a text that is no message is none that broke either, but a line of a program: words, a log, also one in JSON."""
+    """Whether a malformed message is rather something that a program printed: text, or a line of a log in JSON."""
     try:
-        found = _members_decoder.decode(data)
+        members = _members_decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return not _BEGUN.match(data)
-    answers = found.id is not ABSENT and (found.result is not ABSENT or found.error is not ABSENT)
-    return found.jsonrpc is ABSENT and not answers
+    is_response = members.id is not ABSENT and (members.result is not ABSENT or members.error is not ABSENT)
+    return members.jsonrpc is ABSENT and not is_response
 
 
 def is_batch(data: bytes) -> bool:
@@ -181,13 +181,13 @@ def _answer(envelope: _Envelope, data: bytes) -> Message:
 
 def _unreadable(data: bytes, why: str) -> Unreadable | ParseError:
     try:
-        found = _id_decoder.decode(data).id
+        request_id = _id_decoder.decode(data).id
     except msgspec.ValidationError:
-        found = None
+        request_id = None
     except (msgspec.DecodeError, RecursionError, ValueError):
         return ParseError("Parse error: not valid JSON")
-    usable = isinstance(found, (str, int)) and not isinstance(found, bool)
-    return Unreadable(f"Invalid request: {why}", found if usable else None)
+    usable = isinstance(request_id, (str, int)) and not isinstance(request_id, bool)
+    return Unreadable(f"Invalid request: {why}", request_id if usable else None)
 
 
 class _Request(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):

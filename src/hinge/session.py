@@ -26,40 +26,41 @@ from hinge.timeouts import Deadline, Deadlines
 
 logger = logging.getLogger("hinge")
 
-#: A peer that doesn't take our last words for so long goes without them.
-WITHDRAW_SECONDS = 0.25
+#: How long a session that closes waits until its cancellations are sent.
+CANCEL_SECONDS = 0.25
 
-#: What a session does with a call: give back the result as it goes on the wire, or raise.
+#: Serves a call: returns the result as it is encoded, or raises.
 Handle = Callable[["Session", Call], Awaitable[Any]]
 
 
 class Session(Record, weakref=True):
-    """A connection that is running. Made by `Server.serve` or a client; fed by a transport."""
+    """Runs one connection: serves calls in tasks, sends requests and waits for their results. Fed by a transport."""
 
     connection: Connection
     channel: Channel
     handle: Handle
     #: The event loop of the session.
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    #: The calls that are being served, by their tasks.
     _tasks: dict[asyncio.Task[Any], Call] = field(default_factory=dict)
     # Made when first needed: most sessions are one POST.
-    _notices: set[asyncio.Task[None]] | None = None
-    #: Hints on their way: None before one is being sent, then whether it was told again meanwhile.
-    _telling: dict[bytes, bool | None] | None = None
+    _sending: set[asyncio.Task[None]] | None = None
+    #: Notifications of `notify_soon` that wait to be sent, with their methods.
+    _queue: dict[bytes, str] | None = None
     _cleanups: list[Callable[[], Awaitable[None]]] | None = None
-    _endings: dict[object, Callable[[], None]] | None = None
-    _limits: Deadlines | None = None
-    #: A client: since when it answers what the peer asked, while it does.
-    _asked_since: float | None = None
+    _end_of_input_hooks: dict[object, Callable[[], None]] | None = None
+    _deadlines: Deadlines | None = None
+    #: On a client: since when requests of the server are being served; None while there are none.
+    _serving_since: float | None = None
     _finished: bool = False
-    _ended: asyncio.Future[None] | None = None
+    _closed: asyncio.Future[None] | None = None
 
     def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN) -> Call | Batch | Outgoing | None:
-        """Take one message; the decision is the connection's alone. Never raises, never waits."""
+        """Take one message; see `Connection.receive`. Never raises, never waits."""
         return self.connection.receive(data, origin)
 
     async def answer(self, call: Call | Batch) -> Outgoing | None:
-        """Serve a call to its end in the caller's task: exactly one reply, or None if there is nothing to answer."""
+        """Serve a call in the current task. Returns its response, or None for a notification or a cancelled call."""
         if type(call) is Batch:
             return await self._answer_batch(call)
         connection = self.connection
@@ -69,33 +70,37 @@ class Session(Record, weakref=True):
         assert task is not None
         call.on_cancel = task.cancel
         self._tasks[task] = call
-        if connection.description is None and self._asked_since is None and call.id is not None:
-            self._asked_since = self.loop.time()
+        if connection.description is None and self._serving_since is None and call.id is not None:
+            self._serving_since = self.loop.time()
         try:
             reply = connection.answer(call, await self.handle(self, call))
         except asyncio.CancelledError as exc:
             reply = self._cancelled(call, task, exc)
         except BaseException as exc:
             if is_ctrl_c(exc) or (isinstance(exc, GeneratorExit) and asyncio.current_task(self.loop) is not task):
-                call.on_cancel = None  # no answer from here: the process is to end, or the task is being thrown away
+                call.on_cancel = None  # the process ends, or the task is being destroyed: there is no answer
                 connection.cancel(call)
                 raise
             reply = connection.refuse(call, as_failure(exc))
         finally:
             del self._tasks[task]
-            if self._asked_since is not None and call.id is not None:
-                self._answered(self._asked_since)
+            if self._serving_since is not None and call.id is not None:
+                self._call_served(self._serving_since)
         if reply is None and task.cancelling():
             await _absorb_cancellation(task)
         return reply
 
     def _cancelled(self, call: Call, task: asyncio.Task[Any], exc: asyncio.CancelledError) -> Outgoing | None:
-        """Whose cancellation was it? The peer's or the end's: no answer. Our task's: go on. The handler's own: a failure."""
+        """Decide by whom a call was cancelled.
+
+        By the peer or the end of the session: no response. With the task: the cancellation goes on. By its own handler: an
+        error response.
+        """
         if call.state is not RUNNING:
             return None
         if task.cancelling():
-            logger.error("%s was cancelled in the middle: by its handler, or with the task that it ran in", call.method)
-            call.on_cancel = None  # it is being cancelled
+            logger.error("%s was cancelled by its handler, or with the task that it ran in", call.method)
+            call.on_cancel = None  # the task is being cancelled already
             self.connection.cancel(call)
             raise exc
         return self.connection.refuse(call, RuntimeError("the handler cancelled itself"))
@@ -114,27 +119,27 @@ class Session(Record, weakref=True):
         return Outgoing(b"[" + b",".join(reply.data for reply in replies) + b"]")
 
     def cancel(self, call: Call | Batch, reason: str) -> None:
-        """The caller is gone: stop what serves it, answer nothing."""
-        for one in call.calls if isinstance(call, Batch) else (call,):
-            logger.debug("%s is cancelled: %s", one.method, reason)
-            self.connection.cancel(one)
+        """Cancel the handlers of a call or batch whose caller is gone. It gets no response."""
+        for cancelled in call.calls if isinstance(call, Batch) else (call,):
+            logger.debug("%s is cancelled: %s", cancelled.method, reason)
+            self.connection.cancel(cancelled)
 
     async def request(self, method: str, params: Any = UNSET, *, about: Call | None = None, **options: Any) -> Raw:
-        """Ask the peer and wait for the result; see `exchange`."""
-        return await self.exchange(self.ask(method), params, about=about, **options)
+        """Send a request and wait for its result; see `send_request`."""
+        return await self.send_request(self.register_request(method), params, about=about, **options)
 
-    def ask(self, method: str) -> Pending:
-        """Register a request. Raises NotSent when the session has ended, HingeError while `initialize` is being answered.
+    def register_request(self, method: str) -> Pending:
+        """Register a request before it is sent.
 
-        The peer is then waiting for us and can't answer.
+        Raises:
+            NotSent: The session has ended, or too many requests are waiting.
+            HingeError: `initialize` is being answered: the client waits for that and would not answer.
         """
         if self.connection.description is not None and self.connection.handshake.state is HandshakeState.NEGOTIATING:
-            raise HingeError(
-                f"{method} can't be asked while initialize is being answered: the client would never reply"
-            )
-        return self.connection.ask(method)
+            raise HingeError(f"{method} can't be sent while initialize is being answered: the client would not reply")
+        return self.connection.register_request(method)
 
-    async def exchange(
+    async def send_request(
         self,
         pending: Pending,
         params: Any = UNSET,
@@ -145,147 +150,143 @@ class Session(Record, weakref=True):
         total: float | None = None,
         on_progress: Callable[[Raw], None] | None = None,
     ) -> Raw:
-        """Send an entered request and wait for its result, as JSON text.
+        """Send a registered request and wait for its result, as JSON text. Cancelling the task cancels the request.
 
-        `idle` seconds of silence (progress is no silence) or `total` seconds end it with CallTimeout. Raises NotSent,
-        PeerError, InvalidResponse, ConnectionLost; `outcome` tells them apart. Cancelling the task cancels the request.
+        Args:
+            pending: The request, from `register_request`.
+            params: Its params.
+            about: The inbound call that it belongs to.
+            headers: HTTP headers that repeat parts of the request.
+            idle: Seconds without a message about this request (progress counts) until it fails.
+            total: Seconds until it fails in any case.
+            on_progress: Called with the params of each progress notification.
+
+        Raises:
+            CallTimeout: A time limit passed.
+            NotSent, PeerError, InvalidResponse, ConnectionLost: See their `outcome`.
         """
         try:
             data = jsonrpc.encode_request(pending.id, pending.method, params)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
-            self.connection.give_up(pending)
+            self.connection.abandon_request(pending)
             raise HingeError(f"The params of {pending.method} can't be written as JSON: {exc}") from exc
         message = Outgoing(data, pending.id, pending.method, about=about, pending=pending, headers=headers)
-        limit: Deadline | None = None
+        deadline: Deadline | None = None
         try:
             if idle is None and total is None:
                 pending.on_progress = on_progress
             else:
-                limit = self._limited(idle, total, on_progress)
-                pending.on_progress = limit.progress
-            await self._carry(message, pending)
+                if self._deadlines is None:
+                    self._deadlines = Deadlines(self.loop, self.is_serving)
+                deadline = self._deadlines.start(idle, total, on_progress)
+                pending.on_progress = deadline.progress
+            await self._send_and_wait(message, pending)
         except asyncio.CancelledError as exc:
-            if limit is None or not limit.taken_back():
-                self._abandon(pending, "no longer wanted")
+            if deadline is None or not deadline.uncancel():
+                self._cancel_request(pending, "no longer wanted")
                 raise
-            self._abandon(pending, "timeout")
-            raise CallTimeout(f"{pending.method} got no answer {limit.words}{self.connection.noise}") from exc
+            self._cancel_request(pending, "timeout")
+            raise CallTimeout(f"{pending.method} got no answer {deadline.description}{self.connection.noise}") from exc
         except BaseException:
-            self.connection.give_up(pending)
+            self.connection.abandon_request(pending)
             raise
         finally:
-            if limit is not None:
-                limit.end()
+            if deadline is not None:
+                deadline.stop()
         if pending.error is not None:
             raise pending.error
         return pending.result
 
-    def _limited(self, idle: float | None, total: float | None, on_progress: Callable[[Raw], None] | None) -> Deadline:
-        task = asyncio.current_task(self.loop)
-        assert task is not None
-        if self._limits is None:
-            self._limits = Deadlines(self.loop, self.is_asked)
-        return self._limits.begin(task, idle, total, on_progress)
-
-    async def _carry(self, message: Outgoing, pending: Pending) -> None:
-        """Send and wait until the request is over."""
+    async def _send_and_wait(self, message: Outgoing, pending: Pending) -> None:
         try:
             await self.channel.send(message)
+        except ConnectionLost:  # does not matter if the request was answered before
+            if pending.state is WAITING:
+                raise
         except ChannelClosed as exc:
-            if pending.state is not WAITING:
-                return
-            raise NotSent(f"{pending.method} was not sent: {exc}") from exc
-        except ConnectionLost:
-            if pending.state is not WAITING:
-                return
-            raise
+            if pending.state is WAITING:
+                raise NotSent(f"{pending.method} was not sent: {exc}") from exc
         if pending.state is WAITING:
-            over: asyncio.Future[None] = self.loop.create_future()
-            pending.wake = lambda: None if over.done() else over.set_result(None)
-            await over
+            ended: asyncio.Future[None] = self.loop.create_future()
+            pending.wake = lambda: None if ended.done() else ended.set_result(None)
+            await ended
 
-    def is_asked(self) -> bool:
-        """Whether a request of the peer is being answered on a client's side: then it is the peer who waits."""
-        return self._asked_since is not None
+    def is_serving(self) -> bool:
+        """Whether a client is serving a request of the server, which then can't go on with the client's own request."""
+        return self._serving_since is not None
 
-    def _answered(self, since: float) -> None:
-        """One request of the peer is answered; with the last one, time counts again."""
+    def _call_served(self, since: float) -> None:
+        """Resume the time limits of our requests when the last request of the server is served."""
         if not any(call.id is not None for call in self._tasks.values()):
-            self._asked_since = None
-            if self._limits is not None:
-                self._limits.renew(since)
+            self._serving_since = None
+            if self._deadlines is not None:
+                self._deadlines.extend(since)
 
-    def _abandon(self, pending: Pending, reason: str) -> None:
-        """Stop waiting for a request, and send `notifications/cancelled` where closing the exchange is not enough."""
-        if not self.connection.give_up(pending):
-            return
+    def _cancel_request(self, pending: Pending, reason: str) -> None:
+        """Stop waiting for a request, and tell the peer where closing the HTTP exchange is not enough."""
+        if self.connection.abandon_request(pending):
+            self._send_cancelled(pending, reason)
+
+    def _send_cancelled(self, pending: Pending, reason: str) -> None:
         connection = self.connection
-        told = connection.era.cancels_by_message(self.channel.kind == "post", connection.handshake)
-        if not told or pending.method == "initialize" or connection.closed is not None:
+        if pending.method == "initialize" or connection.closed is not None:
             return
-        self._spawn(self.notify("notifications/cancelled", {"requestId": pending.id, "reason": reason}))
+        if connection.era.cancels_by_message(self.channel.kind == "post", connection.handshake):
+            params = {"requestId": pending.id, "reason": reason}
+            self._start_sending(
+                asyncio.wait_for(self.notify("notifications/cancelled", params), connection.limits.teardown)
+            )
 
-    def _spawn(self, sending: Awaitable[None]) -> None:
-        self._keep(self.loop.create_task(self._bounded(sending)))
+    def _start_sending(self, sending: Awaitable[None]) -> None:
+        if self._sending is None:
+            self._sending = set()
+        task = self.loop.create_task(self._send_quietly(sending))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
 
-    def _keep(self, task: asyncio.Task[None]) -> None:
-        if self._notices is None:
-            self._notices = set()
-        self._notices.add(task)
-        task.add_done_callback(self._notices.discard)
-
-    async def _bounded(self, sending: Awaitable[None]) -> None:
+    async def _send_quietly(self, sending: Awaitable[None]) -> None:
         try:
-            await asyncio.wait_for(sending, self.connection.limits.teardown)
+            await sending
         except (HingeError, TimeoutError) as exc:
             logger.debug("a notification could not be sent: %s", exc)
 
     async def notify(self, method: str, params: Any = UNSET, *, about: Call | None = None) -> None:
-        """Send a notification. Raises ChannelClosed when it can't leave."""
+        """Send a notification. Raises ChannelClosed when it can't be sent."""
         if self.connection.closed is not None:
             raise ChannelClosed(self.connection.closed)
-        data = jsonrpc.encode_notification(method, params)
+        await self._send_notification(jsonrpc.encode_notification(method, params), method, about)
+
+    async def _send_notification(self, data: bytes, method: str, about: Call | None = None) -> None:
         await self.channel.send(Outgoing(data, None, method, about=about))
 
-    def tell(self, method: str, params: Any = UNSET) -> None:
-        """Send a notification soon, from any thread; while a peer is slow, what is said again is said once more, not often."""
+    def notify_soon(self, method: str, params: Any = UNSET) -> None:
+        """Queue a notification, from any thread. While it waits, queuing it again has no effect."""
         data = jsonrpc.encode_notification(method, params)
         if self.connection.closed is None:
-            with suppress(RuntimeError):  # the loop is closed: nobody is there to be told
-                self.loop.call_soon_threadsafe(self._tell, data, method)
+            with suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(self._enqueue, data, method)
 
-    def _tell(self, data: bytes, method: str) -> None:
-        if self._telling is None:
-            self._telling = {}
-        if data not in self._telling:
-            self._telling[data] = None
-            self._keep(self.loop.create_task(self._say(self._telling, data, method)))
-        elif self._telling[data] is False:
-            self._telling[data] = True
+    def _enqueue(self, data: bytes, method: str) -> None:
+        if self._queue is None:
+            self._queue = {}
+            self._start_sending(self._send_queue(self._queue))
+        self._queue[data] = method
 
-    async def _say(self, telling: dict[bytes, bool | None], data: bytes, method: str) -> None:
+    async def _send_queue(self, queue: dict[bytes, str]) -> None:
         try:
-            while telling[data] is not False and self.connection.closed is None:
-                telling[data] = False
-                await self.channel.send(Outgoing(data, None, method))
-        except HingeError as exc:
-            logger.debug("%s could not be sent: %s", method, exc)
+            while queue and self.connection.closed is None:
+                data = next(iter(queue))
+                await self._send_notification(data, queue.pop(data))
         finally:
-            del telling[data]
+            self._queue = None
 
-    def fail(self, pending: Pending, error: Exception) -> None:
-        """End one of our requests with an error: a transport that knows which one failed says so here."""
-        self.connection.fail(pending, error)
-
-    async def withdraw(self, reason: str) -> None:
+    async def cancel_requests(self, reason: str) -> None:
         """Before closing: fail the requests that are waiting, and cancel them at the peer."""
-        tell = self.connection.era.cancels_by_message(self.channel.kind == "post", self.connection.handshake)
         for pending in list(self.connection.outgoing.values()):
-            self.connection.fail(pending, ConnectionLost(f"{pending.method} got no answer: {reason}"))
-            if tell and pending.method != "initialize" and self.connection.closed is None:
-                self._spawn(self.notify("notifications/cancelled", {"requestId": pending.id, "reason": reason}))
-        if self._notices:
-            await asyncio.wait(self._notices, timeout=WITHDRAW_SECONDS)
+            self.connection.fail_request(pending, ConnectionLost(f"{pending.method} got no answer: {reason}"))
+            self._send_cancelled(pending, reason)
+        if self._sending:
+            await asyncio.wait(self._sending, timeout=CANCEL_SECONDS)
 
     def on_close(self, cleanup: Callable[[], Awaitable[None]]) -> None:
         """Register a clean-up for the end of the session. The last one runs first; time is limited, failures are logged."""
@@ -293,23 +294,22 @@ class Session(Record, weakref=True):
             self._cleanups = []
         self._cleanups.append(cleanup)
 
-    def on_ending(self, hook: Callable[[], None]) -> Callable[[], None]:
-        """Call this when the peer will send nothing more, to end what never ends by itself; gives back the way to forget it."""
-        if self._endings is None:
-            self._endings = {}
-        key = object()
-        self._endings[key] = hook
-        endings = self._endings
+    def on_end_of_input(self, hook: Callable[[], None]) -> Callable[[], None]:
+        """Register a hook for the end of input, to end what has no end of its own. Returns a function that unregisters it."""
+        if self._end_of_input_hooks is None:
+            self._end_of_input_hooks = {}
+        hooks, key = self._end_of_input_hooks, object()
+        hooks[key] = hook
 
-        def forget() -> None:
-            endings.pop(key, None)
+        def unregister() -> None:
+            hooks.pop(key, None)
 
-        return forget
+        return unregister
 
     def end_input(self, reason: str) -> None:
-        """The peer will send nothing more, but still reads: calls may finish, open-ended ones are told to."""
+        """The peer will send nothing more, but still reads: fail our requests, let calls finish, call the hooks."""
         self.connection.end_input(reason)
-        for hook in list((self._endings or {}).values()):
+        for hook in list((self._end_of_input_hooks or {}).values()):
             hook()
 
     def expire(self, reason: str) -> list[Outgoing]:
@@ -319,51 +319,46 @@ class Session(Record, weakref=True):
     def close(self, reason: str) -> bool:
         """End the session: waiting requests fail with `reason`, running handlers are cancelled. May be called twice.
 
-        False if `finish` will have nothing to wait for.
+        Returns:
+            Whether `finish` has something to wait for.
         """
         if self._tasks:
-            self._close_amid_calls(reason)
-        else:
-            self.connection.close(reason)
-        if self._limits is not None:
-            self._limits.stop()
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
-        return bool(self._tasks or self._notices or self._cleanups)
-
-    def _close_amid_calls(self, reason: str) -> None:
-        here = asyncio.current_task(self.loop)
-        if here is not None and here in self._tasks:
-            self._tasks[here].on_cancel = None  # a handler that ends its own session is not cancelled
+            current_task = asyncio.current_task(self.loop)
+            if current_task in self._tasks:
+                self._tasks[current_task].on_cancel = None  # a handler that ends its own session is not cancelled
         self.connection.close(reason)
         for call in list(self._tasks.values()):
-            self.connection.cancel(call)  # those of notifications, too
+            self.connection.cancel(call)  # handlers of notifications, too
+        if self._deadlines is not None:
+            self._deadlines.stop()
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+        return bool(self._tasks or self._sending or self._cleanups)
 
     async def ended(self) -> str:
         """Wait until the session has ended, and return why."""
         if self.connection.closed is None:
-            if self._ended is None:
-                self._ended = self.loop.create_future()
-            await asyncio.shield(self._ended)
-        return self.connection.closed or "the conversation is over"
+            if self._closed is None:
+                self._closed = self.loop.create_future()
+            await asyncio.shield(self._closed)
+        return self.connection.closed or "the session has ended"
 
     async def finish(self) -> None:
-        """After `close`: wait for handlers and clean-ups, never longer than the limit; runs even while being cancelled."""
-        if self._finished or not (self._tasks or self._notices or self._cleanups):
-            self._finished = True
+        """After `close`: wait for handlers and clean-ups, at most `limits.teardown` each; goes on while being cancelled."""
+        finished, self._finished = self._finished, True
+        if finished or not (self._tasks or self._sending or self._cleanups):
             return
-        self._finished = True
-        ending = asyncio.get_running_loop().create_task(self._finish(asyncio.current_task()))
+        finishing = asyncio.get_running_loop().create_task(self._finish(asyncio.current_task()))
         try:
-            await asyncio.shield(ending)
+            await asyncio.shield(finishing)
         except asyncio.CancelledError:
-            await asyncio.wait([ending])
+            await asyncio.wait([finishing])
             raise
 
-    async def _finish(self, here: asyncio.Task[Any] | None) -> None:
-        """`here` is who waits for this: never waited for in turn."""
+    async def _finish(self, waiting_task: asyncio.Task[Any] | None) -> None:
+        """Wait for all tasks but the one that waits for this."""
         limit = self.connection.limits.teardown
-        running = {task for task in (*self._tasks, *(self._notices or ())) if task is not here}
+        running = {task for task in (*self._tasks, *(self._sending or ())) if task is not waiting_task}
         if running:
             _, late = await asyncio.wait(running, timeout=limit)
             if late:
@@ -374,8 +369,8 @@ class Session(Record, weakref=True):
         _, late = await asyncio.wait([cleaning], timeout=limit)
         if late:
             cleaning.cancel()
-            left = len(self._cleanups)
-            logger.warning("clean-up took longer than %g seconds; %d more callbacks are abandoned", limit, left)
+            remaining = len(self._cleanups)
+            logger.warning("clean-up took longer than %g seconds; %d more callbacks are abandoned", limit, remaining)
 
     async def _clean_up(self, cleanups: list[Callable[[], Awaitable[None]]]) -> None:
         task = asyncio.current_task()
@@ -389,7 +384,7 @@ class Session(Record, weakref=True):
 
 
 async def _absorb_cancellation(task: asyncio.Task[Any]) -> None:
-    """The cancellation was for the handler, not for the task that goes on: take it off the task."""
+    """Clear a cancellation that was meant for the handler, so that its task can go on."""
     while task.cancelling():
         task.uncancel()
         try:

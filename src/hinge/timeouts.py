@@ -12,14 +12,15 @@ from hinge.errors import DefinitionError, shorten
 from hinge.protocol.calls import Record
 
 #: The shortest time in seconds between two checks for late requests.
-LEAST_PAUSE = 0.01
-#: More seconds than this are so many that a clock can't count them.
-_FOR_EVER = 1e12
+MIN_PAUSE = 0.01
+#: Longer limits are cut to this many seconds: a clock can't add more.
+_MAX_SECONDS = 1e12
 
 
 def give_up_if_cancelled() -> None:
-    """For a loop that goes on after failures. Raises CancelledError if its own task was cancelled, and what cleaned up then
-    failed: otherwise that failure would hide the cancellation, and those who wait for the end would never wake.
+    """Raise CancelledError if the current task was cancelled. For loops that go on after failures.
+
+    If cleaning up after a cancellation fails, that failure would hide the cancellation otherwise.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -29,145 +30,141 @@ def give_up_if_cancelled() -> None:
 class Deadlines:
     """The time limits of all requests of one session, with one timer for all of them.
 
-    It is set to the earliest end there was; then it looks who is late, and which end is the earliest now. While `held()`,
-    nobody is late: it is the peer who waits. That time doesn't count, but no more than that time, or a peer could keep a
-    request open without limit by sending requests.
+    The timer is set to the earliest deadline; when it fires, it looks who is late and which deadline is next. While
+    `is_paused()`, nobody is late, and that time doesn't count. Only that time doesn't: a peer can't keep a request open
+    without limit by sending requests.
     """
 
-    __slots__ = ("_at", "_held", "_loop", "_running", "_stopping", "_timer")
+    __slots__ = ("_is_paused", "_loop", "_next_check", "_running", "_stopping", "_timer")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, held: Callable[[], bool]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, is_paused: Callable[[], bool]) -> None:
         self._loop = loop
-        self._held = held
+        self._is_paused = is_paused
         self._running: set[Deadline] = set()
-        self._at = float("inf")
+        self._next_check = float("inf")
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
 
-    def begin(
-        self,
-        task: asyncio.Task[object],
-        idle: float | None,
-        total: float | None,
-        on_progress: Callable[[Raw], None] | None,
-    ) -> Deadline:
-        """Limit what this task does from now on: to `idle` seconds without a word, `total` seconds at all.
+    def start(self, idle: float | None, total: float | None, on_progress: Callable[[Raw], None] | None) -> Deadline:
+        """Limit the current task to `idle` seconds without progress and `total` seconds at all.
 
-        Raises DefinitionError for what are no seconds.
+        Raises DefinitionError for limits that are not seconds.
         """
         if idle is not None:
             idle = _seconds("idle", idle)
         if total is not None:
             total = _seconds("total", total)
         now = self._loop.time()
-        end = at = float("inf") if total is None else now + total
+        end = due = float("inf") if total is None else now + total
         if idle is not None and now + idle < end:
-            at = now + idle
-        limit = Deadline(self, task, task.cancelling(), now, end, at, idle, total, on_progress)
-        self._running.add(limit)
-        if at < self._at:
-            self._set(at)
-        return limit
+            due = now + idle
+        task = asyncio.current_task(self._loop)
+        assert task is not None
+        deadline = Deadline(self, task, task.cancelling(), now, end, due, idle, total, on_progress)
+        self._running.add(deadline)
+        if due < self._next_check:
+            self._set_timer(due)
+        return deadline
 
-    def end(self, limit: Deadline) -> None:
-        """It is over, in time or not."""
-        self._running.discard(limit)
+    def remove(self, deadline: Deadline) -> None:
+        """Forget a deadline whose request is over."""
+        self._running.discard(deadline)
         if self._stopping and not self._running:
-            self._set(float("inf"))
+            self._set_timer(float("inf"))
 
-    def renew(self, since: float) -> None:
-        """The peer waited for us since then, and no longer does: that time didn't count."""
+    def extend(self, paused_at: float) -> None:
+        """Move all deadlines after a pause."""
         now = self._loop.time()
-        for limit in self._running:
-            limit.extend(now, since)
+        for deadline in self._running:
+            deadline.extend(now, paused_at)
 
     def stop(self) -> None:
-        """Nothing new will be limited: the timer is gone as soon as what runs is over."""
+        """Remove the timer as soon as the running requests are over: the session has ended."""
         self._stopping = True
         if not self._running:
-            self._set(float("inf"))
+            self._set_timer(float("inf"))
 
     def now(self) -> float:
         """The time of the loop."""
         return self._loop.time()
 
-    def _set(self, at: float) -> None:
+    def _set_timer(self, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._at = at
-        self._timer = self._loop.call_at(at, self._look) if at != float("inf") else None
+        self._next_check = at
+        self._timer = self._loop.call_at(at, self._check) if at != float("inf") else None
 
-    def _look(self) -> None:
-        now, held = self._loop.time(), self._held()
+    def _check(self) -> None:
+        now, paused = self._loop.time(), self._is_paused()
         earliest = float("inf")
-        for limit in list(self._running):
-            if limit.at <= now and held:
-                limit.at = now + 1.0  # its end is moved by `renew`
-            if limit.at <= now:
-                self._running.discard(limit)
-                limit.expire()
+        for deadline in list(self._running):
+            if deadline.due <= now and paused:
+                deadline.due = now + 1.0  # `extend` moves it at the end of the pause
+            if deadline.due <= now:
+                self._running.discard(deadline)
+                deadline.expire()
             else:
-                earliest = min(earliest, limit.at)
-        self._set(max(earliest, now + LEAST_PAUSE))
+                earliest = min(earliest, deadline.due)
+        self._set_timer(max(earliest, now + MIN_PAUSE))
 
 
-def _seconds(name: str, given: Any) -> float:
-    """On the way of every call: no more than a look at what is right."""
-    if (type(given) is float or type(given) is int) and given >= 0:
-        return given if given < _FOR_EVER else _FOR_EVER
+def _seconds(name: str, value: Any) -> float:
+    if (type(value) is float or type(value) is int) and value >= 0:  # the common case of every call, so it comes first
+        return min(value, _MAX_SECONDS)
     raise DefinitionError(
-        f"{name}={shorten(repr(given))} is not possible: use seconds, 0 or more, or None for no limit"
+        f"{name}={shorten(repr(value))} is not possible: use seconds, 0 or more, or None for no limit"
     )
 
 
 class Deadline(Record):
-    """The limits of one request; made by `Deadlines.begin`."""
+    """The time limits of one request; made by `Deadlines.start`."""
 
-    _all: Deadlines
+    _deadlines: Deadlines
     _task: asyncio.Task[object]
-    _cancelling: int
+    #: How often the task had been cancelled before.
+    _cancellations: int
     _start: float
+    #: When the total time is over.
     _end: float
-    #: When it is late, unless the peer says something.
-    at: float
+    #: When the request is late, unless there is progress.
+    due: float
     _idle: float | None
     _total: float | None
     _on_progress: Callable[[Raw], None] | None
     expired: bool = False
-    #: Whether the peer said something meanwhile.
-    _moved: bool = False
+    _has_progress: bool = False
 
     def progress(self, params: Raw) -> None:
-        """Progress is a word from the peer: it moves the end, and goes on to whoever wants it."""
+        """Restart the idle time, and pass the progress on."""
         if self._idle is not None:
-            self.at = min(self._end, self._all.now() + self._idle)
-            self._moved = True
+            self.due = min(self._end, self._deadlines.now() + self._idle)
+            self._has_progress = True
         if self._on_progress is not None:
             self._on_progress(params)
 
-    def extend(self, now: float, since: float) -> None:
-        """The time since then didn't count: the end is as much later, and silence begins anew."""
-        self._end += now - max(since, self._start)
-        self.at = self._end if self._idle is None else min(self._end, now + self._idle)
+    def extend(self, now: float, paused_at: float) -> None:
+        """Move the end by the length of a pause, and restart the idle time."""
+        self._end += now - max(paused_at, self._start)
+        self.due = self._end if self._idle is None else min(self._end, now + self._idle)
 
     def expire(self) -> None:
-        """The time is up."""
+        """Cancel the task: the time is up."""
         self.expired = True
         self._task.cancel()
 
-    def taken_back(self) -> bool:
-        """Whether the cancellation that arrived is this limit's, and nobody else's; then it is off the task."""
-        return self.expired and self._task.uncancel() <= self._cancelling
+    def uncancel(self) -> bool:
+        """After a cancellation: whether it was this deadline's alone. Then it is taken off the task."""
+        return self.expired and self._task.uncancel() <= self._cancellations
 
-    def end(self) -> None:
-        """It is over, in time or not."""
-        self._all.end(self)
+    def stop(self) -> None:
+        """End the time limits: the request is over."""
+        self._deadlines.remove(self)
 
     @property
-    def words(self) -> str:
-        """For an error: the limit that it passed, in seconds."""
-        if self._idle is not None and self.at < self._end:
-            since = " after its last progress" if self._moved else ""
+    def description(self) -> str:
+        """For an error: the limit that was passed, in seconds."""
+        if self._idle is not None and self.due < self._end:
+            since = " after its last progress" if self._has_progress else ""
             return f"within {self._idle:g} seconds{since}"
         return f"within {round(self._total or 0.0, 3):g} seconds"
 
@@ -175,23 +172,23 @@ class Deadline(Record):
 class PausableTimeout:
     """The time limit of a call, which can be paused while the user is asked for input."""
 
-    __slots__ = ("_left", "_limit", "_pauses")
+    __slots__ = ("_limit", "_pauses", "_remaining")
 
     def __init__(self, limit: asyncio.Timeout) -> None:
         self._limit = limit
         self._pauses = 0
-        self._left = 0.0
+        self._remaining = 0.0
 
     def pause(self) -> None:
-        """Stop the time until `resume` was called as often as this."""
+        """Stop the clock until `resume` was called as often as `pause`."""
         self._pauses += 1
         end = self._limit.when()
         if self._pauses == 1 and end is not None and not self._limit.expired():
-            self._left = end - asyncio.get_running_loop().time()
+            self._remaining = end - asyncio.get_running_loop().time()
             self._limit.reschedule(None)
 
     def resume(self) -> None:
-        """Continue with the time that was left."""
+        """Continue with the remaining time."""
         self._pauses -= 1
         if not self._pauses and not self._limit.expired():
-            self._limit.reschedule(asyncio.get_running_loop().time() + self._left)
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._remaining)

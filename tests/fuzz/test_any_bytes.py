@@ -88,7 +88,7 @@ def test_a_connection_takes_any_bytes_and_never_raises(
     connection = Connection(description_of(eras) if eras else None, one_shot=one_shot and bool(eras))
     if opened and eras and "2025" in eras and not one_shot:
         shake_hands(connection)
-    pending = [connection.ask("ping") for _ in range(2)] if not eras else []
+    pending = [connection.register_request("ping") for _ in range(2)] if not eras else []
     for data in texts:
         got = connection.receive(data, Origin(headers))
         assert got is None or isinstance(got, Call | Batch | Outgoing)

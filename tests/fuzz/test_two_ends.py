@@ -81,7 +81,7 @@ class End:
         """Enter a request; None where that is refused."""
         room = len(self.connection.outgoing) < LIMITS.pending and self.connection.closed is None
         try:
-            pending = self.connection.ask(method)
+            pending = self.connection.register_request(method)
         except NotSent:
             assert not room
             return None
@@ -246,9 +246,9 @@ class Conversation(RuleBasedStateMachine):
         waiting = pending.state is PendingState.WAITING
         request_id = str(pending.id) if how == "look-alike" else pending.id
         if how == "fail":
-            end.connection.fail(pending, HingeError("the transport says so"))
+            end.connection.fail_request(pending, HingeError("the transport says so"))
         elif how in ("give up", "cancel"):
-            assert end.connection.give_up(pending) == waiting
+            assert end.connection.abandon_request(pending) == waiting
         if how in ("cancel", "look-alike"):
             notice = jsonrpc.encode_notification("notifications/cancelled", {"requestId": request_id})
             self.other(end).wire.append(notice)

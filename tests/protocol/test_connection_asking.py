@@ -20,7 +20,7 @@ from tests.support import V2025_03, V2025_11, Batch, Pending, jsonrpc
 
 def ask(connection: Connection, method: str = "ping") -> tuple[Pending, list[int]]:
     woken: list[int] = []
-    pending = connection.ask(method)
+    pending = connection.register_request(method)
     pending.wake = lambda: woken.append(1)
     return pending, woken
 
@@ -133,7 +133,7 @@ def test_a_server_may_end_a_subscription_by_a_cancellation_and_nothing_else(meth
     """CANC-04, T-11: a result that follows is late, and changes nothing."""
     connection = client()
     connection.era = STATELESS
-    pending = connection.ask(method)
+    pending = connection.register_request(method)
     for named in (str(pending.id), 99, pending.id):
         assert pending.state is PendingState.WAITING
         connection.receive(notice("notifications/cancelled", requestId=named))
@@ -149,10 +149,10 @@ def test_who_gave_up_is_not_woken_by_a_late_answer() -> None:
     """CANC-08."""
     connection = client()
     pending, woken = ask(connection)
-    assert connection.give_up(pending)
-    assert not connection.give_up(pending)
+    assert connection.abandon_request(pending)
+    assert not connection.abandon_request(pending)
     connection.receive(jsonrpc.encode_response(pending.id, {}))
-    connection.fail(pending, HingeError("too late"))
+    connection.fail_request(pending, HingeError("too late"))
     assert (woken, pending.state, pending.error) == ([1], PendingState.GIVEN_UP, None)
 
 
@@ -171,10 +171,10 @@ def test_too_many_requests_or_a_closed_connection_send_nothing() -> None:
     connection = client(limits=Limits(pending=1))
     ask(connection)
     with pytest.raises(NotSent, match="1 requests wait"):
-        connection.ask("ping")
+        connection.register_request("ping")
     connection.close("gone")
     with pytest.raises(NotSent, match="gone"):
-        connection.ask("ping")
+        connection.register_request("ping")
 
 
 # ---------------------------------------------------------------- batches

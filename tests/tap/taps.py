@@ -103,12 +103,9 @@ def _answers(note: Note) -> None:
 
 def _questions(note: Note) -> None:
     """Requests and notifications of ours."""
-    from msgspec import UNSET
-
-    from hinge import jsonrpc
     from hinge.session import Session
 
-    carry, notify, say = Session._carry, Session.notify, Session._say
+    carry, notify = Session._send_and_wait, Session._send_notification
 
     @functools.wraps(carry)
     async def heard_carry(self: Session, message: Any, pending: Any) -> None:
@@ -116,19 +113,12 @@ def _questions(note: Note) -> None:
         await carry(self, message, pending)
 
     @functools.wraps(notify)
-    async def heard_notify(self: Session, method: str, params: Any = UNSET, *, about: Any = None) -> None:
-        if self.connection.closed is None:
-            note(Sent(_side(self), _spoken(self, about), jsonrpc.encode_notification(method, params)))
-        await notify(self, method, params, about=about)
+    async def heard_notify(self: Session, data: bytes, method: str, about: Any = None) -> None:
+        note(Sent(_side(self), _spoken(self, about), data))
+        await notify(self, data, method, about)
 
-    @functools.wraps(say)
-    async def heard_say(self: Session, telling: Any, data: bytes, method: str) -> None:
-        note(Sent(_side(self), _spoken(self, None), data))
-        await say(self, telling, data, method)
-
-    Session._carry = heard_carry  # type: ignore[method-assign]  # the same, overheard
-    Session.notify = heard_notify  # type: ignore[method-assign]  # the same, overheard
-    Session._say = heard_say  # type: ignore[method-assign]  # the same, overheard
+    Session._send_and_wait = heard_carry  # type: ignore[method-assign]  # the same, overheard
+    Session._send_notification = heard_notify  # type: ignore[method-assign]  # the same, overheard
 
 
 def _side(session: Any) -> str:

@@ -115,9 +115,9 @@ class ClientConnection:
 
     async def request(self, session: Session, method: str, params: dict[str, Any], *, total: float) -> Raw:
         """A request of the client itself, for at most `total` seconds, without retries and rounds. Raises a CallError."""
-        pending = session.ask(method)
+        pending = session.register_request(method)
         with self.span(method, params, pending.id) as trace:
-            return await session.exchange(pending, {**params, "_meta": trace} if trace else params, total=total)
+            return await session.send_request(pending, {**params, "_meta": trace} if trace else params, total=total)
 
     async def tell_log_level(self, session: Session, level: str) -> None:
         """Send `logging/setLevel`; a server that refuses it is only logged."""
@@ -356,7 +356,7 @@ class ClientConnection:
         session, self.session, self._begun = self._begun, None, None
         resources, self._resources = self._resources, None
         if session is not None:
-            await session.withdraw(reason)
+            await session.cancel_requests(reason)
             session.close(reason)
         if resources is not None:
             await resources.aclose()

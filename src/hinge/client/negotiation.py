@@ -336,12 +336,12 @@ class Negotiation:
 
     async def _ask(self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"]) -> StepAnswer:
         try:
-            pending = self._session.ask(method)
+            pending = self._session.register_request(method)
             with self._span(method, {}, pending.id) as trace:
                 if trace:
                     params = msgspec.to_builtins(params)
                     params["_meta"] = {**params.get("_meta", {}), **trace}
-                return StepAnswer(to, result=await self._session.exchange(pending, params, headers=headers))
+                return StepAnswer(to, result=await self._session.send_request(pending, params, headers=headers))
         except CallTimeout:
             return StepAnswer(to)
         except CallError as exc:

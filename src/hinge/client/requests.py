@@ -213,7 +213,7 @@ class Requests:
                 left = _less(left, start)
 
         async def agreed(pages: Sequence[ElicitUrlParams]) -> bool:
-            if len(pages) > self._limits.questions:
+            if len(pages) > self._limits.input_requests:
                 return False
             return await self._inbound.callbacks.open_urls(pages, self._inbound.answer_input)
 
@@ -233,7 +233,7 @@ class Requests:
         except (msgspec.MsgspecError, RecursionError) as exc:
             raise InvalidResponse(f"{request.method}: the input requests can't be read: {exc}") from exc
         inputs = required.input_requests or {}
-        if len(inputs) > self._limits.questions:
+        if len(inputs) > self._limits.input_requests:
             raise InvalidResponse(f"{request.method}: {len(inputs)} input requests in one round")
         params = dict(request.params)
         if inputs:
@@ -314,7 +314,7 @@ class Requests:
             headers = self._headers(request, params)
         elif request.headers is not None and session.channel.kind == "post":
             headers = _own_headers(request.headers)
-        pending = session.ask(request.method)
+        pending = session.register_request(request.method)
         if on_sent is not None:
             on_sent(pending)
         meta = request.meta if trace is None else {**trace, **(request.meta or {})}
@@ -332,10 +332,10 @@ class Requests:
             written = {"progressToken": pending.id, **(meta or {}), **(given or {})}
         sent = {**params, "_meta": written}
         if request.on_progress is None:
-            return await session.exchange(pending, sent, headers=headers, idle=request.idle, total=left)
+            return await session.send_request(pending, sent, headers=headers, idle=request.idle, total=left)
         progress = _Progress(request.on_progress)
         try:
-            raw = await session.exchange(
+            raw = await session.send_request(
                 pending, sent, headers=headers, idle=request.idle, total=left, on_progress=progress.receive
             )
             await progress.finish(request.idle)

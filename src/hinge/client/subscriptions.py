@@ -233,7 +233,7 @@ class Subscription:
     async def _by_request(self, session: Session) -> str:
         assert self._connection.discovery is not None
         revision = self._connection.discovery.revision
-        pending: Pending = session.ask("subscriptions/listen")
+        pending: Pending = session.register_request("subscriptions/listen")
         self.id = pending.id
         headers = None
         if session.channel.kind == "post":
@@ -244,7 +244,7 @@ class Subscription:
                 wanted = {**msgspec.to_builtins(self._wanted), **self._wanted_topics}
                 params = {"notifications": wanted, "_meta": meta}
                 async with asyncio.timeout(self._limits.call_idle) as self._limit:
-                    await session.exchange(pending, params, headers=headers)
+                    await session.send_request(pending, params, headers=headers)
         except TimeoutError as exc:
             if isinstance(exc, CallError):
                 raise

@@ -1,7 +1,7 @@
 """The protocol state of one connection, without I/O: everything that is in flight, changed in one place.
 
-There are two tables: calls that we have to answer, and requests that the peer has to answer. An entry leaves its table once,
-by one exit: so no request is answered twice or after its cancellation, and none stays open.
+There are two tables: calls that we have to answer, and requests that the peer has to answer. Each has one function that
+removes entries, so no request is answered twice or after its cancellation, and none stays open.
 """
 
 from __future__ import annotations
@@ -39,11 +39,9 @@ logger = logging.getLogger("hinge")
 
 _cancelled = msgspec.json.Decoder(CancelledParams)
 
-
 #: What may become of a running call and of a waiting request.
 _CALL_ENDS = CALL_MOVES[RUNNING]
 _PENDING_ENDS = PENDING_MOVES[WAITING]
-
 
 #: The result of a subscription that the server ended by `notifications/cancelled`.
 _ENDED = msgspec.Raw(b'{"resultType":"complete"}')
@@ -57,15 +55,14 @@ _token = msgspec.json.Decoder(_Token)
 
 
 class Connection(Record):
-    """One connection. `description` describes our server; None for a client.
+    """One connection."""
 
-    `one_shot` is a channel that carries one request and ends, such as an HTTP POST. On a `shared` channel ids must be unique;
-    elsewhere each call has its own stream.
-    """
-
+    #: Describes our server; None for a client.
     description: ServerDescription | None
     limits: Limits = DEFAULT_LIMITS
+    #: Whether the channel carries one request and ends, such as an HTTP POST.
     one_shot: bool = False
+    #: Whether all calls share one stream, so that their ids must be unique.
     shared: bool = True
     #: Calls that are being served, by `Call.key`.
     incoming: dict[object, Call] = msgspec.field(default_factory=dict)
@@ -73,8 +70,9 @@ class Connection(Record):
     outgoing: dict[RequestId, Pending] = msgspec.field(default_factory=dict)
     #: Why the connection is closed; None while it is open.
     closed: str | None = None
-    #: Whether lines of the peer that are no messages are ignored, as on the standard output of a process; the last one.
+    #: Whether lines that are not messages are ignored: a process may print to its standard output.
     printed_on: bool = False
+    #: For errors: the last ignored line.
     noise: str = ""
     #: The era of the requests that our side sends: a server's are always handshake requests, a client's are negotiated.
     era: Era = HANDSHAKE
@@ -103,7 +101,7 @@ class Connection(Record):
                     data.era.check_response()
                 except InvalidRequest as exc:
                     return self._unreadable(exc)
-            self._settle_pending(message)
+            self._receive_response(message)
             return None
         return self._receive_call(data, message, origin)
 
@@ -143,9 +141,9 @@ class Connection(Record):
             call = Call(request_id, message.method, message.params, inbound.meta, era, revision, origin)
             if request_id is not None:
                 call.inline = call.method == era.negotiation_method and description is not None
-                self._enter(call)
+                self._add_call(call)
             elif call.method == "notifications/cancelled":
-                self._peer_cancels(call)
+                self._cancelled_by_peer(call)
             elif call.method == "notifications/progress":
                 return None if self._progress(call) else call
             return call
@@ -155,7 +153,7 @@ class Connection(Record):
             exc, status = era.finish_error(exc)
             return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, status)
 
-    def _enter(self, call: Call) -> None:
+    def _add_call(self, call: Call) -> None:
         key: object = call.id
         if key in self.incoming:
             if self.shared:
@@ -190,51 +188,52 @@ class Connection(Record):
         return self.receive(item, origin)
 
     def _unreadable(self, exc: ProtocolError, data: bytes = b"") -> Outgoing | None:
-        """Not a message. A server answers with an error; a client fails the call that it most likely answers."""
+        """Handle what is not a message: a server answers with an error; a client fails the request that it may answer."""
         request_id = exc.request_id if isinstance(exc, Unreadable) else None
         if self.description is None:
-            self._blame(request_id, f"{exc}: {_excerpt(data)}" if data else str(exc))
+            self._fail_possible(request_id, f"{exc}: {_excerpt(data)}" if data else str(exc))
             return None
         return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, exc.http_status)
 
-    def _blame(self, request_id: RequestId | None, why: str) -> None:
-        known = self.outgoing.get(request_id) if request_id is not None else None
-        for pending in [known] if known is not None else list(self.outgoing.values()):
-            self.fail(pending, InvalidResponse(f"The peer sent something that is no valid answer: {why}"))
+    def _fail_possible(self, request_id: RequestId | None, why: str) -> None:
+        """Fail the request that a malformed message names; all, if it names none."""
+        pending = None if request_id is None else self.outgoing.get(request_id)
+        for failed in [pending] if pending is not None else list(self.outgoing.values()):
+            self.fail_request(failed, InvalidResponse(f"The peer sent something that is no valid answer: {why}"))
 
     # ---------------------------------------------------------------- calls that we serve
 
-    def _peer_cancels(self, call: Call) -> None:
+    def _cancelled_by_peer(self, call: Call) -> None:
         try:
             request_id = _cancelled.decode(call.params or b"{}").request_id
         except msgspec.MsgspecError:
             return
-        known = self.incoming.get(request_id)
-        if known is not None and not known.inline:
-            self.cancel(known)
+        cancelled = self.incoming.get(request_id)
+        if cancelled is not None and not cancelled.inline:
+            self.cancel(cancelled)
         elif self.description is None:
-            self._server_ends(request_id)
+            self._end_subscription(request_id)
 
-    def _server_ends(self, request_id: RequestId) -> None:
+    def _end_subscription(self, request_id: RequestId) -> None:
         """A server may end a subscription by a cancellation instead of a result."""
         pending = self.outgoing.get(request_id)
         if pending is not None and pending.method == "subscriptions/listen":
             pending.result = _ENDED
-            self._over(pending, "answer")
+            self._end_request(pending, "answer")
 
     def cancel(self, call: Call) -> None:
         """Remove a call that the peer cancelled, and cancel its handler."""
-        if self._remove(call, "cancel") and call.on_cancel is not None:
+        if self._end_call(call, "cancel") and call.on_cancel is not None:
             call.on_cancel()
 
-    def _remove(self, call: Call, event: str) -> bool:
-        """Remove a call from `incoming`; the only way out. False if it was removed before."""
+    def _end_call(self, call: Call, event: str) -> bool:
+        """Remove a call from `incoming`; nothing else does. Returns False if it was removed before."""
         if call.state is not RUNNING:
             return False
         call.state = _CALL_ENDS[event]
         self.incoming.pop(call.key, None)
         if call.inline and self.handshake.state is HandshakeState.NEGOTIATING:
-            self.handshake.move("refused")  # however it ended, it agreed on nothing
+            self.handshake.move("refused")  # it ended without an agreement
         return True
 
     def answer(self, call: Call, result: Any) -> Outgoing | None:
@@ -244,7 +243,7 @@ class Connection(Record):
             The encoded response; None for a notification, or when the call is over.
         """
         if call.id is None or call.state is not RUNNING:
-            self._remove(call, "answer")
+            self._end_call(call, "answer")
             return None
         try:
             data = jsonrpc.encode_response(call.id, result)
@@ -255,7 +254,7 @@ class Connection(Record):
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
             wire_error(exc, f"{call.method}: its result can't be written as JSON, and")
             return self.refuse(call, ProtocolError("Handler returned an invalid result"))
-        if not self._remove(call, "answer"):
+        if not self._end_call(call, "answer"):
             return None
         return Outgoing(data, call.id) if call.parting is None else Outgoing(data, call.id, follow=call.parting)
 
@@ -267,8 +266,8 @@ class Connection(Record):
         """
         error = wire_error(exc, call.method)
         if call.id is None and error is exc:
-            logger.warning("%s failed: %s", call.method, exc)  # nobody else will be told
-        if not self._remove(call, "answer") or call.id is None:
+            logger.warning("%s failed: %s", call.method, exc)  # a notification has no response that could say so
+        if not self._end_call(call, "answer") or call.id is None:
             return None
         error, status = call.era.finish_error(error)
         try:
@@ -280,8 +279,8 @@ class Connection(Record):
 
     # ---------------------------------------------------------------- our requests
 
-    def ask(self, method: str) -> Pending:
-        """Enter a request of ours. Raises NotSent if the connection is closed or too many requests wait."""
+    def register_request(self, method: str) -> Pending:
+        """Register a request of ours. Raises NotSent if the connection is closed or too many requests wait."""
         if self.closed is not None:
             raise NotSent(f"{method} was not sent: {self.closed}")
         if len(self.outgoing) >= self.limits.pending:
@@ -291,43 +290,43 @@ class Connection(Record):
         self.outgoing[pending.id] = pending
         return pending
 
-    def _settle_pending(self, message: Response | Failure) -> None:
+    def _receive_response(self, message: Response | Failure) -> None:
         if message.id is None:
             assert isinstance(message, Failure)
-            self._blame_failure(message)
+            self._receive_error_without_id(message)
             return
         pending = self.outgoing.get(message.id)
         if pending is None:
-            return  # late, cancelled or never asked
+            return  # late, or of a request that was cancelled or never sent
         if type(message) is Failure:
-            self.fail(pending, PeerError(message.error))
+            self.fail_request(pending, PeerError(message.error))
         elif jsonrpc.opening(message.result) != jsonrpc.OBJECT:
-            self.fail(pending, InvalidResponse(f"The result of {pending.method} is not an object"))
+            self.fail_request(pending, InvalidResponse(f"The result of {pending.method} is not an object"))
         else:
             pending.result = message.result
-            self._over(pending, "answer")
+            self._end_request(pending, "answer")
 
-    def _blame_failure(self, message: Failure) -> None:
+    def _receive_error_without_id(self, message: Failure) -> None:
         waiting = list(self.outgoing.values())
         if len(waiting) == 1:
-            self.fail(waiting[0], PeerError(message.error))
+            self.fail_request(waiting[0], PeerError(message.error))
             return
         text = shorten(message.error.message)
         for pending in waiting:
-            self.fail(pending, InvalidResponse(f"The peer reported an error that names no request: {text}"))
+            self.fail_request(pending, InvalidResponse(f"The peer reported an error that names no request: {text}"))
 
-    def fail(self, pending: Pending, error: Exception) -> None:
+    def fail_request(self, pending: Pending, error: Exception) -> None:
         """End a request of ours with an error."""
         if pending.error is None and pending.state is WAITING:
             pending.error = error
-            self._over(pending, "answer")
+            self._end_request(pending, "answer")
 
-    def give_up(self, pending: Pending) -> bool:
-        """Stop waiting for a request. False if it was over before."""
-        return self._over(pending, "give up")
+    def abandon_request(self, pending: Pending) -> bool:
+        """Stop waiting for a request. Returns False if it was over before."""
+        return self._end_request(pending, "give up")
 
-    def _over(self, pending: Pending, event: str) -> bool:
-        """Remove a request from `outgoing`; the only way out. False if it was removed before."""
+    def _end_request(self, pending: Pending, event: str) -> bool:
+        """Remove a request from `outgoing`; nothing else does. Returns False if it was removed before."""
         if pending.state is not WAITING:
             return False
         pending.state = _PENDING_ENDS[event]
@@ -337,7 +336,7 @@ class Connection(Record):
         return True
 
     def _progress(self, call: Call) -> bool:
-        """Pass progress to the request that it names. True if there is one."""
+        """Pass progress to the request that it names. Returns False if there is none."""
         try:
             token = _token.decode(call.params or b"{}").progress_token
         except msgspec.MsgspecError:
@@ -356,7 +355,7 @@ class Connection(Record):
         while self.outgoing:
             pending = next(iter(self.outgoing.values()))
             pending.error = ConnectionLost(f"{pending.method} got no answer: {reason}")
-            self._over(pending, "close")
+            self._end_request(pending, "close")
 
     def expire(self, reason: str) -> list[Outgoing]:
         """Finish every running call with an error, and cancel its handler."""
@@ -378,7 +377,7 @@ class Connection(Record):
             self.handshake.state = HandshakeState.CLOSED
         while self.incoming:
             call = next(iter(self.incoming.values()))
-            if self._remove(call, "close") and call.on_cancel is not None:
+            if self._end_call(call, "close") and call.on_cancel is not None:
                 call.on_cancel()
         if self.outgoing:
             self.end_input(reason)
@@ -387,16 +386,16 @@ class Connection(Record):
         """Check the invariant: entries of the tables are running. Raises HingeError."""
         if any(call.key != key or call.state is not RUNNING for key, call in self.incoming.items()):
             raise HingeError("a call that is over is still in the table")
-        if any(p.id != key or p.state is not WAITING for key, p in self.outgoing.items()):
+        if any(pending.id != key or pending.state is not WAITING for key, pending in self.outgoing.items()):
             raise HingeError("a request that is over is still in the table")
         if self.closed is not None and (self.incoming or self.outgoing):
             raise HingeError("something is in flight on a closed connection")
 
 
 def _is_noise(data: bytes, printed_on: bool) -> bool:
-    """Whether a line is something that a server printed rather than a broken response."""
-    begins = data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r")[:1] in (b"{", b"[")
-    return not begins or jsonrpc.is_no_answer(data) or (printed_on and jsonrpc.is_print(data))
+    """Whether a line is something that a server printed rather than a malformed response."""
+    is_json = data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r")[:1] in (b"{", b"[")
+    return not is_json or jsonrpc.is_no_answer(data) or (printed_on and jsonrpc.is_print(data))
 
 
 def _excerpt(data: bytes) -> str:

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
-from hinge.channel import Channel, Conversation
+from hinge.channel import Channel, SessionLike
 from hinge.errors import ConnectFailed, DefinitionError, StartError
 from hinge.options import is_whole, options_of, resolve
 from hinge.protocol.limits import Limits
@@ -29,7 +29,7 @@ class Runnable(Protocol):
 
     limits: Limits
 
-    def serve(self, channel: Channel, /) -> Conversation:
+    def serve(self, channel: Channel, /) -> SessionLike:
         """Starts a conversation."""
         ...
 

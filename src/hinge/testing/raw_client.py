@@ -69,10 +69,10 @@ class RawClient:
     ) -> Raw:
         """Send a request and return its result. A progress token in it is replaced by one of this session. Raises CallError."""
         session = self.session
-        pending = session.ask(method)
+        pending = session.register_request(method)
         self.running[pending.id] = tag
         try:
-            result = await session.exchange(
+            result = await session.send_request(
                 pending,
                 _with_token(params, pending.id),
                 headers=self._headers(method, params),
@@ -96,7 +96,7 @@ class RawClient:
         session, channel = self._session, self._channel
         try:
             if session is not None:
-                await session.withdraw("the session is closed")
+                await session.cancel_requests("the session is closed")
             if channel is not None:
                 with suppress(HingeError):
                     await channel.close()

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from hinge import jsonrpc
-from hinge.channel import Channel, ChannelKind, Conversation, Serve, Transport
+from hinge.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from hinge.client.targets import transport_for
 from hinge.errors import CallError, PeerError, shorten
 from hinge.jsonrpc import ABSENT, Failure, Notification, Request, RequestId
@@ -65,7 +65,7 @@ def other_side(side: Side) -> Side:
 def observed(serve: Serve, observer: MessageObserver, side: Side) -> Serve:
     """Return `serve` of one side, observed."""
 
-    def begin(channel: Channel) -> Conversation:
+    def begin(channel: Channel) -> SessionLike:
         return ObservedSession(serve, ObservedChannel(channel, observer, side))
 
     return begin
@@ -82,7 +82,7 @@ class ObservedTransport(Transport):
         """Open an observed channel."""
         made: list[ObservedChannel] = []
 
-        def begin(channel: Channel) -> Conversation:
+        def begin(channel: Channel) -> SessionLike:
             made.append(ObservedChannel(channel, self._observer, "client"))
             return ObservedSession(serve, made[0])
 

@@ -1,6 +1,6 @@
 """What channels that carry many messages have in common: memory, byte streams, HTTP+SSE.
 
-A `DuplexChannel` feeds its conversation, serves each call in a task, holds messages back while `initialize` is being
+A `DuplexChannel` feeds its session, serves each call in a task, holds messages back while `initialize` is being
 answered, and lets calls finish at the end of the input.
 """
 
@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from hinge.channel import Conversation
+from hinge.channel import SessionLike
 from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Origin, Outgoing
 from hinge.protocol.limits import Limits
 
@@ -19,7 +19,7 @@ logger = logging.getLogger("hinge")
 
 
 def _ignore(_data: object, _origin: object, /) -> None:
-    """Receives messages before the conversation begins and after it is over."""
+    """Receives messages before the session begins and after it is over."""
 
 
 class DuplexChannel:
@@ -39,7 +39,7 @@ class DuplexChannel:
         self._loop = asyncio.get_running_loop()
         self._server = server
         self._origin = origin
-        self._conversation: Conversation | None = None
+        self._session: SessionLike | None = None
         self._receive: Callable[[bytes, Origin], Call | Batch | Outgoing | None] = _ignore
         self._running: dict[Call | Batch, asyncio.Task[None]] = {}
         self._held_back = False
@@ -69,7 +69,7 @@ class DuplexChannel:
         raise NotImplementedError
 
     def _end_output(self) -> None:
-        """The conversation is over: flush what was written, then end the channel."""
+        """The session is over: flush what was written, then end the channel."""
         raise NotImplementedError
 
     # ---------------------------------------------------------------- what a subclass uses
@@ -79,13 +79,13 @@ class DuplexChannel:
         """Whether no more messages are accepted: the input has ended, or the channel."""
         return self._input_over is not None or self.reason is not None
 
-    def begin(self, conversation: Conversation) -> None:
-        """Feed this conversation from now on."""
-        self._conversation = conversation
+    def begin(self, session: SessionLike) -> None:
+        """Feed this session from now on."""
+        self._session = session
         if self.reason is not None:
-            conversation.close(self.reason)
+            session.close(self.reason)
         else:
-            self._receive = conversation.receive
+            self._receive = session.receive
 
     def feed(self, data: bytes) -> None:
         """Hand over one message, or hold it back while an inline call is being answered."""
@@ -117,18 +117,18 @@ class DuplexChannel:
             self._shut(why)
             return
         self._drain = self._loop.call_later(self.limits.drain, self._expire, why)
-        assert self._conversation is not None
-        self._conversation.end_input(why)
+        assert self._session is not None
+        self._session.end_input(why)
 
     def _expire(self, why: str) -> None:
         """The drain time is over: answer each call that still runs with an error."""
-        if self._conversation is not None and self.reason is None:
-            for reply in self._conversation.expire(why):
+        if self._session is not None and self.reason is None:
+            for reply in self._session.expire(why):
                 self._reply(reply, last=True)
         self._shut(why)
 
-    def end_conversation(self, reason: str) -> bool:
-        """Close the conversation. Nothing is fed or answered afterwards. Returns False if it was closed before."""
+    def end_session(self, reason: str) -> bool:
+        """Close the session. Nothing is fed or answered afterwards. Returns False if it was closed before."""
         if self.reason is not None:
             return False
         self.reason = reason
@@ -137,19 +137,19 @@ class DuplexChannel:
         if self._drain is not None:
             self._drain.cancel()
             self._drain = None
-        if self._conversation is not None:
-            self._conversation.close(reason)
+        if self._session is not None:
+            self._session.close(reason)
         return True
 
     def _shut(self, reason: str) -> None:
-        if self.end_conversation(reason):
+        if self.end_session(reason):
             self._end_output()
 
     async def _serve(self, call: Call | Batch) -> None:
-        assert self._conversation is not None
+        assert self._session is not None
         reply = None
         try:
-            reply = await self._conversation.answer(call)
+            reply = await self._session.answer(call)
         except GeneratorExit:
             raise  # the task is being destroyed: it can't answer
         except BaseException as exc:

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from types import coroutine
 from typing import TypeAlias
 
-from hinge.channel import Channel, ChannelKind, Conversation, Serve, Transport
+from hinge.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from hinge.errors import ChannelClosed
 from hinge.protocol.calls import Outgoing
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -55,9 +55,9 @@ class MemoryChannel(DuplexChannel):
         """Connect the two ends."""
         self._peer, peer._peer = peer, self
 
-    def begin(self, conversation: Conversation) -> None:
-        """Start the conversation; deliver the messages that are waiting."""
-        super().begin(conversation)
+    def begin(self, session: SessionLike) -> None:
+        """Start the session; deliver the messages that are waiting."""
+        super().begin(session)
         self._begun = True
         self._schedule()
 
@@ -77,7 +77,7 @@ class MemoryChannel(DuplexChannel):
                 await _next_turn()
 
     async def close(self) -> None:
-        """End both ends: deliver what was sent, then close both conversations.
+        """End both ends: deliver what was sent, then close both sessions.
 
         Waits for the clean-up of the server's end, unless it is called from a call that this end serves.
         """
@@ -94,12 +94,12 @@ class MemoryChannel(DuplexChannel):
             peer._finish_as(there)
 
     def _finish_as(self, reason: str) -> None:
-        if self.end_conversation(reason):
+        if self.end_session(reason):
             self._inbox.clear()
             self._room.set()
             self._peer._room.set()
-            if self._server and self._conversation is not None:
-                self._finishing = self._loop.create_task(self._conversation.finish())
+            if self._server and self._session is not None:
+                self._finishing = self._loop.create_task(self._session.finish())
 
     # ---------------------------------------------------------------- the inbox
 
@@ -168,7 +168,7 @@ class Memory(Transport):
     """A Transport to a server in this process.
 
     Args:
-        serve_server: Starts the server's conversation over a channel.
+        serve_server: Starts the server's session over a channel.
         limits: Limits of messages and calls.
     """
 
@@ -182,7 +182,7 @@ class Memory(Transport):
         return self._running()
 
     async def open(self, serve: Serve, /) -> Channel:
-        """Make a pair of channels with a conversation at each end; the server's begins first."""
+        """Make a pair of channels with a session at each end; the server's begins first."""
         ours = MemoryChannel(self._limits, server=False)
         theirs = MemoryChannel(self._limits, server=True)
         ours.join(theirs)

@@ -118,17 +118,17 @@ class Subscriptions:
                 continue
             if isinstance(event, ChangesLost):
                 for kind in self._offers() & _LISTS.keys():
-                    session.tell(_LISTS[kind])
+                    session.notify_soon(_LISTS[kind])
                 for uri in self._watched.get(session, ()):
-                    session.tell("notifications/resources/updated", ResourceUpdatedParams(uri=uri))
+                    session.notify_soon("notifications/resources/updated", ResourceUpdatedParams(uri=uri))
             elif event.kind in _LISTS:
-                session.tell(_LISTS[event.kind])
+                session.notify_soon(_LISTS[event.kind])
             elif event.kind == "resource" and event.uri is not None:
                 self._notify_watcher(session, event.uri)
 
     def _notify_watcher(self, session: Session, uri: str) -> None:
         if any(covers(watched, uri) for watched in self._watched.get(session, ())):
-            session.tell("notifications/resources/updated", ResourceUpdatedParams(uri=uri))
+            session.notify_soon("notifications/resources/updated", ResourceUpdatedParams(uri=uri))
 
     async def subscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
         """`resources/subscribe` of the handshake era. Raises Overloaded and InvalidParams."""
@@ -188,7 +188,7 @@ class Subscriptions:
     async def _run(self, ctx: Context[Any], agreed: SubscriptionFilter) -> None:
         stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx) if self._topics else {})
         self._streams.add(stream)
-        unregister = ctx._session.on_ending(stream.end)
+        unregister = ctx._session.on_end_of_input(stream.end)
         try:
             await stream.run()
         finally:

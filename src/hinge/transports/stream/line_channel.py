@@ -17,7 +17,7 @@ from typing import cast
 import msgspec
 
 from hinge import jsonrpc
-from hinge.channel import ChannelKind, Conversation
+from hinge.channel import ChannelKind, SessionLike
 from hinge.errors import ChannelClosed, ParseError, ProtocolError
 from hinge.jsonrpc import RequestId
 from hinge.protocol.calls import UNKNOWN_ORIGIN, Origin, Outgoing
@@ -206,9 +206,9 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
 
     # ---------------------------------------------------------------- beginning and end
 
-    def begin(self, conversation: Conversation) -> None:
-        """Start the conversation. Nothing is read before."""
-        super().begin(conversation)
+    def begin(self, session: SessionLike) -> None:
+        """Start the session. Nothing is read before."""
+        super().begin(session)
         self._allow("start")
 
     async def send(self, message: Outgoing, /) -> None:
@@ -255,7 +255,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
 
     def abort(self, reason: str) -> None:
         """End the channel at once. What was not written yet is lost."""
-        self.end_conversation(reason)
+        self.end_session(reason)
         if self._transport is not None:
             self._transport.abort()
         else:
@@ -271,7 +271,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
         """The byte stream is open."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
         self._transport.set_write_buffer_limits(high=self.limits.stream_bytes)
-        if self._conversation is None:
+        if self._session is None:
             self._prevent("start")
         self._flush()
 
@@ -297,7 +297,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The byte stream is closed in both directions."""
         why = f" ({exc})" if exc else ""
-        self.end_conversation(f"the peer closed the connection{why}")
+        self.end_session(f"the peer closed the connection{why}")
         self._transport = None
         self._out.clear()
         for timer in (self._stall, self._deadline):

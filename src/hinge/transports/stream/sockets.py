@@ -1,4 +1,4 @@
-"""Unix and TCP sockets: a server with one conversation per connection, and the client transports.
+"""Unix and TCP sockets: a server with one session per connection, and the client transports.
 
 There is no authentication: whoever can connect may call. So TCP binds to loopback by default, a Unix socket is
 accessible to its owner only, and a connection that begins like an HTTP request (from a browser) is closed.
@@ -17,7 +17,7 @@ import stat
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from hinge.channel import Channel, Conversation, Serve, Transport
+from hinge.channel import Channel, Serve, SessionLike, Transport
 from hinge.errors import ConnectFailed, DefinitionError, StartError
 from hinge.protocol.calls import Origin
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
@@ -45,7 +45,7 @@ class _Accepted(LineChannel):
         self._listener = server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin a conversation, unless there are too many connections."""
+        """Begin a session, unless there are too many connections."""
         super().connection_made(transport)
         self._origin = Origin(transport=transport.get_extra_info("peername"))
         self._listener.admit(self)
@@ -69,10 +69,10 @@ def _is_gone(transport: asyncio.Transport) -> bool:
 
 
 class SocketServer:
-    """Listens on one socket; every connection is a conversation.
+    """Listens on one socket; every connection is a session.
 
     Args:
-        serve: Starts a conversation over a channel.
+        serve: Starts a session over a channel.
         path: The path of a Unix socket. The file of a dead server is replaced.
         host: The host to listen on with TCP.
         port: The TCP port; 0 takes a free one. Give either `path` or `port`.
@@ -105,7 +105,7 @@ class SocketServer:
         self._serve = serve
         self._inode: tuple[int, int] | None = None
         self._server: asyncio.Server | None = None
-        self._open: dict[LineChannel, Conversation] = {}
+        self._open: dict[LineChannel, SessionLike] = {}
         self._finishing: set[asyncio.Task[None]] = set()
 
     def __str__(self) -> str:
@@ -145,25 +145,25 @@ class SocketServer:
         return "the peer doesn't speak JSON-RPC"
 
     def admit(self, channel: LineChannel) -> None:
-        """Start the conversation of an accepted connection."""
+        """Start the session of an accepted connection."""
         if self._server is None or len(self._open) >= self.limits.sessions:
             logger.warning("A connection to %s was refused: %d are open", self, len(self._open))
             channel.abort("too many connections")
             return
         try:
-            conversation = self._serve(channel)
+            session = self._serve(channel)
         except Exception:
             logger.exception("A connection to %s could not be served", self)
             channel.abort("the server could not serve this connection")
             return
-        self._open[channel] = conversation
-        channel.begin(conversation)
+        self._open[channel] = session
+        channel.begin(session)
 
     def forget(self, channel: LineChannel) -> None:
-        """Clean up after the conversation of a closed connection."""
-        conversation = self._open.pop(channel, None)
-        if conversation is not None:
-            task = asyncio.get_running_loop().create_task(conversation.finish())
+        """Clean up after the session of a closed connection."""
+        session = self._open.pop(channel, None)
+        if session is not None:
+            task = asyncio.get_running_loop().create_task(session.finish())
             self._finishing.add(task)
             task.add_done_callback(self._finishing.discard)
 
@@ -188,7 +188,7 @@ async def serve_socket(
     """Serve on a Unix socket or on TCP until SIGINT, SIGTERM or cancellation.
 
     Args:
-        serve: Starts a conversation over a channel.
+        serve: Starts a session over a channel.
         path: See `SocketServer`.
         host: See `SocketServer`.
         port: See `SocketServer`.
@@ -276,7 +276,7 @@ async def _open(
     try:
         channel.begin(serve(channel))
     except BaseException:
-        channel.abort("the conversation could not begin")
+        channel.abort("the session could not begin")
         await channel.wait_closed()
         raise
     return channel
@@ -295,7 +295,7 @@ class UnixSocket(Transport):
         self._limits = limits
 
     async def open(self, serve: Serve, /) -> Channel:
-        """Connect and start a conversation. Raises ConnectFailed if nothing answers."""
+        """Connect and start a session. Raises ConnectFailed if nothing answers."""
         loop = asyncio.get_running_loop()
         advice = "is a server listening on this path?"
         return await _open(
@@ -322,7 +322,7 @@ class TcpSocket(Transport):
         self._limits = limits
 
     async def open(self, serve: Serve, /) -> Channel:
-        """Connect and start a conversation. Raises ConnectFailed if nothing answers."""
+        """Connect and start a session. Raises ConnectFailed if nothing answers."""
         loop = asyncio.get_running_loop()
         where, advice = f"{self.host}:{self.port}", "is a server listening on this port?"
         return await _open(

@@ -44,7 +44,7 @@ def require_standard_streams() -> None:
 
 
 async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Serve one conversation over standard input and output until it ends.
+    """Serve one session over standard input and output until it ends.
 
     Standard input may be a pipe, a socket, a terminal, a file or /dev/null. At its end, running calls are answered (for at
     most `limits.drain` seconds), then this returns. SIGINT and SIGTERM do the same, with half a second left if the input
@@ -52,7 +52,7 @@ async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
     empty, so that neither `print` nor child processes interfere; both are restored at the end.
 
     Args:
-        serve: Starts a conversation over a channel.
+        serve: Starts a session over a channel.
         limits: Limits of messages and calls.
 
     Raises:
@@ -60,8 +60,8 @@ async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
     """
     with _own_streams() as (read_fd, write_fd):
         channel = LineChannel("stdio", limits, server=True)
-        conversation = serve(channel)
-        channel.begin(conversation)
+        session = serve(channel)
+        channel.begin(session)
         transport = open_descriptors(channel, read_fd, write_fd)
 
         def stop(signal_name: str) -> None:
@@ -77,7 +77,7 @@ async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
             finally:
                 channel.abort("the server was stopped")
                 await channel.wait_closed()
-                await conversation.finish()
+                await session.finish()
 
 
 @contextlib.contextmanager

@@ -121,12 +121,12 @@ class ChildChannel(LineChannel):
         self._give_up(reason)
 
     def abort(self, reason: str) -> None:
-        """End the conversation now and the child as `close` does."""
+        """End the session now and the child as `close` does."""
         self._give_up(reason)
 
     def _give_up(self, reason: str) -> None:
-        """Close the conversation, then end the child in a task of its own."""
-        self.end_conversation(reason)
+        """Close the session, then end the child in a task of its own."""
+        self.end_session(reason)
         self._writable.set()
         if self._ending is None:
             self._ending = self._loop.create_task(self._end_child())
@@ -210,7 +210,7 @@ class Stdio(Transport):
         self._limits = limits
 
     async def open(self, serve: Serve, /) -> ChildChannel:
-        """Start the child and begin the conversation. Raises ConnectFailed if it can't be started."""
+        """Start the child and begin the session. Raises ConnectFailed if it can't be started."""
         channel = ChildChannel(self._limits, self._patience)
         process = ChildProcess(
             self.command, env=self._env, cwd=self._cwd, stderr=self._stderr, on_exit=channel.process_exited

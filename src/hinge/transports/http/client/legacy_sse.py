@@ -208,11 +208,11 @@ class SseChannel(DuplexChannel):
             why = str(exc)
         finally:
             self._stream.response.release()
-            self.end_conversation(why)
+            self.end_session(why)
 
     async def close(self) -> None:
         """End the stream and all connections. May be called twice."""
-        self.end_conversation("the channel was closed on this side")
+        self.end_session("the channel was closed on this side")
         self._stream.response.release()
         here = asyncio.current_task()
         tasks = {task for task in (*self._posts, *self._running.values(), self._listener) if task not in (here, None)}

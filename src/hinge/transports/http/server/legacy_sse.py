@@ -191,14 +191,14 @@ class LegacySession(DuplexChannel):
 
     async def close(self) -> None:
         """End the session from the inside."""
-        self.end_conversation("the channel was closed")
+        self.end_session("the channel was closed")
         self._response.finish()
 
     async def end(self, reason: str) -> None:
         """The stream is over: handlers are cancelled, clean-up runs (bounded). May be called twice."""
-        self.end_conversation(reason)
-        if self._conversation is not None:
-            await self._conversation.finish()
+        self.end_session(reason)
+        if self._session is not None:
+            await self._session.finish()
 
     # ---------------------------------------------------------------- DuplexChannel
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from hinge.channel import ChannelKind, Conversation, Serve
+from hinge.channel import ChannelKind, Serve, SessionLike
 from hinge.errors import ChannelClosed
 from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.http import sse
@@ -82,7 +82,7 @@ class HttpSession:
         self.revision = ""
         #: Milliseconds in the opening event of a stream; None if the revision has no such event.
         self._retry: int | None = None
-        self.conversation: Conversation = serve(self)
+        self.conversation: SessionLike = serve(self)
 
     @property
     def busy(self) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 
 from hinge import jsonrpc
-from hinge.channel import ChannelKind, Conversation, Serve
+from hinge.channel import ChannelKind, Serve, SessionLike
 from hinge.errors import ChannelClosed, NotFinished
 from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing, Record
 from hinge.protocol.http import sse
@@ -49,7 +49,7 @@ class PostChannel(Record):
     _cancels: bool
     call: Call | Batch | None = None
     disconnect_reason: str = ""
-    conversation: Conversation | None = None
+    conversation: SessionLike | None = None
     kind: ChannelKind = "post"
 
     async def run(self, serve: Serve, inbound: Inbound | bytes, origin: Origin) -> None:
