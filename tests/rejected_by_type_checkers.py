@@ -22,6 +22,8 @@ def misspelt(server: Server) -> None:
     Server.from_client("https://host/mcp", header=["x"])  # type: ignore[call-arg]  # headers
     server_from({}, base="https://host")  # type: ignore[call-arg]  # base_url
     Client("x", on_elict=None)  # type: ignore[call-arg]  # on_elicit
+    Client("x", on_drift=lambda differences: differences.text)  # type: ignore[attr-defined]  # a sequence of Difference
+    Client("x", lock=3)  # type: ignore[arg-type]  # a path or a contract
     Client("x", era="2024")  # type: ignore[arg-type]  # 2025 or 2026
     Client("x", header={})  # type: ignore[call-arg]  # headers
     ClientGroup({}, concurrent=3)  # type: ignore[call-arg]  # concurrency

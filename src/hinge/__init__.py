@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hinge.client.subscriptions import Subscription as Subscription
     from hinge.client.terminal.terminal import Terminal as Terminal
     from hinge.client.url_elicitation import UrlElicitationRequired as UrlElicitationRequired
-    from hinge.contracts.compare import Difference as Difference
     from hinge.contracts.contract import Contract as Contract
     from hinge.contracts.fetch import fetch_contract as fetch_contract
     from hinge.errors import CallError as CallError
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from hinge.errors import ConnectionLost as ConnectionLost
     from hinge.errors import ContractDrift as ContractDrift
     from hinge.errors import DefinitionError as DefinitionError
+    from hinge.errors import Difference as Difference
     from hinge.errors import ErrorObject as ErrorObject
     from hinge.errors import HeaderMismatch as HeaderMismatch
     from hinge.errors import HingeError as HingeError
@@ -164,7 +164,7 @@ _HOME = {
     "Declined": "hinge.server.elicitation.elicit",
     "DefinitionError": "hinge.errors",
     "Depends": "hinge.server.dependencies",
-    "Difference": "hinge.contracts.compare",
+    "Difference": "hinge.errors",
     "Discovery": "hinge.client.negotiation",
     "ElicitFormParams": "hinge.schema.elicitation",
     "ElicitResult": "hinge.schema.elicitation",

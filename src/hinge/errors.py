@@ -36,10 +36,11 @@ Only ProtocolError and PeerError have codes; errors raised locally have none.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -393,6 +394,35 @@ class ConnectFailed(CallError):
     """No connection could be opened."""
 
     outcome = Outcome.NOT_SENT
+
+
+#: In ascending order. "text" breaks no program, but a model reads it: instructions may hide there.
+Severity: TypeAlias = Literal["harmless", "text", "may break", "breaking"]
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One change between two contracts; `str()` gives it as a line.
+
+    Attributes:
+        severity: What it may break: "harmless", "text", "may break" or "breaking".
+        kind: "tool", "prompt", "resource", "resource template" or "server".
+        name: The name of the entry, the URI of a resource, empty for the server.
+        message: What changed.
+        place: Where in the entry: `input.city`, `description`.
+    """
+
+    severity: Severity
+    kind: str
+    name: str
+    message: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        name = self.name
+        if not (name.isascii() and name.isprintable()) or " " in name or '"' in name or len(name) > ECHO_LIMIT:
+            name = shorten(json.dumps(name))  # no hidden characters
+        place = f"{self.place}: " if self.place else ""
+        return f"{f'{self.kind} {name}' if name else self.kind}: {place}{self.message}"
 
 
 class ContractDrift(CallError):

@@ -227,15 +227,21 @@ async def test_a_list_of_several_pages_is_compared_as_a_whole(weather: Weather) 
             await client.list_tools()
 
 
+@pytest.mark.parametrize("is_async", [False, True])
 async def test_a_client_that_warns_goes_on_and_tells_each_difference_once(
-    weather: Weather, caplog: pytest.LogCaptureFixture
+    weather: Weather, caplog: pytest.LogCaptureFixture, is_async: bool
 ) -> None:
     lock = await weather.locked()
     weather.tools[0]["description"] = "Other"
     weather.instructions = "Other"
     told: list[Sequence[Difference]] = []
+
+    async def note(differences: Sequence[Difference]) -> None:
+        told.append(differences)
+
+    on_drift = note if is_async else told.append
     with caplog.at_level(logging.WARNING, "hinge"):
-        async with Client(weather, lock=lock, drift="warn", on_drift=told.append) as client:
+        async with Client(weather, lock=lock, drift="warn", on_drift=on_drift) as client:
             assert len(await client.list_tools()) == 2
             await client.list_tools()
             await client.call_tool("forecast")

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from hinge.cli.console import as_json
 from hinge.cli.lock import fetch_target_contract
 from hinge.client.terminal.display import is_styled, write
-from hinge.contracts.compare import SEVERITIES, Difference, Severity, differences, gravest
+from hinge.contracts.compare import SEVERITIES, differences, gravest
 from hinge.contracts.contract import SECTIONS
 from hinge.contracts.lock_file import is_lock, read_lock
+from hinge.errors import Difference, Severity
 
 #: The more severe the change, the higher; 1 and 2 have their usual meaning.
 EXIT_CODES: Mapping[Severity, int] = {"harmless": 3, "text": 4, "may break": 5, "breaking": 6}

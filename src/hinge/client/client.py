@@ -277,7 +277,7 @@ class Client(ClientMethods):
 
     async def _connected(self, session: Session) -> None:
         for middleware in self._connection_middleware:
-            middleware.connected(self)
+            await middleware.connected(self)
         await self._tell_log_level(session)
 
     async def _reopened(self, session: Session) -> None:

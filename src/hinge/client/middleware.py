@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from hinge.client.methods import CallNext, ClientContext, ClientMethods
+from hinge.errors import Difference
 
 ClientMiddleware: TypeAlias = Callable[[ClientContext, CallNext], Awaitable[Any]]
 
@@ -27,7 +28,7 @@ class ConnectionMiddleware(Protocol):
         """
         ...
 
-    def connected(self, client: ClientMethods, /) -> None:
+    async def connected(self, client: ClientMethods, /) -> None:
         """Inspect what the server declares, in `client.discovery`.
 
         Called after each negotiation, also after a reconnection, before a request is sent. An error raised here ends
@@ -42,10 +43,12 @@ class ConnectionMiddleware(Protocol):
 class _Contract(Protocol):
     """A `hinge.Contract`; this package does not import the add-on that defines it."""
 
-    def seen_in(self, revision: str, /) -> Any: ...
+    @property
+    def instructions(self) -> str | None: ...
+    def seen_in(self, revision: str, /) -> _Contract: ...
 
 
 #: The path of a lock file, or a contract; what happens if the server differs; what is called with the `Difference`s.
 Lock: TypeAlias = str | os.PathLike[str] | _Contract
 Drift: TypeAlias = Literal["refuse", "warn"]
-OnDrift: TypeAlias = Callable[[Sequence[Any]], Any]
+OnDrift: TypeAlias = Callable[[Sequence[Difference]], object]

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from hinge.client.callbacks import awaited
 from hinge.client.methods import CallNext, ClientContext
-from hinge.client.middleware import Drift
-from hinge.contracts.compare import Difference, entry_differences
+from hinge.client.middleware import Drift, OnDrift
+from hinge.contracts.compare import entry_differences
 from hinge.contracts.contract import SINGULAR, Contract, Definition, Listed, Section, definition_of, key_of
 from hinge.contracts.display import change_shown
 from hinge.contracts.fetch import LISTS
 from hinge.contracts.lock_file import read_lock
-from hinge.errors import ContractDrift, DefinitionError, InvalidResponse, shorten
+from hinge.errors import ContractDrift, DefinitionError, Difference, InvalidResponse, shorten
 
 if TYPE_CHECKING:
     from hinge.client.methods import ClientMethods
@@ -28,7 +29,6 @@ logger = logging.getLogger("hinge")
 
 #: The path of a lock file, or a contract.
 Lock: TypeAlias = str | os.PathLike[str] | Contract
-OnDrift: TypeAlias = Callable[[Sequence[Difference]], Any]
 
 #: Requests that use an entry by its name, and the section that it must stand in.
 _USES: Mapping[str, Section] = {"tools/call": "tools", "prompts/get": "prompts"}
@@ -66,7 +66,7 @@ class ContractCheck:
     Args:
         lock: The path of a lock file, or a contract.
         drift: "refuse" raises `ContractDrift` for what differs, "warn" logs it.
-        on_drift: Called with the differences of each list, once for each set of them.
+        on_drift: Called with the differences of each list, once for each set of them; sync or async.
 
     Raises:
         StartError: The lock file can't be read or is not valid.
@@ -90,7 +90,7 @@ class ContractCheck:
         self._reported: set[str] = set()
         self._view: tuple[str, Contract] | None = None
 
-    def connected(self, client: ClientMethods) -> None:
+    async def connected(self, client: ClientMethods) -> None:
         """Compare the server's instructions.
 
         Args:
@@ -106,7 +106,7 @@ class ContractCheck:
             message = change_shown(was, now)
             line = Difference(severity="text", kind="server", name="", place="instructions", message=message)
             self._instructions = [line]
-        self._report(self._instructions)
+        await self._report(self._instructions)
         self._raise_for(self._instructions)
 
     async def __call__(self, ctx: ClientContext, call_next: CallNext) -> Any:
@@ -190,7 +190,7 @@ class ContractCheck:
         if generation == self._generation:
             self._differences[section] = by_key
         differences = [one for lines in by_key.values() for one in lines]
-        self._report(differences)
+        await self._report(differences)
         return differences
 
     def _locked(self, section: Section, revision: str) -> dict[str, Any] | None:
@@ -232,7 +232,7 @@ class ContractCheck:
 
     # ---------------------------------------------------------------- reports
 
-    def _report(self, differences: Sequence[Difference]) -> None:
+    async def _report(self, differences: Sequence[Difference]) -> None:
         """Log differences and call `on_drift`, unless all of them were reported the last time."""
         lines = {str(one) for one in differences}
         if lines <= self._reported:
@@ -243,7 +243,7 @@ class ContractCheck:
                 logger.warning("Not as in %s: %s (%s)", self._source, one, one.severity)
         if self._on_drift is not None:
             try:
-                self._on_drift(differences)
+                await awaited(self._on_drift(differences))
             except Exception:
                 logger.exception("on_drift failed")
 

@@ -5,45 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeAlias, get_args
 
-import msgspec
-
 from hinge.contracts.canonical import canonical
 from hinge.contracts.contract import HINTS, SECTIONS, SINGULAR, Contract, Definition, Section, same
 from hinge.contracts.display import change_shown, name_shown, shown, value_shown, values_shown, warning
 from hinge.contracts.json_schema import KEYWORDS, LISTED, ONE
 from hinge.contracts.schemas import MAX_STEPS, Code, Problem, compare, property_place
+from hinge.errors import Difference, Severity
 
-#: In ascending order. "text" breaks no program, but a model reads it: instructions may hide there.
-Severity: TypeAlias = Literal["harmless", "text", "may break", "breaking"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 #: What a schema describes: the arguments of a tool or its results.
 Use: TypeAlias = Literal["input", "output"]
 
 #: The cautious value of each hint: a change to it breaks what clients rely on, a change from it is only a claim.
 _CAREFUL = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
-
-
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One change between two contracts; `str()` gives it as a line.
-
-    Attributes:
-        severity: What it may break, see `SEVERITIES`.
-        kind: "tool", "prompt", "resource", "resource template" or "server".
-        name: The name of the entry, the URI of a resource, empty for the server.
-        message: What changed.
-        place: Where in the entry: `input.city`, `description`.
-    """
-
-    severity: Severity
-    kind: str
-    name: str
-    message: str
-    place: str = ""
-
-    def __str__(self) -> str:
-        place = f"{self.place}: " if self.place else ""
-        name = f"{self.kind} {name_shown(self.name)}" if self.name else self.kind
-        return f"{name}: {place}{self.message}"
 
 
 def differences(old: Contract, new: Contract) -> list[Difference]:
