@@ -33,8 +33,6 @@ def _status_line(status: int) -> bytes:
 class ResponseHeads:
     """The beginnings of response heads: status line, date, content type. They change once a second."""
 
-    __slots__ = ("_date", "_known")
-
     def __init__(self) -> None:
         self._date = b""
         self._known: dict[tuple[int, bytes], bytes] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeAlias
 
 from hinge import jsonrpc
@@ -35,7 +36,7 @@ from hinge.transports.http.server.exchange import (
 from hinge.transports.http.server.options import Authenticate, HttpSettings
 from hinge.transports.http.server.session import HttpSession
 from hinge.transports.http.server.session_store import SessionStore
-from hinge.transports.http.server.stateless import PostChannel, StatelessPosts
+from hinge.transports.http.server.stateless import PostChannel, serve_stateless
 
 logger = logging.getLogger("hinge")
 
@@ -56,8 +57,6 @@ _LOGGED = 64
 
 class Admission:
     """Who may call: Host and Origin checks that are logged, and authentication. One for each app."""
-
-    __slots__ = ("_authenticate", "_logged")
 
     def __init__(self, authenticate: Authenticate | None) -> None:
         self._authenticate = authenticate
@@ -89,19 +88,6 @@ class Admission:
 class Endpoint:
     """The MCP endpoint of one app on one event loop."""
 
-    __slots__ = (
-        "_admission",
-        "_by_era",
-        "_eras",
-        "_last_head",
-        "_last_pairs",
-        "_options",
-        "_requests",
-        "_rules",
-        "_serve",
-        "_sessions",
-    )
-
     def __init__(
         self,
         serve: Serve,
@@ -115,7 +101,10 @@ class Endpoint:
         self._admission = admission
         self._rules = head_rules(options, HANDSHAKE.http_methods if holds_sessions(options) else STATELESS.http_methods)
         self._eras = detect.parse_eras(options.eras)
-        self._by_era: dict[Era, _ServePost] = {HANDSHAKE: self._handshake, STATELESS: StatelessPosts(serve, requests)}
+        self._by_era: dict[Era, _ServePost] = {
+            HANDSHAKE: self._handshake,
+            STATELESS: partial(serve_stateless, serve, requests),
+        }
         self._sessions = sessions
         # A client sends the same head with request after request.
         self._last_pairs: RawHeaders = ()

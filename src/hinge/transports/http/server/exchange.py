@@ -424,22 +424,6 @@ class OpenExchanges:
     `each_beat(now)` is called periodically while a request is watched or `needed()` is true.
     """
 
-    __slots__ = (
-        "_beat_handle",
-        "_each_beat",
-        "_look_handle",
-        "_loop",
-        "_needed",
-        "_old",
-        "_options",
-        "_period",
-        "_tasks",
-        "_watched",
-        "_young",
-        "running",
-        "stopping",
-    )
-
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -468,10 +452,7 @@ class OpenExchanges:
     def open(self, raw: RawExchange) -> Exchange:
         """Begin an exchange. Its `close` must be called once."""
         exchange = Exchange(raw, self, self._options)
-        self.running += 1
-        self._young.add(exchange)
-        if self._look_handle is None:
-            self._look_handle = self._loop.call_later(WATCH_AFTER, self._look)
+        self.add(exchange)
         return exchange
 
     def add(self, request: WatchedRequest) -> None:

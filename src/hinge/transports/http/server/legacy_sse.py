@@ -38,18 +38,6 @@ class LegacyEndpoint:
         DefinitionError: The path is malformed or taken.
     """
 
-    __slots__ = (
-        "_admission",
-        "_message_rules",
-        "_messages",
-        "_options",
-        "_path",
-        "_serve",
-        "_sessions",
-        "_stopping",
-        "_stream_rules",
-    )
-
     def __init__(self, path: str, serve: Serve, options: HttpSettings, admission: Admission) -> None:
         self._path = path.rstrip("/")
         if not self._path.startswith("/") or self._path == options.path.rstrip("/"):

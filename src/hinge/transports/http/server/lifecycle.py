@@ -159,8 +159,6 @@ def make_legacy_endpoint(serve: Serve, options: HttpSettings, admission: Admissi
 class StopSignals:
     """Calls `stop` for SIGINT and SIGTERM in front of the handlers of the HTTP server, which still get each signal."""
 
-    __slots__ = ("_loop", "_previous", "_stop")
-
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -22,8 +22,6 @@ class SessionStore:
     `by_key` finds a session by its id and the principal that opened it; a wrong id and a wrong principal look the same.
     """
 
-    __slots__ = ("_ending", "_loop", "_options", "by_key")
-
     def __init__(self, loop: asyncio.AbstractEventLoop, options: HttpSettings) -> None:
         self._loop = loop
         self._options = options

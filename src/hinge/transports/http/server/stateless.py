@@ -22,22 +22,15 @@ def stopped_reply(call: Call | Batch) -> Outgoing:
     return Outgoing.failure(jsonrpc.encode_failure(request_id, error.error), request_id, error, error.http_status)
 
 
-class StatelessPosts:
-    """Serves the POSTs of the stateless era; see `Endpoint`."""
-
-    __slots__ = ("_requests", "_serve")
-
-    def __init__(self, serve: Serve, requests: OpenExchanges) -> None:
-        self._serve = serve
-        self._requests = requests
-
-    def __call__(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> Awaitable[None]:
-        """Serve one message."""
-        if head.stateless_refusal is not None:
-            return exchange.refuse(head.stateless_refusal, id_of(inbound))
-        if self._requests.stopping:
-            return exchange.refuse(STOPPING_ANSWER, id_of(inbound))
-        return PostChannel(exchange, BOTH, True).run(self._serve, inbound, origin)
+def serve_stateless(
+    serve: Serve, requests: OpenExchanges, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes
+) -> Awaitable[None]:
+    """Serve one message of the stateless era."""
+    if head.stateless_refusal is not None:
+        return exchange.refuse(head.stateless_refusal, id_of(inbound))
+    if requests.stopping:
+        return exchange.refuse(STOPPING_ANSWER, id_of(inbound))
+    return PostChannel(exchange, BOTH, True).run(serve, inbound, origin)
 
 
 class PostChannel(Record):
