@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import tracemalloc
 import weakref
 from contextlib import suppress
 
@@ -104,6 +105,66 @@ async def test_requests_that_come_together_are_answered_one_after_the_other_in_t
 
 
 @on_both_loops
+async def test_pipelined_requests_wait_in_the_socket_and_not_in_memory() -> None:
+    """Their number and their bytes are limited, however many a client sends."""
+    gate = asyncio.Event()
+
+    async def serve(request: HttpRequest) -> None:
+        await gate.wait()
+        await echo(request)
+
+    tracemalloc.start()
+    try:
+        async with listening(serve) as house:
+            line = await house.open()
+            line.writer.transport.set_write_buffer_limits(high=1 << 30)
+            flood = get("/a") * 400_000
+            line.writer.write(flood)
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            for _ in range(50):
+                await asyncio.sleep(0.005)
+            read_ahead = tracemalloc.get_traced_memory()[1] - before
+            del flood
+            line.writer.transport.abort()
+            gate.set()
+    finally:
+        tracemalloc.stop()
+    assert read_ahead < 3 * 1024 * 1024
+
+
+@on_both_loops
+async def test_a_client_that_pipelines_does_not_hold_up_others() -> None:
+    served: list[str] = []
+
+    async def serve(request: HttpRequest) -> None:
+        served.append(request.scope["path"])
+        await echo(request)
+
+    async with listening(serve) as house:
+        other = await house.ask(get("/warm"))
+        await other.answer()
+        line = await house.ask(get("/flood") * 20_000)
+        while served.count("/flood") < 100:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+        count = len(served)
+        await other.say(get("/other"))
+        assert (await other.answer())[0] == 200
+        assert served.index("/other") - count < 100
+        line.writer.transport.abort()
+
+
+@pytest.mark.parametrize("size", [1, 50_000])
+@on_both_loops
+async def test_pipelined_requests_with_bodies_are_all_answered(size: int) -> None:
+    async with listening() as house:
+        line = await house.open()
+        line.writer.write(post(b"x" * size) * 300)
+        for _ in range(300):
+            assert await line.answer() == (200, "POST /a " + "x" * size)
+
+
+@on_both_loops
 async def test_work_that_goes_on_after_the_answer_does_not_hold_up_the_next_request() -> None:
     gate = asyncio.Event()
 
@@ -187,7 +248,6 @@ async def test_nothing_is_left_of_a_connection_that_is_over() -> None:
         (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", "Content-Length"),
         (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n", "Content-Length"),
         (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "Content-Length"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ""),
         (b"GET / HTTP/1.1\r\nX: a\x00b\r\n\r\n", ""),
     ],
 )
@@ -280,6 +340,65 @@ async def test_a_body_in_tiny_chunks_is_no_endless_head() -> None:
 
 
 @on_both_loops
+async def test_a_body_of_single_bytes_in_chunks_is_read() -> None:
+    async with listening() as house:
+        line = await house.ask(get("/a", "Transfer-Encoding: chunked", method="POST"))
+        await line.say(b"1\r\nx\r\n" * (4 * HEAD_BYTES), b"0\r\n\r\n")
+        assert await line.answer() == (200, "POST /a " + "x" * (4 * HEAD_BYTES))
+
+
+@on_both_loops
+async def test_chunk_extensions_are_limited() -> None:
+    async with listening() as house:
+        line = await house.ask(get("/a", "Transfer-Encoding: chunked", method="POST"))
+        chunk = b"1;" + b"e" * (HEAD_BYTES // 2) + b"\r\nx\r\n"
+        await line.say(*[chunk] * 8)
+        assert await line.answer() == (400, "The chunks of this body have too much framing")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (get(version="2.0"), 505),
+        (get(version="0.9"), 505),
+        (get(version="3.0"), 505),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        (get("/a", "Transfer-Encoding: gzip, chunked", method="POST") + b"1\r\nx\r\n0\r\n\r\n", 501),
+        (get("/a", "Transfer-Encoding: gzip", "Transfer-Encoding: chunked", method="POST") + b"1\r\n", 501),
+        (get("/a", "Transfer-Encoding: gzip", method="POST"), 400),
+        (get("/a", "Transfer-Encoding: chunked", method="POST", version="1.0") + b"1\r\nx\r\n0\r\n\r\n", 400),
+    ],
+)
+@on_both_loops
+async def test_what_http_1_1_does_not_have_is_refused_and_nothing_after_it_is_served(
+    request_bytes: bytes, status: int
+) -> None:
+    """RFC 9110 §15.6.6, RFC 9112 §6.1."""
+    served: list[str] = []
+
+    async def serve(request: HttpRequest) -> None:
+        body = await request.read(100)
+        if body is not None:
+            served.append(request.scope["path"])
+            await request.respond(200, JSON_TYPE, b"", ())
+
+    async with listening(serve) as house:
+        line = await house.ask(get("/before") + request_bytes + get("/after"))
+        assert (await line.answer())[0] == 200
+        assert (await line.head())[0] == status
+        await line.rest()
+        assert served == ["/before"]
+
+
+@on_both_loops
+async def test_a_client_of_http_1_0_gets_no_interim_response() -> None:
+    async with listening() as house:
+        body = b"Content-Length: 5"
+        line = await house.ask(get("/a", body.decode(), "Expect: 100-continue", method="POST", version="1.0"), b"hello")
+        assert await line.answer() == (200, "POST /a hello")
+
+
+@on_both_loops
 async def test_a_defect_of_ours_is_told_to_the_operator_and_closes_the_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -321,6 +440,14 @@ async def test_a_wish_for_another_protocol_is_left_aside_and_the_body_is_not_los
         assert await line.rest() == b"GET /b "
     assert (b"x", b"y") in scopes[0]["headers"]
     assert not {b"upgrade", b"http2-settings"} & {name for name, _ in scopes[0]["headers"]}
+
+
+@on_both_loops
+async def test_many_wishes_for_another_protocol_in_one_segment_are_left_aside() -> None:
+    async with listening() as house:
+        line = await house.ask(get("/a", "Connection: Upgrade", "Upgrade: h2c") * 3000)
+        for _ in range(3000):
+            assert await line.answer() == (200, "GET /a ")
 
 
 @on_both_loops
@@ -373,6 +500,25 @@ async def test_a_client_of_http_1_0_gets_its_answer_and_the_end(wish: tuple[str,
 
 
 # ---------------------------------------------------------------- ends
+
+
+@on_both_loops
+async def test_a_client_that_sends_no_more_gets_the_answer_it_waits_for() -> None:
+    """A half-closed connection; 100 Continue finds out whether it is closed for good."""
+    gate = asyncio.Event()
+
+    async def serve(request: HttpRequest) -> None:
+        await gate.wait()
+        await echo(request)
+
+    async with listening(serve) as house:
+        line = await house.ask(post(b"1") + post(b"2"))
+        line.writer.write_eof()
+        assert (await line.head())[0] == 100
+        gate.set()
+        assert await line.answer() == (200, "POST /a 1")
+        assert await line.answer() == (200, "POST /a 2")
+        assert await line.rest() == b""
 
 
 async def say_for_ever(line: Line) -> None:

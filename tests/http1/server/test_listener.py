@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hinge import Client, Server, StartError
+from hinge.http1.server import connection as http_connection
 from hinge.http1.server import listener as http_listener
 from hinge.http1.server.listener import Listener
 from hinge.http1.server.request import HttpRequest
@@ -75,6 +76,35 @@ async def test_over_tls_who_is_turned_away_can_read_why(certificate: Path) -> No
         await line.say(get("/a", "Content-Length: 9000000", method="POST"), b"x" * 1000)
         assert await line.answer() == (413, "too much")
         line.writer.close()
+
+
+@on_both_loops
+async def test_over_tls_a_slow_reader_gets_all_and_one_that_reads_nothing_is_cut_off(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What TLS has encrypted is in buffers that nobody can see: only pieces show whether a client reads."""
+    monkeypatch.setattr(http_listener, "TICK", 0.01)
+    monkeypatch.setattr(http_connection, "STALL", 50)
+    monkeypatch.setattr(http_connection, "IDLE", 100)
+    big = b"x" * (32 << 20)
+
+    async def serve(request: HttpRequest) -> None:
+        await request.respond(200, JSON_TYPE, big, ())
+
+    async with secure(certificate, serve) as (listener, port):
+        idle, slow = await secure_line(certificate, port), await secure_line(certificate, port)
+        await idle.say(get())
+        await slow.say(get())
+        await slow.head()
+        received = 0
+        while len(listener.connections) == 2 or received < len(big) // 2:
+            received += len(await slow.reader.readexactly(1 << 16))
+            await asyncio.sleep(0.005)
+        assert len(await slow.reader.readexactly(len(big) - received)) == len(big) - received
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await idle.reader.readexactly(len(big))
+        for each in (idle, slow):
+            each.writer.transport.abort()
 
 
 @on_both_loops

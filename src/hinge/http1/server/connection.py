@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, cast
@@ -12,14 +13,23 @@ from urllib.parse import unquote
 import httptools
 
 from hinge.http1.asgi import TEXT_TYPE, Scope
-from hinge.http1.server.request import HttpRequest, RequestServer
+from hinge.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, HttpRequest, RequestServer
 
 logger = logging.getLogger("hinge")
 
-#: Pipelined requests that may wait on one connection; more are left in the socket.
+#: Pipelined requests, and their bytes, that may wait on one connection; more are left in the socket.
 PIPELINED = 32
-#: Seconds that a connection may be idle between two requests.
-IDLE = 75
+READ_AHEAD = 256 * 1024
+#: Bytes that are parsed at once. The limits above are checked between two slices; a body of known length is one slice.
+SLICE = 4096
+#: Maximum number of header lines in an incomplete head; the app has a limit of its own for complete ones.
+HEADER_LINES = 1000
+#: Bytes of framing that are free for each piece of a body. Beyond, framing counts towards the limit of the head.
+FREE_FRAMING = 16
+#: Seconds that a connection may be idle between two requests: what clients are told, and a margin.
+IDLE = KEEP_ALIVE + 5
+#: Seconds after which a half-closed connection is first checked: a reset by the client has arrived by then.
+RESET_WAIT = 0.05
 #: Seconds for the head of a request to arrive.
 HEAD_WAIT = 10
 #: Seconds to read what a client still sends after its last response; closing at once could discard the response.
@@ -59,13 +69,20 @@ class HttpConnection(asyncio.Protocol):
         self._used = False
         #: Whether all further input is ignored.
         self._ignoring = False
+        #: Whether the client has sent its last byte and may still read.
+        self._half_closed = False
         self._paused = False
+        #: What was received while too much was waiting.
+        self._unparsed = b""
+        #: Bytes that were parsed while requests were waiting.
+        self._ahead = 0
         self._room: asyncio.Event | None = None
         # The request whose head is being read: whether it has just begun, its bytes that are not body, and whether it
         # is the last one on the connection.
         self._in_head = False
         self._head_began = False
         self._overhead = 0
+        self._first_chunk = False
         self._final = False
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -83,6 +100,8 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         get = transport.get_extra_info
+        if get("sslcontext") is not None:
+            self._transport.set_write_buffer_limits(PIECE)
         self._scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
@@ -95,27 +114,38 @@ class HttpConnection(asyncio.Protocol):
         self.server.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._ignoring:
-            return
-        stopped = None
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as stop:
-            stopped = stop.args[0]
-        except httptools.HttpParserError as error:
-            self._reject_malformed(error)
-        if stopped is not None:
-            self._ignore_upgrade(data[stopped:])
-        elif (self._in_head or self._incoming is not None) and not self._ignoring:
-            self._count(len(data))
+        self._parse(self._unparsed + data if self._unparsed else data)
 
-    def eof_received(self) -> None:
-        """The client left: nobody waits for its responses."""
+    def eof_received(self) -> bool:
+        """The client has sent its last byte. Returns whether it may still wait for a response.
+
+        A client that has closed the connection looks the same until something is sent to it: then it resets the
+        connection. So an interim response is sent, which a waiting client ignores (RFC 9110 §15.2).
+        """
+        serving = self._serving
+        secure = self._scope["scheme"] == "https"  # asyncio can't half-close it
+        if serving is None or serving.begun or self._incoming is not None or secure or not hasattr(select, "poll"):
+            return False
+        if serving.scope["http_version"] != "1.1":
+            return False
+        self._half_closed = True
+        self._transport.write(CONTINUE)
+        self.server.loop.call_later(RESET_WAIT, self._abort_if_reset)
+        return True
+
+    def _abort_if_reset(self) -> None:
+        """A half-closed connection is not read, so that nothing else tells of a reset."""
+        if not self._transport.is_closing():
+            poller = select.poll()
+            poller.register(self._transport.get_extra_info("socket").fileno(), 0)
+            if poller.poll(0):
+                self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server.connections.discard(self)
         self._ignoring = True
         self._waiting.clear()
+        self._unparsed = b""
         self._incoming = None
         # Breaks a reference cycle: the parser holds our methods.
         self._parser = None
@@ -153,8 +183,12 @@ class HttpConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         parser = self._parser
         self._in_head = False
-        if parser.should_upgrade():
-            return  # the parser stops here, and `_ignore_upgrade` goes on
+        if self._ignoring or parser.should_upgrade():
+            return  # for an upgrade the parser stops here, and `_ignore_upgrade` goes on
+        version = parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            self._refuse(505, "This server speaks HTTP/1.1")
+            return
         if self._url != self._target:
             self._parse_target(self._url)
         path, raw_path, query = self._path
@@ -167,22 +201,31 @@ class HttpConnection(asyncio.Protocol):
             "headers": self._headers,
         }
         keep_alive = parser.should_keep_alive()
-        version = parser.get_http_version()
         if version != "1.1":
             scope["http_version"] = version
             keep_alive = False
         self._headers = []
+        self._first_chunk = True
         self._final = not keep_alive
         self._incoming = request = HttpRequest(scope, self, keep_alive)
         if self._serving is None and not self._waiting:
             self._serve(request)
         else:
             self._waiting.append(request)
-            if len(self._waiting) >= PIPELINED:
-                self.pause()
+
+    def on_chunk_header(self) -> None:
+        """A body in chunks: refuse other codings, which would have to be decoded (RFC 9112 §6.1)."""
+        if not self._first_chunk or self._incoming is None:
+            return
+        self._first_chunk = False
+        scope = self._incoming.scope
+        if [value.strip().lower() for name, value in scope["headers"] if name == b"transfer-encoding"] != [b"chunked"]:
+            self._refuse(501, "The only transfer coding that is supported is chunked")
+        elif scope["http_version"] != "1.1":
+            self._refuse(400, "HTTP/1.0 has no transfer codings")
 
     def on_body(self, body: bytes) -> None:
-        self._overhead -= len(body)
+        self._overhead -= len(body) + FREE_FRAMING
         if self._incoming is not None:
             self._incoming.feed(body)
 
@@ -192,6 +235,42 @@ class HttpConnection(asyncio.Protocol):
             self._incoming = None
 
     # ---------------------------------------------------------------- input
+
+    def _parse(self, data: bytes) -> None:
+        """Parse until the data ends or enough requests are waiting."""
+        self._unparsed = b""
+        start, end = 0, len(data)
+        while start < end and not self._ignoring:
+            if self._waiting and (len(self._waiting) >= PIPELINED or self._ahead >= READ_AHEAD):
+                self._unparsed = data[start:]
+                self.pause()
+                return
+            if end - start <= SLICE:
+                parsed = self._feed(data[start:])
+            else:
+                incoming = self._incoming
+                body = 0 if incoming is None else _content_length(incoming.scope) - incoming.received
+                parsed = self._feed(data[start : start + max(SLICE, body)])
+            if self._waiting:
+                self._ahead += parsed
+            start += parsed
+
+    def _feed(self, data: bytes) -> int:
+        """Parse a slice. Returns how much of it was parsed: not all if a request asks for another protocol."""
+        parsed = None
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as stop:
+            parsed = stop.args[0]
+        except httptools.HttpParserError as error:
+            if not self._ignoring:
+                self._reject_malformed(error)
+        if parsed is not None:
+            self._ignore_upgrade()
+            return int(parsed)
+        if (self._in_head or self._incoming is not None) and not self._ignoring:
+            self._count(len(data))
+        return len(data)
 
     def _parse_target(self, target: bytes) -> None:
         """Split a target. Raises an httptools error for a malformed one, which the parser passes on."""
@@ -208,46 +287,51 @@ class HttpConnection(asyncio.Protocol):
             self._overhead = 0
             self._since = self.server.tick
             return
-        self._overhead += size
-        if self._overhead > self.server.head_bytes:
-            self._refuse(431, "The headers of this request are too large")
+        self._overhead = max(0, self._overhead + size)
+        if self._overhead > self.server.head_bytes or len(self._headers) > HEADER_LINES:
+            if self._incoming is None:
+                self._refuse(431, "The headers of this request are too many or too large")
+            else:
+                self._refuse(400, "The chunks of this body have too much framing")
 
     def _reject_malformed(self, error: httptools.HttpParserError) -> None:
         """The bytes are not a request."""
         ours = isinstance(error, httptools.HttpParserCallbackError)
         if ours and not isinstance(error.__context__, httptools.HttpParserInvalidURLError):
             logger.error("a connection failed", exc_info=error.__context__)
+            self._ignoring = True
             self._transport.abort()
         elif self._final and not self._in_head and self._incoming is None:
             self._ignoring = True  # input after the last request is ignored
         else:
-            reason = "its target is none" if ours else error
-            self._refuse(400, f"This is not a request of HTTP/1.1: {reason}")
+            reason = "its target is malformed" if ours else str(error)
+            other_version = reason == "Invalid HTTP version" or "PRI" in reason
+            self._refuse(505 if other_version else 400, f"This is not a request of HTTP/1.1: {reason}")
 
-    def _ignore_upgrade(self, rest: bytes) -> None:
+    def _ignore_upgrade(self) -> None:
         """Ignore a request for another protocol (RFC 9110 §7.8): parse its head again without the Upgrade headers.
 
         Some clients send them with the first request of each connection, together with a body.
         """
         method, headers = self._parser.get_method(), self._headers
         if method == b"CONNECT":
-            self._refuse(405, "There is no way through here")
+            self._refuse(405, "This server is not a proxy")
             return
         kept = [(name, value) for name, value in headers if name not in _UPGRADE and name != b"connection"]
         tokens = [value.strip() for name, values in headers if name == b"connection" for value in values.split(b",")]
-        wishes = [token for token in tokens if token.lower() not in _UPGRADE]
-        if wishes:
-            kept.append((b"connection", b", ".join(wishes)))
+        options = [token for token in tokens if token.lower() not in _UPGRADE]
+        if options:
+            kept.append((b"connection", b", ".join(options)))
         lines = b"".join([b"%b: %b\r\n" % pair for pair in kept])
         head = b"%b %b HTTP/1.1\r\n%b\r\n" % (method, self._url, lines)
         self._parser = httptools.HttpRequestParser(self)
-        self.data_received(head + rest)
+        self._feed(head)
 
     def _refuse(self, status: int, text: str) -> None:
         """Send an error after the responses to earlier requests, ignore further input, and close."""
         data = text.encode()
-        head = self.server.heads.of(status, TEXT_TYPE)
-        self._final_response = b"%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (head, len(data), data)
+        head = self.server.heads.of(status, TEXT_TYPE, last=True)
+        self._final_response = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(data), data)
         self._ignoring = True
         half, self._incoming = self._incoming, None
         if half is not None and half is not self._serving:
@@ -273,6 +357,10 @@ class HttpConnection(asyncio.Protocol):
     def _next(self) -> None:
         if not self.full:
             self._serve(self._waiting.popleft())
+            if not self._waiting:
+                self._ahead = 0
+            if self._unparsed:
+                self._parse(self._unparsed)
             self.resume()
 
     def forget(self, task: asyncio.Task[Any], /) -> None:
@@ -287,7 +375,7 @@ class HttpConnection(asyncio.Protocol):
             self._linger()
         elif self._waiting:
             self._next()
-        elif self._ignoring:
+        elif self._ignoring or self._half_closed:
             self._linger()
         elif self._paused:
             self.resume()
@@ -298,6 +386,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.write(self._final_response)
         self._final_response = b""
         self._incoming = None
+        self._unparsed = b""
         self._ignoring = True
         self._since = self.server.tick
         if not sending:
@@ -325,7 +414,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        if self._paused:
+        if self._paused and not self._unparsed:
             self._paused = False
             if not self._transport.is_closing():
                 self._transport.resume_reading()
@@ -356,7 +445,8 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.abort()
             self._unsent = size
         elif self._serving is not None:
-            return
+            if self._half_closed:
+                self._abort_if_reset()
         elif self._ignoring:
             if waited >= LINGER:
                 self._transport.abort()
@@ -364,8 +454,13 @@ class HttpConnection(asyncio.Protocol):
             self._close()
 
 
-def _address(found: Any) -> tuple[str, int | None] | None:
+def _address(address: Any) -> tuple[str, int | None] | None:
     """Return an address as ASGI has it: host and port, or the path of a Unix socket and None."""
-    if isinstance(found, tuple):
-        return (str(found[0]), int(found[1]))
-    return (str(found), None) if found else None
+    if isinstance(address, tuple):
+        return (str(address[0]), int(address[1]))
+    return (str(address), None) if address else None
+
+
+def _content_length(scope: Scope) -> int:
+    """The length of a body, 0 if it comes in chunks. The parser has checked the header."""
+    return next((int(value) for name, value in scope["headers"] if name == b"content-length"), 0)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
 import msgspec
 
-from hinge.http1.asgi import CLOSE, TEXT_TYPE, HeaderPairs, Message, Scope
+from hinge.http1.asgi import TEXT_TYPE, HeaderPairs, Message, Scope
 
 logger = logging.getLogger("hinge")
 
 #: Bytes of a body that are buffered before it is read.
 BODY_AHEAD = 64 * 1024
+#: Bytes of a response that are written at once. More wait until the client reads, so that each piece that it reads counts
+#: as progress: transports that encrypt do not tell how much they hold.
+PIECE = 64 * 1024
+#: Seconds that a client may keep an idle connection, as the Keep-Alive header tells it.
+KEEP_ALIVE = 75
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _NOT_IN_A_NAME = re.compile(rb"[^!#$%&'*+\-.^_`|~0-9A-Za-z]")
 _NOT_IN_A_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
@@ -31,34 +37,43 @@ def _status_line(status: int) -> bytes:
 
 
 class ResponseHeads:
-    """The beginnings of response heads: status line, date, content type. They change once a second."""
+    """The beginnings of response heads: status line, date, content type, keep-alive. They change once a second."""
 
     def __init__(self) -> None:
         self._date = b""
-        self._known: dict[tuple[int, bytes], bytes] = {}
+        self._heads: dict[tuple[int, bytes, bool], bytes] = {}
 
     def at(self, date: str) -> None:
         """Set the Date header (RFC 9110 §6.6.1)."""
         self._date = b"date: %b\r\n" % date.encode()
-        self._known.clear()
+        self._heads.clear()
 
-    def of(self, status: int, kind: bytes) -> bytes:
-        """Return the lines that do not depend on the request, without the final empty line."""
-        head = self._known.get((status, kind))
+    def of(self, status: int, kind: bytes, *, last: bool) -> bytes:
+        """Return the lines that do not depend on the request, without the final empty line.
+
+        Args:
+            status: The HTTP status.
+            kind: The content type, b"" for none.
+            last: Whether the connection is closed after the response.
+        """
+        head = self._heads.get((status, kind, last))
         if head is None:
             head = _status_line(status) + self._date
+            head += b"connection: close\r\n" if last else b"keep-alive: timeout=%d\r\n" % KEEP_ALIVE
             if kind:
                 head += b"content-type: %b\r\n" % kind
-            self._known[status, kind] = head
+            self._heads[status, kind, last] = head
         return head
 
 
-def header_lines(headers: HeaderPairs) -> bytes:
+def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Encode headers. Raises ValueError for characters that would inject another header or response."""
+    lines = []
     for name, value in headers:
         if not name or _NOT_IN_A_NAME.search(name) or _NOT_IN_A_VALUE.search(value):
             raise ValueError(f"{name!r}: {value!r} can't be an HTTP header")
-    return b"".join([b"%b: %b\r\n" % pair for pair in headers])
+        lines.append(b"%b: %b\r\n" % (name, value))
+    return b"".join(lines)
 
 
 class _Done:
@@ -128,9 +143,11 @@ class HttpRequest(msgspec.Struct, eq=False):
     begun: bool = False
     _over: bool = False
     task: asyncio.Task[Any] = None  # type: ignore[assignment]  # set when it is served
+    #: Bytes of the body that have arrived.
+    received: int = 0
     _body: bytes | bytearray = b""
     #: Bytes of the body to buffer; more is left in the socket.
-    _wanted: int = BODY_AHEAD
+    _buffer_limit: int = BODY_AHEAD
     #: Set when something happened.
     _event: asyncio.Event | None = None
     _left: Callable[[], None] | None = None
@@ -146,13 +163,14 @@ class HttpRequest(msgspec.Struct, eq=False):
 
     def feed(self, data: bytes) -> None:
         """A piece of the body."""
+        self.received += len(data)
         if not self._body:
             self._body = data
         elif type(self._body) is bytearray:
             self._body += data
         else:
             self._body = bytearray(self._body) + data
-        if len(self._body) > self._wanted:
+        if len(self._body) > self._buffer_limit:
             self._connection.pause()
         if self._event is not None:
             self._event.set()
@@ -196,7 +214,7 @@ class HttpRequest(msgspec.Struct, eq=False):
 
     async def read(self, limit: int) -> bytes | None:
         """Read the body, or more than `limit` bytes of it; None if the client left before its end."""
-        self._wanted = limit
+        self._buffer_limit = limit
         while not self.complete and not self.lost and len(self._body) <= limit:
             await self._wait_for_event()
         return self._take() if self.complete or not self.lost else None
@@ -215,28 +233,36 @@ class HttpRequest(msgspec.Struct, eq=False):
         """Send 100 Continue to a client that expects it, once, when its body is read (RFC 9110 §10.1.1)."""
         if not self._continue_sent and not self._body and not self.begun:
             self._continue_sent = True
-            if any(
-                name == b"expect" and value.strip().lower() == b"100-continue" for name, value in self.scope["headers"]
-            ):
-                self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            expects = _value(self.scope["headers"], b"expect") or b""
+            if expects.strip().lower() == b"100-continue" and self.scope["http_version"] == "1.1":
+                self._connection.write(CONTINUE)
 
     # ---------------------------------------------------------------- the response
 
     def respond(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs, /) -> Awaitable[None]:
         """Send the whole response. `kind` is its content type."""
-        if not self.lost and not self.begun:
-            self._whole(status, kind, data, headers)
+        if self.lost or self.begun:
+            return _DONE
+        if len(data) > PIECE and self.scope["method"] != "HEAD":
+            return self._respond_in_pieces(status, kind, data, headers)
+        self._whole(status, kind, data, headers)
         return _DONE
+
+    async def _respond_in_pieces(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs) -> None:
+        self.start(status, ((b"content-type", kind), (b"content-length", b"%d" % len(data)), *headers))
+        try:
+            for position in range(0, len(data), PIECE):
+                await self.piece(data[position : position + PIECE], position + PIECE < len(data))
+        except OSError:
+            return
 
     def _whole(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs) -> None:
         connection = self._connection
         # The rest of a body that has not arrived is not read any more.
-        last = self._is_last() or not self.complete
-        head = connection.server.heads.of(status, kind)
-        if headers or last:
-            closes = _closes(headers)
-            head += header_lines(headers if closes or not last else (*headers, *CLOSE))
-            last = last or closes
+        last = self._is_last() or not self.complete or _closes(headers)
+        head = connection.server.heads.of(status, kind, last=last)
+        if headers:
+            head += header_lines([pair for pair in headers if pair[0].lower() != b"connection"])
         self.begun = True
         if status == 204:
             connection.write(head + b"\r\n")
@@ -271,7 +297,7 @@ class HttpRequest(msgspec.Struct, eq=False):
         else:
             last = True
         self._keep_alive = not last
-        head = self._connection.server.heads.of(status, b"") + header_lines((*kept, *(CLOSE if last else ())))
+        head = self._connection.server.heads.of(status, b"", last=last) + header_lines(kept)
         self.begun = True
         self._head = head + b"\r\n"
 
@@ -326,7 +352,7 @@ class HttpRequest(msgspec.Struct, eq=False):
 
     async def receive(self) -> Message:
         """ASGI `receive`: the next piece of the body, or the disconnect."""
-        self._wanted = BODY_AHEAD
+        self._buffer_limit = BODY_AHEAD
         while not self.lost and not self._over:
             if self._body or (self.complete and not self._end_received):
                 self._end_received = self.complete
@@ -344,10 +370,10 @@ class HttpRequest(msgspec.Struct, eq=False):
             raise RuntimeError(f"HTTP has no message {message['type']!r}")
 
 
-def _value(headers: HeaderPairs, wanted: bytes) -> bytes | None:
-    return next((value for name, value in headers if name.lower() == wanted), None)
+def _value(headers: Iterable[tuple[bytes, bytes]], header: bytes) -> bytes | None:
+    return next((value for name, value in headers if name.lower() == header), None)
 
 
 def _closes(headers: HeaderPairs) -> bool:
-    said = _value(headers, b"connection")
-    return said is not None and b"close" in [token.strip().lower() for token in said.split(b",")]
+    options = _value(headers, b"connection")
+    return options is not None and b"close" in [token.strip().lower() for token in options.split(b",")]

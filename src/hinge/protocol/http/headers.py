@@ -165,7 +165,7 @@ def judge_head(method: str, pairs: RawHeaders, rules: HeadRules) -> Head:
     barred, refusal, handshake = judged.barred, judged.refusal, judged.handshake
     if repeated:
         barred = Refusal(400, f"Headers that must be sent once came more than once: {shorten(repeated)}")
-    if len(raw) > rules.headers or len(b"".join(raw.values())) > rules.header_bytes:
+    if len(pairs) > rules.headers or len(b"".join([value for _, value in pairs])) > rules.header_bytes:
         barred = Refusal(431, "The headers of this request are too many or too large")
     length = get(b"content-length", b"")
     if len(length) > 6 and refusal is None and length.isdigit() and int(length[:20]) > rules.body:

@@ -90,3 +90,21 @@ async def test_one_that_fails_is_not_the_endpoint_s_failure() -> None:
         reply = await site.ask({}, b"", "GET", "/broken")
         assert (reply.status, b"metrics" in reply.body) == (500, False)
         assert (await site.ask(JSON_HEADERS, initialize("2025-06-18"))).status == 200
+
+
+async def test_a_body_for_another_app_must_arrive_within_body_wait() -> None:
+    read: list[bytes] = []
+
+    async def upload(scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        while message.get("more_body"):
+            read.append(message["body"])
+            message = await receive()
+        await PlainTextResponse("done")(scope, receive, send)
+
+    async with serving(make_server(Log()), routes={"/upload": upload}, body_wait=0.2) as site:
+        wire = await site.open()
+        wire.writer.write(b"POST /upload HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 10\r\n\r\nhello")
+        assert (await wire.reply()).status == 408
+        assert read == [b"hello"]
+        assert (await site.ask({}, b"hello", "POST", "/upload")).body == b"done"

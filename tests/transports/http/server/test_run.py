@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -300,3 +302,31 @@ async def test_mounted_in_another_app_it_still_hears_the_signal(tmp_path: Path, 
         await stream.head()
         running.send_signal(signal.SIGTERM)
         assert await end_of(running) in (0, -signal.SIGTERM)
+
+
+async def test_a_process_without_free_descriptors_goes_on_serving() -> None:
+    """asyncio reports the failure once per attempt, not once for each place in the backlog."""
+    reported: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["message"]))
+    async with serving(make_server(Log())) as site:
+        client = socket.socket()
+        client.setblocking(False)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+        spare = []
+        with suppress(OSError):
+            while True:
+                spare.append(os.dup(client.fileno()))
+        try:
+            await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", site.port))
+            while not reported:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+            assert len(reported) == 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for descriptor in spare:
+                os.close(descriptor)
+        wire = Wire(*await asyncio.open_connection(sock=client))
+        await wire.send("GET", {}, path="/livez")
+        assert (await wire.reply()).status == 200
+        wire.close()

@@ -141,7 +141,7 @@ class HttpApp:
 
     async def _serve_routed(self, app: AsgiApp, scope: Scope, raw: RawExchange, life: Lifecycle) -> None:
         """Serve a request for another app, after the Host and Origin checks."""
-        request = RoutedRequest(raw)
+        request = RoutedRequest(raw, self.options.body_wait)
         life.requests.add(request)
         try:
             if not life.started:

@@ -36,8 +36,10 @@ LEFT = "the client closed the connection"
 NOT_READING = "the client doesn't read its stream"
 
 STOPPING = Refusal(503, "The server is stopping: call again", (*RETRY_LATER, *CLOSE))
-_TOO_SLOW = Refusal(408, "The body took too long to arrive", CLOSE)
+BODY_TOO_SLOW = Refusal(408, "The body took too long to arrive", CLOSE)
 
+#: Bytes of an event stream that are written at once.
+PIECE = 64 * 1024
 #: Seconds (up to twice as many) after which a request is watched: from then on a disconnect of its client is noticed.
 WATCH_AFTER = 0.005
 #: An ASGI server may send so many other messages before `http.disconnect`, beginning with the empty body of a GET.
@@ -318,11 +320,15 @@ class Exchange(Record):
             self.started = True
             data = (self.owner.opening() if self.owner is not None else b"") + data
         try:
-            if raw.ready:
-                await raw.piece(data, more)
-            else:
-                async with asyncio.timeout(self._options.limits.stream_wait):
-                    await raw.piece(data, more)
+            # A slow client has the time for each piece, so that one large event does not cut it off.
+            for position in range(0, max(len(data), 1), PIECE):
+                piece = data[position : position + PIECE]
+                more_pieces = more or position + PIECE < len(data)
+                if raw.ready:
+                    await raw.piece(piece, more_pieces)
+                else:
+                    async with asyncio.timeout(self._options.limits.stream_wait):
+                        await raw.piece(piece, more_pieces)
         except TimeoutError:
             raw.cut()
             self._lose(NOT_READING)
@@ -353,7 +359,7 @@ class Exchange(Record):
         quiet = now - self._quiet_since
         if self._reading:
             if quiet > self._options.body_wait:
-                self._give_up(_TOO_SLOW)
+                self._give_up(BODY_TOO_SLOW)
         elif self.may_stream and not self.over and quiet >= self._options.limits.keep_alive * 0.8:
             self._open.keep(asyncio.get_running_loop().create_task(self._keep_alive()))
 

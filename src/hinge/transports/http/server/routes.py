@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 from hinge.errors import DefinitionError
-from hinge.http1.asgi import TEXT_TYPE, AsgiApp, Scope
+from hinge.http1.asgi import TEXT_TYPE, AsgiApp, Message, Scope
 from hinge.protocol.http.request import Refusal
-from hinge.transports.http.server.exchange import RawExchange
+from hinge.transports.http.server.exchange import BODY_TOO_SLOW, RawExchange
 
 
 class RoutedApps:
@@ -49,23 +49,44 @@ class RoutedApps:
 
 
 class RoutedRequest:
-    """A request of another app, so that it ends when the server stops."""
+    """A request of another app: its body must arrive in time, and it ends when the server stops."""
 
     watched = False
 
-    def __init__(self, raw: RawExchange) -> None:
+    def __init__(self, raw: RawExchange, body_wait: float) -> None:
         self._raw = raw
+        self._body_wait = body_wait
+        #: When the app began to wait for the body; None before, and once all of it has arrived.
+        self._waiting_since: float | None = None
+        self._body_complete = False
+        self._begun = False
         self._stopped = False
 
     async def run(self, app: AsgiApp, scope: Scope) -> None:
         """Serve it. If the server cancels it, the connection is cut."""
         try:
-            await app(scope, self._raw.receive, self._raw.send)
+            await app(scope, self._receive, self._send)
         except asyncio.CancelledError:
             if not self._stopped:
                 raise
             self._raw.task.uncancel()
-            self._raw.cut()
+            if self._waiting_since is not None and not self._begun:
+                await self.refuse(BODY_TOO_SLOW)
+            else:
+                self._raw.cut()
+
+    async def _receive(self) -> Message:
+        if self._waiting_since is None and not self._body_complete:
+            self._waiting_since = asyncio.get_running_loop().time()
+        message = await self._raw.receive()
+        if not message.get("more_body", False):
+            self._body_complete = True
+            self._waiting_since = None
+        return message
+
+    def _send(self, message: Message) -> Awaitable[None]:
+        self._begun = True
+        return self._raw.send(message)
 
     async def refuse(self, refusal: Refusal) -> None:
         """Send a refusal as plain text."""
@@ -75,7 +96,9 @@ class RoutedRequest:
         """The app itself notices when its client leaves."""
 
     def beat(self, now: float) -> None:
-        """The app has limits of its own."""
+        """Give up on a slow body."""
+        if self._waiting_since is not None and now - self._waiting_since > self._body_wait:
+            self.stop("")
 
     def drain(self) -> None:
         """It may finish."""

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 #: Seconds after the last call in which responses may still reach their clients.
 MARGIN = 0.3
+#: Bytes of a response that the kernel takes before its client has room for them.
+UNSENT_BYTES = 128 * 1024
+#: Since Python 3.12 in `socket`.
+_TCP_NOTSENT_LOWAT = 25
 
 
 async def serve_http(
@@ -126,13 +130,37 @@ def _bind_tcp(host: str, port: int) -> list[socket.socket]:
     return listening
 
 
+class ListeningSocket(socket.socket):
+    """A listening socket that reports only once that the process has no file descriptor left.
+
+    asyncio would try again for each place in the backlog, and log each failure. It tries again after a second anyway.
+    """
+
+    _exhausted = False
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection. Raises BlockingIOError also after a failure that was reported."""
+        if self._exhausted:
+            self._exhausted = False
+            raise BlockingIOError
+        try:
+            return super().accept()
+        except OSError as exc:
+            self._exhausted = exc.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+            raise
+
+
 def _listen(family: int, address: Any) -> socket.socket:
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening = ListeningSocket(family, socket.SOCK_STREAM)
     try:
         if os.name == "posix":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if sys.platform == "linux" and family != socket.AF_UNIX:
+            # Connections inherit it. What a slow client has not read then waits here, where it is counted, and each piece
+            # that it reads is noticed.
+            listening.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         listening.bind(address)
         listening.listen(2048)
         listening.setblocking(False)
