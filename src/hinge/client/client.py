@@ -207,7 +207,7 @@ class Client(ClientMethods):
         Raises:
             DefinitionError: The id or a name is invalid or taken, or the client is connected.
         """
-        if self._connection.wanted:
+        if self._connection.keep_open:
             raise DefinitionError(f"The extension {extension.id!r} comes too late: add it before the client connects")
         self._extensions.add(extension)
         for middleware in extension.middleware():
@@ -229,7 +229,7 @@ class Client(ClientMethods):
         Raises:
             DefinitionError: The client is connected.
         """
-        if self._connection.wanted:
+        if self._connection.keep_open:
             raise DefinitionError("The callbacks come too late: replace them before the client connects")
         self._inbound.callbacks = callbacks
 

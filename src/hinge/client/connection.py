@@ -78,7 +78,7 @@ class ClientConnection:
         self._era: EraOption = era
         self._saved = saved if saved is not None and combine_eras(era, saved.era) is not None else None
         #: The session that relies on `_saved`, and the check whether that was wrong, once it has begun.
-        self._relying: tuple[Session, asyncio.Future[bool] | None] | None = None
+        self._unverified: tuple[Session, asyncio.Future[bool] | None] | None = None
         self._limits = limits
         #: Whether a lost connection is opened again.
         self.reconnects = reconnect
@@ -86,16 +86,16 @@ class ClientConnection:
         #: The session that requests go over: negotiated, perhaps lost meanwhile.
         self.session: Session | None = None
         #: The session that is being opened, or was opened last.
-        self._begun: Session | None = None
+        self._latest: Session | None = None
         self._resources: AsyncExitStack | None = None
         self._opening = asyncio.Lock()
         self._reopening: asyncio.Task[Session] | None = None
         #: Closes sessions that the server has ended, where requests may still be in flight.
         self._leaving: set[asyncio.Task[None]] = set()
         self._liveness: Liveness | None = None
-        self._over = "the client is not connected"
+        self._closed_because = "the client is not connected"
         #: Whether the connection is to be kept: from the first opening until it is closed here.
-        self.wanted = False
+        self.keep_open = False
         #: What was negotiated; kept after the end.
         self.discovery: Discovery | None = None
         #: The negotiated era.
@@ -148,18 +148,18 @@ class ClientConnection:
     async def open(self) -> None:
         """Open for the first time, or after `close`. Raises ConnectFailed or another CallError, never a group."""
         async with self._opening:
-            if self.wanted:
+            if self.keep_open:
                 raise ConnectFailed("This client is connected already")
             await self._open()
-            self.wanted = True
+            self.keep_open = True
 
     async def ready_session(self) -> Session:
         """A session that works, opened again if necessary. Raises NotSent when closed, or why it can't be opened."""
         if self.session is not None and self.session.connection.closed is None:
             return self.session
-        if self.wanted and self.reconnects:
+        if self.keep_open and self.reconnects:
             return await self._reopened()
-        why = self.session.connection.closed if self.session is not None else self._over
+        why = self.session.connection.closed if self.session is not None else self._closed_because
         raise NotSent(f"Nothing was sent: {why}")
 
     async def _reopened(self) -> Session:
@@ -182,7 +182,7 @@ class ClientConnection:
                 await self._open_patiently()
                 if self.session is not None:
                     await self._on_reopened(self.session)
-            if self.session is None or not self.wanted:
+            if self.session is None or not self.keep_open:
                 await self._shut("the client was closed")
                 raise NotSent("Nothing was sent: the client was closed")
             return self.session
@@ -206,7 +206,7 @@ class ClientConnection:
             async with asyncio.timeout(self._limits.connect):
                 await self._reach(resources)
         except BaseException as exc:
-            noise = "" if self._begun is None else self._begun.connection.noise
+            noise = "" if self._latest is None else self._latest.connection.noise
             self._resources = resources
             await self._shut("the connection could not be opened")
             if isinstance(exc, TimeoutError) and not isinstance(exc, CallError):
@@ -237,26 +237,26 @@ class ClientConnection:
     async def _negotiate(self, resources: AsyncExitStack) -> None:
         await resources.enter_async_context(self._transport.running())
         channel = await self._transport.open(self._serve)
-        session = self._begun
+        session = self._latest
         assert session is not None
         resources.push_async_callback(_end, session, channel)
-        found = self._saved
-        if found is None or ERAS[found.era].negotiation_method:
-            found = await self._discover(session)
-            self._relying = None
+        discovery = self._saved
+        if discovery is None or ERAS[discovery.era].negotiation_method:
+            discovery = await self._discover(session)
+            self._unverified = None
         else:  # an era without negotiation: the saved discovery is enough
-            self._relying = (session, None)
-        self.discovery = found
+            self._unverified = (session, None)
+        self.discovery = discovery
         self.tracer = telemetry.tracer()
-        self.era = session.connection.era = era = ERAS[found.era]
+        self.era = session.connection.era = era = ERAS[discovery.era]
         self.mirrors = era.mirrors_requests(channel.kind == "post")
-        self._write_meta(found.revision)
+        self._write_meta(discovery.revision)
         if era.negotiation_method:
-            await _initialized(session, channel, found.revision)
+            await _initialized(session, channel, discovery.revision)
         self._liveness = Liveness(session, self._limits, self._probe_liveness)
         resources.push_async_callback(self._liveness.stop)
         self._liveness.start()
-        if self._begun is not session:
+        if self._latest is not session:
             raise ConnectFailed("The client was closed while it was being connected")
         self.session = session
 
@@ -280,13 +280,13 @@ class ClientConnection:
 
         The server is asked once. If the discovery is still right, the request was refused for another reason.
         """
-        if self._relying is None or self._relying[0] is not session or not self.reconnects:
+        if self._unverified is None or self._unverified[0] is not session or not self.reconnects:
             return False
-        if self._relying[1] is None:
-            self._relying = session, asyncio.ensure_future(self._check_saved(session))
-        _, asking = self._relying
-        assert asking is not None
-        return await asyncio.shield(asking)
+        if self._unverified[1] is None:
+            self._unverified = session, asyncio.ensure_future(self._check_saved(session))
+        _, check = self._unverified
+        assert check is not None
+        return await asyncio.shield(check)
 
     async def _check_saved(self, session: Session) -> bool:
         try:
@@ -303,10 +303,10 @@ class ClientConnection:
         params = {"_meta": Raw(self.meta)} if self.meta else {}
         await session.request(self.era.liveness_method, params, total=within)
 
-    def doubt(self, session: Session) -> None:
+    def check_liveness(self, session: Session) -> None:
         """Check soon whether the server is alive: a request got no answer in time."""
         if session is self.session and self._liveness is not None:
-            self._liveness.doubt()
+            self._liveness.check_now()
 
     def _write_meta(self, revision: str) -> None:
         meta = self.era.request_meta(revision, self._info, self._capabilities(self.era), self.log_level)
@@ -328,15 +328,15 @@ class ClientConnection:
 
     def _serve(self, channel: Channel) -> Session:
         connection = Connection(None, limits=self._limits, printed_on=channel.kind == "stdio")
-        self._begun = Session(connection, channel, self._handle)
-        return self._begun
+        self._latest = Session(connection, channel, self._handle)
+        return self._latest
 
     def retire(self, session: Session, reason: str) -> None:
         """Leave a session that the server has ended: the next request opens another one; requests in flight end by themselves."""
         if self.session is not session:
             return
-        self._over = reason
-        self.session = self._begun = None
+        self._closed_because = reason
+        self.session = self._latest = None
         resources, self._resources = self._resources, None
         leaving = asyncio.get_running_loop().create_task(_leave(session, resources, reason, self._limits.teardown))
         self._leaving.add(leaving)
@@ -344,7 +344,7 @@ class ClientConnection:
 
     async def close(self) -> None:
         """Close it, from any task; closing twice is harmless."""
-        self.wanted = False
+        self.keep_open = False
         ending = {task for task in (self._reopening, *self._leaving) if task is not None} - {asyncio.current_task()}
         for task in ending:
             task.cancel()
@@ -353,7 +353,7 @@ class ClientConnection:
         await self._shut("the client was closed")
 
     async def _shut(self, reason: str) -> None:
-        session, self.session, self._begun = self._begun, None, None
+        session, self.session, self._latest = self._latest, None, None
         resources, self._resources = self._resources, None
         if session is not None:
             await session.cancel_requests(reason)
@@ -413,7 +413,7 @@ class Liveness:
         if self._channel is not None and self._limits.alive > 0:
             self._watching = asyncio.get_running_loop().create_task(self._watch())
 
-    def doubt(self) -> None:
+    def check_now(self) -> None:
         """A request got no answer in time: probe a socket, which is dead after `limits.silence` more seconds of silence."""
         if self._channel is None or self._channel.kind != "socket" or self._limits.silence <= 0:
             return

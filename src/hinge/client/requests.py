@@ -119,7 +119,7 @@ class Requests:
         self._refresh_tools = refresh_tools
 
     async def send(self, request: ClientContext) -> Any:
-        """Send a message, as the middleware left it. Returns the complete result, read into its type. Raises a CallError."""
+        """Send a message, as the middleware passed it on. Returns the complete result, read into its type. Raises a CallError."""
         method = request.method
         if request.meta is not None:
             check_meta(request.meta)
@@ -167,28 +167,28 @@ class Requests:
         if running_callbacks.get():
             self._inbound.callbacks.refuse_nested(method)
         row = METHODS.get(method) or self._extensions.sent.get(method)
-        params, left = request.params, request.total
+        params, seconds = request.params, request.total
         for rounds in range(self._limits.rounds + 1):
             start = time.monotonic()
             try:
-                raw = await self._with_retries(request, params, left)
+                raw = await self._with_retries(request, params, seconds)
             except CallTimeout as exc:
                 if rounds == 0:
                     raise
                 raise CallTimeout(f"{exc}, in round {rounds + 1} of input requests") from exc
             except CallError as exc:
                 if open_pages and (required := self._required_pages(exc)) is not None:
-                    return await self._after_pages(request, required, _less(left, start))
+                    return await self._after_pages(request, required, _remaining(seconds, start))
                 if rounds == 0 or exc.outcome is not Outcome.NOT_SENT:
                     raise
                 raise ConnectionLost(f"{method} had begun, and its next round was not sent: {exc}") from exc
-            left = _less(left, start)
+            seconds = _remaining(seconds, start)
             era = self._connection.era
             kind = era.read_result_type(raw, method)
             if kind == "complete":
                 return raw
             if not era.requires_input(kind) or row is None or not row.may_ask:
-                return await self._resolved(request, raw, kind, left)
+                return await self._resolved(request, raw, kind, seconds)
             params = await self._next_round(request, raw, rounds)
         raise InvalidResponse(f"{method}: the server still requires input after {self._limits.rounds} rounds")
 
@@ -201,16 +201,18 @@ class Requests:
             return None
         return required_by(error)
 
-    async def _after_pages(self, request: ClientContext, required: UrlElicitationRequired, left: float | None) -> Raw:
+    async def _after_pages(
+        self, request: ClientContext, required: UrlElicitationRequired, seconds: float | None
+    ) -> Raw:
         """The result after the user has opened the pages. Raises UrlElicitationRequired if that does not happen."""
 
         async def again() -> Raw:
-            nonlocal left
+            nonlocal seconds
             start = time.monotonic()
             try:
-                return await self._complete(msgspec.structs.replace(request, total=left), open_pages=False)
+                return await self._complete(msgspec.structs.replace(request, total=seconds), open_pages=False)
             finally:
-                left = _less(left, start)
+                seconds = _remaining(seconds, start)
 
         async def agreed(pages: Sequence[ElicitUrlParams]) -> bool:
             if len(pages) > self._limits.input_requests:
@@ -219,9 +221,9 @@ class Requests:
 
         return await self._pages.serve(required, agreed, again)
 
-    async def _resolved(self, request: ClientContext, raw: Raw, kind: str, left: float | None) -> Raw:
+    async def _resolved(self, request: ClientContext, raw: Raw, kind: str, seconds: float | None) -> Raw:
         """A result of a type that an extension knows, made into what the caller requested."""
-        found = await self._extensions.resolve(request, raw, kind, left)
+        found = await self._extensions.resolve(request, raw, kind, seconds)
         if found is not None:
             return found
         self._connection.era.check_unknown_result_type(kind, request.method)
@@ -245,7 +247,7 @@ class Requests:
             params["requestState"] = required.request_state
         return params
 
-    async def _with_retries(self, request: ClientContext, params: dict[str, Any], left: float | None) -> Raw:
+    async def _with_retries(self, request: ClientContext, params: dict[str, Any], seconds: float | None) -> Raw:
         """One round, repeated where that can't run anything twice."""
         connection = self._connection
         tries, refreshed = 0, False
@@ -253,26 +255,26 @@ class Requests:
         while True:
             session = connection.session
             if session is None or session.connection.closed is not None:
-                session = await self._session(request.method, error, left)
+                session = await self._session(request.method, error, seconds)
             try:
                 if connection.tracer is None:
-                    return await self._attempt(session, request, params, left)
-                return await self._traced_attempt(session, request, params, left, connection.tracer)
+                    return await self._attempt(session, request, params, seconds)
+                return await self._traced_attempt(session, request, params, seconds, connection.tracer)
             except CallTimeout:
-                self._connection.doubt(session)
+                self._connection.check_liveness(session)
                 raise
             except SessionEnded as exc:
                 self._connection.retire(session, f"the server ended the session: {exc}")
-                error = _worse(error, exc)
+                error = _least_certain(error, exc)
             except NotSent as exc:
-                error = _worse(error, exc)
+                error = _least_certain(error, exc)
             except ConnectionLost as exc:
                 if not self._is_safe(request):
                     raise
                 error = exc
             except (PeerError, HttpStatus) as exc:
-                lost_behind = exc.outcome is Outcome.UNKNOWN and self._is_safe(request)
-                if lost_behind or (refuses_the_era(exc) and await self._connection.is_outdated(session)):
+                lost_behind_gateway = exc.outcome is Outcome.UNKNOWN and self._is_safe(request)
+                if lost_behind_gateway or (refuses_the_era(exc) and await self._connection.is_outdated(session)):
                     error = exc
                 elif getattr(exc, "code", None) != HEADER_MISMATCH or refreshed or not self._mirrors(request):
                     raise
@@ -286,24 +288,24 @@ class Requests:
             logger.debug("%s is repeated: %s", request.method, error)
             await asyncio.sleep(self._limits.backoff * 2**tries * random.uniform(0.5, 1.5))
 
-    async def _session(self, method: str, before: CallError | None, left: float | None) -> Session:
+    async def _session(self, method: str, before: CallError | None, seconds: float | None) -> Session:
         """A session for the next attempt. If none can be opened in time, an earlier attempt tells how far the request got."""
         try:
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(seconds):
                 return await self._connection.ready_session()
         except (CallError, TimeoutError) as exc:
             if before is not None and before.outcome is Outcome.UNKNOWN:
                 raise before from exc
             if isinstance(exc, CallError):
                 raise
-            raise NotSent(f"{method} was not sent: the server did not come back within {left:g} seconds") from exc
+            raise NotSent(f"{method} was not sent: the server did not come back within {seconds:g} seconds") from exc
 
     async def _attempt(
         self,
         session: Session,
         request: ClientContext,
         params: dict[str, Any],
-        left: float | None,
+        seconds: float | None,
         trace: Mapping[str, str] | None = None,
         on_sent: Callable[[Pending], None] | None = None,
     ) -> Raw:
@@ -332,11 +334,11 @@ class Requests:
             written = {"progressToken": pending.id, **(meta or {}), **(given or {})}
         sent = {**params, "_meta": written}
         if request.on_progress is None:
-            return await session.send_request(pending, sent, headers=headers, idle=request.idle, total=left)
+            return await session.send_request(pending, sent, headers=headers, idle=request.idle, total=seconds)
         progress = _Progress(request.on_progress)
         try:
             raw = await session.send_request(
-                pending, sent, headers=headers, idle=request.idle, total=left, on_progress=progress.receive
+                pending, sent, headers=headers, idle=request.idle, total=seconds, on_progress=progress.receive
             )
             await progress.finish(request.idle)
             return raw
@@ -344,7 +346,7 @@ class Requests:
             progress.stop()
 
     async def _traced_attempt(
-        self, session: Session, request: ClientContext, params: dict[str, Any], left: float | None, tracer: Tracer
+        self, session: Session, request: ClientContext, params: dict[str, Any], seconds: float | None, tracer: Tracer
     ) -> Raw:
         connection = self._connection
         revision = connection.discovery.revision if connection.discovery is not None else None
@@ -354,7 +356,7 @@ class Requests:
                 session,
                 request,
                 params,
-                left,
+                seconds,
                 trace,
                 lambda pending: span.set_attribute("jsonrpc.request.id", str(pending.id)),
             )
@@ -437,12 +439,12 @@ def _decoded(value: Any) -> Any:
     return msgspec.json.decode(value) if isinstance(value, Raw) else value
 
 
-def _less(left: float | None, start: float) -> float | None:
-    """What is left of a number of seconds since `start`."""
-    return None if left is None else max(0.0, left - (time.monotonic() - start))
+def _remaining(seconds: float | None, start: float) -> float | None:
+    """The rest of a number of seconds that began at `start`."""
+    return None if seconds is None else max(0.0, seconds - (time.monotonic() - start))
 
 
-def _worse(before: CallError | None, now: CallError) -> CallError:
+def _least_certain(before: CallError | None, now: CallError) -> CallError:
     """The error to report after several attempts: one that may have run counts more."""
     return before if before is not None and before.outcome is Outcome.UNKNOWN else now
 

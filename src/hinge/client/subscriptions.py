@@ -52,12 +52,12 @@ class Subscription:
     """An open subscription: `async with client.listen(…) as changes: async for change in changes`.
 
     Changes that were not read yet are merged. When it is lost there is a ChangesLost, and another one when it is open again
-    (a single one if the first was not read yet): look at everything again. Made by `Client.listen`.
+    (a single one if the first was not read yet): list everything again. Made by `Client.listen`.
 
     Args:
         connection: The connection of the client.
         registry: The open subscriptions of the client.
-        wanted: What is subscribed to.
+        requested: What is subscribed to.
         limits: Time limits, attempts and sizes.
         topics: Keys of extensions for the filter.
 
@@ -71,29 +71,29 @@ class Subscription:
         self,
         connection: ClientConnection,
         registry: OpenSubscriptions,
-        wanted: SubscriptionFilter,
+        requested: SubscriptionFilter,
         limits: Limits,
         topics: Mapping[str, Any] | None = None,
     ) -> None:
         self._connection = connection
         self._registry = registry
-        self._wanted = wanted
-        self._wanted_topics = dict(topics or {})
+        self._filter = requested
+        self._requested_topics = dict(topics or {})
         self._limits = limits
         self._changes: dict[Changed | ChangesLost, None] = {}
-        self._wake: asyncio.Future[None] | None = None
+        self._reader: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure: Exception | None = None
         #: When it was opened, and the limit for that.
-        self._since: float | None = None
-        self._limit: asyncio.Timeout | None = None
+        self._opened_at: float | None = None
+        self._open_timeout: asyncio.Timeout | None = None
         self._by_era: dict[Era, Callable[[Session], Awaitable[str]]] = {
             HANDSHAKE: self._by_session,
             STATELESS: self._by_request,
         }
         #: The loss that was reported, until it is open again.
-        self._lost: ChangesLost | None = None
+        self._reported_loss: ChangesLost | None = None
         self.honoured = SubscriptionFilter()
         self.topics: dict[str, Any] = {}
         self.id: str | int | None = None
@@ -112,14 +112,14 @@ class Subscription:
         await self.close()
 
     async def close(self) -> None:
-        """Close the subscription, and tell the server in the way of the channel."""
+        """Close the subscription; the server is notified."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._registry.leave(self)
         if self._ready.done() and not self._ready.cancelled():
             self._ready.exception()
-        self._rouse()
+        self._notify_reader()
 
     def __aiter__(self) -> AsyncIterator[Changed | ChangesLost]:
         return self
@@ -130,8 +130,8 @@ class Subscription:
                 raise self._failure
             if self._task is None or self._task.done():
                 raise StopAsyncIteration
-            self._wake = asyncio.get_running_loop().create_future()
-            await self._wake
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
         change = next(iter(self._changes))
         del self._changes[change]
         return change
@@ -146,10 +146,10 @@ class Subscription:
             self._changes.clear()
             change = ChangesLost("too many changes were waiting to be read")
         self._changes[change] = None
-        self._rouse()
+        self._notify_reader()
 
     def wants(self, change: Changed) -> bool:
-        """Tell whether a change was subscribed to, where the server does not tell subscriptions apart.
+        """Tell whether a change was subscribed to, where notifications have no subscription id.
 
         Args:
             change: The change.
@@ -157,10 +157,10 @@ class Subscription:
         Returns:
             Whether it belongs to this subscription.
         """
-        wanted = self._wanted
+        requested = self._filter
         if change.kind == "resource":
-            return any(covers(uri, change.uri or "") for uri in wanted.resource_subscriptions or ())
-        return bool(getattr(wanted, f"{change.kind}_list_changed", False))
+            return any(covers(uri, change.uri or "") for uri in requested.resource_subscriptions or ())
+        return bool(getattr(requested, f"{change.kind}_list_changed", False))
 
     def acknowledged(self, params: dict[str, Any]) -> None:
         """Take the server's acknowledgement.
@@ -171,31 +171,31 @@ class Subscription:
         honoured: Any = params.get("notifications")
         try:
             self.honoured = msgspec.convert(honoured, SubscriptionFilter)
-            self.topics = {key: honoured[key] for key in self._wanted_topics if key in honoured}
+            self.topics = {key: honoured[key] for key in self._requested_topics if key in honoured}
         except msgspec.ValidationError:
             logger.warning("the acknowledgement of a subscription can't be read")
         self._set_ready()
 
     def _set_ready(self) -> None:
-        self._since = asyncio.get_running_loop().time()
-        if self._limit is not None:
-            self._limit.reschedule(None)
+        self._opened_at = asyncio.get_running_loop().time()
+        if self._open_timeout is not None:
+            self._open_timeout.reschedule(None)
         if not self._ready.done():
             self._ready.set_result(None)
-        if self._lost is not None:
-            # Who looked again at once may have missed changes until now.
-            self.offer(self._lost)
-            self._lost = None
+        if self._reported_loss is not None:
+            # A reader that listed everything again at the loss may have missed changes since.
+            self.offer(self._reported_loss)
+            self._reported_loss = None
 
-    def _rouse(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+    def _notify_reader(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
     def _ended(self, _: asyncio.Task[None]) -> None:
-        """Wake all who wait: nothing more will come."""
+        """Wake the reader: there are no more changes."""
         if not self._ready.done():
             self._ready.set_exception(ConnectionLost("The subscription was closed before it began"))
-        self._rouse()
+        self._notify_reader()
 
     async def _run(self) -> None:
         tries, loop = 0, asyncio.get_running_loop()
@@ -207,25 +207,25 @@ class Subscription:
                 failure, reason = exc, str(exc)
             give_up_if_cancelled()
             # A server that acknowledges and ends at once counts as a failed attempt, too.
-            tries = 1 if self._since is not None and loop.time() - self._since >= _LONG_LIVED else tries + 1
+            tries = 1 if self._opened_at is not None and loop.time() - self._opened_at >= _LONG_LIVED else tries + 1
             if not self._ready.done() and not (tries == 1 and isinstance(failure, SessionEnded)):
                 self._ready.set_exception(failure or InvalidResponse(f"The subscription never began: {reason}"))
                 return
             may_pass = failure is None or (
                 isinstance(failure, CallError) and not isinstance(failure, PeerError | InvalidResponse)
             )
-            if not may_pass or tries > self._limits.reconnects or not self._connection.wanted:
+            if not may_pass or tries > self._limits.reconnects or not self._connection.keep_open:
                 self._failure = ConnectionLost(f"The subscription ended: {reason}")
                 self._failure.__cause__ = failure
                 return
-            if self._lost is None and self._ready.done():
-                self._lost = ChangesLost(reason)
-                self.offer(self._lost)
+            if self._reported_loss is None and self._ready.done():
+                self._reported_loss = ChangesLost(reason)
+                self.offer(self._reported_loss)
             await asyncio.sleep(min(0.2 * 2 ** (tries - 1), 30.0) * random.uniform(0.5, 1.5))
 
     async def _open(self) -> str:
         """Open it, wait until it ends, and return why."""
-        self._since = None
+        self._opened_at = None
         session = await self._connection.ready_session()
         self._registry.join(self)
         return await self._by_era[session.connection.era](session)
@@ -241,9 +241,9 @@ class Subscription:
         try:
             with self._connection.span("subscriptions/listen", {}, pending.id) as trace:
                 meta = {"progressToken": pending.id, **msgspec.json.decode(self._connection.meta), **trace}
-                wanted = {**msgspec.to_builtins(self._wanted), **self._wanted_topics}
-                params = {"notifications": wanted, "_meta": meta}
-                async with asyncio.timeout(self._limits.call_idle) as self._limit:
+                requested = {**msgspec.to_builtins(self._filter), **self._requested_topics}
+                params = {"notifications": requested, "_meta": meta}
+                async with asyncio.timeout(self._limits.call_idle) as self._open_timeout:
                     await session.send_request(pending, params, headers=headers)
         except TimeoutError as exc:
             if isinstance(exc, CallError):
@@ -252,20 +252,20 @@ class Subscription:
                 f"The subscription was not acknowledged within {self._limits.call_idle:g} seconds"
             ) from exc
         finally:
-            self.id = self._limit = None
+            self.id = self._open_timeout = None
         return "the server ended the subscription"
 
     async def _by_session(self, session: Session) -> str:
         """A handshake server announces changes of lists without a request; single resources are subscribed to."""
         try:
-            for uri in self._wanted.resource_subscriptions or ():
+            for uri in self._filter.resource_subscriptions or ():
                 await self._connection.request(
                     session, "resources/subscribe", {"uri": uri}, total=self._limits.call_idle
                 )
         except SessionEnded as exc:
             self._connection.retire(session, f"the server ended the session: {exc}")
             raise
-        self.honoured = self._wanted
+        self.honoured = self._filter
         self._set_ready()
         try:
             return await session.ended()
@@ -277,7 +277,7 @@ class Subscription:
         """Unsubscribe resources, within a limit; failures are only logged."""
         try:
             async with asyncio.timeout(self._limits.teardown):
-                for uri in self._wanted.resource_subscriptions or ():
+                for uri in self._filter.resource_subscriptions or ():
                     if session.connection.closed is None and not self._registry.watched(uri, but=self):
                         total = self._limits.teardown
                         await self._connection.request(session, "resources/unsubscribe", {"uri": uri}, total=total)

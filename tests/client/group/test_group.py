@@ -561,7 +561,7 @@ async def test_a_server_that_comes_late_is_a_change_which_an_async_callback_may_
     found: list[list[str]] = []
 
     async def on_change(change: Changed | ChangesLost, server: str) -> None:
-        assert (change, server) == (ChangesLost("the server can be asked now"), "late")
+        assert (change, server) == (ChangesLost("the server is connected"), "late")
         found.append([tool.name for tool in await hosts.list_tools()])
         raise RuntimeError("what fails here ends nothing")
 

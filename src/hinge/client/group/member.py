@@ -86,11 +86,11 @@ class Member:
         self._places = asyncio.Semaphore(concurrency)
         self._running = 0
         self._on_change = on_change
-        self._reached = False
+        self._connected_before = False
         self._settled = asyncio.Event()
         self._supervising: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[str] | None = None
-        self._doubted = asyncio.Event()
+        self._failed_request = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<Member {self.name!r}: {self.state}{f', {shorten(self.reason)}' if self.reason else ''}>"
@@ -134,8 +134,8 @@ class Member:
         if tasks:
             await asyncio.wait(tasks)
         if self._client is not None:
-            self._now("closed", "it was closed here")
-            self._reached = False
+            self._set_state("closed", "it was closed here")
+            self._connected_before = False
             await self._client.close()
 
     async def _supervise(self, client: Client) -> None:
@@ -144,13 +144,13 @@ class Member:
             try:
                 await self._reach(client)
                 wait = FIRST_WAIT
-                self._now("ready")
-                self._now("lost", await self._ended(client))
+                self._set_state("ready")
+                self._set_state("lost", await self._ended(client))
             except HingeError as exc:
-                self._now("lost" if self._reached else "failed", str(exc))
+                self._set_state("lost" if self._connected_before else "failed", str(exc))
             except Exception as exc:
                 logger.exception("Server %r: connecting failed unexpectedly", self.name)
-                self._now("lost" if self._reached else "failed", repr(exc))
+                self._set_state("lost" if self._connected_before else "failed", repr(exc))
             give_up_if_cancelled()
             await asyncio.sleep(wait * random.uniform(0.5, 1.5))
             wait = min(wait * 2, LONGEST_WAIT)
@@ -164,25 +164,25 @@ class Member:
         if session is None:
             return "the connection was lost"
         ended = asyncio.ensure_future(session.ended())
-        unheard = asyncio.ensure_future(self._unheard(client))
-        signs: set[asyncio.Future[str]] = {ended, unheard}
+        unresponsive = asyncio.ensure_future(self._unresponsive(client))
+        endings: set[asyncio.Future[str]] = {ended, unresponsive}
         if self._watching is not None:
-            signs.add(self._watching)
+            endings.add(self._watching)
         try:
             while True:
-                told, signs = await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
-                for one in told:
-                    if one is not self._watching or one.result():  # "" of the latter: there is nothing to hear
-                        return one.result()
+                done, endings = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if task is not self._watching or task.result():  # "" if nothing was subscribed to
+                        return task.result()
         finally:
             ended.cancel()
-            unheard.cancel()
+            unresponsive.cancel()
 
-    async def _unheard(self, client: Client) -> str:
+    async def _unresponsive(self, client: Client) -> str:
         """Wait until a request and then a ping have failed, and return why."""
         while True:
-            await self._doubted.wait()
-            self._doubted.clear()
+            await self._failed_request.wait()
+            self._failed_request.clear()
             try:
                 await client.ping()
             except PeerError as exc:
@@ -191,16 +191,16 @@ class Member:
                 return str(exc)
 
     async def _reach(self, client: Client) -> None:
-        if self._reached:
+        if self._connected_before:
             await client.ping()
         else:
             await client.connect()
-            self._reached = True
+            self._connected_before = True
         if self._on_change is not None and (self._watching is None or self._watching.done()):
             late = self._settled.is_set()
             self._watching = asyncio.get_running_loop().create_task(self._watch(client, self._on_change, late))
 
-    def _now(self, state: State, reason: str = "") -> None:
+    def _set_state(self, state: State, reason: str = "") -> None:
         if state != self.state and state in ("lost", "failed"):
             logger.warning("Server %r is %s: %s", self.name, state, shorten(reason))
         self.state, self.reason = state, reason
@@ -212,28 +212,28 @@ class Member:
         `late` reports a change first: the server was reached late or again, and its lists may be new.
         """
         if late:
-            await self._tell(on_change, ChangesLost("the server can be asked now"))
-        offered = client.server_capabilities
-        kinds = {"tools": offered.tools, "prompts": offered.prompts, "resource_list": offered.resources}
-        wanted: dict[str, Any] = {
+            await self._report_change(on_change, ChangesLost("the server is connected"))
+        capabilities = client.server_capabilities
+        kinds = {"tools": capabilities.tools, "prompts": capabilities.prompts, "resource_list": capabilities.resources}
+        filters: dict[str, Any] = {
             kind: True for kind, offer in kinds.items() if offer is not None and offer.list_changed
         }
-        if not wanted:
+        if not filters:
             return ""
         try:
-            async with client.listen(**wanted) as changes:
+            async with client.listen(**filters) as changes:
                 async for change in changes:
-                    await self._tell(on_change, change)
+                    await self._report_change(on_change, change)
         except HingeError as exc:
             return str(exc)
         return ""
 
-    async def _tell(self, on_change: OnChange, change: Changed | ChangesLost) -> None:
+    async def _report_change(self, on_change: OnChange, change: Changed | ChangesLost) -> None:
         """Call `on_change`; its errors are only logged."""
         try:
-            said = on_change(change, self.name)
-            if isinstance(said, Awaitable):
-                await said
+            returned = on_change(change, self.name)
+            if isinstance(returned, Awaitable):
+                await returned
         except Exception:
             logger.exception("Server %r: on_change failed", self.name)
 
@@ -259,7 +259,7 @@ class Member:
         try:
             yield client
         except (NotSent, ConnectFailed, ConnectionLost, CallTimeout, HttpStatus):
-            self._doubted.set()
+            self._failed_request.set()
             raise
         finally:
             self._running -= 1
