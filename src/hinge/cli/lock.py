@@ -27,8 +27,9 @@ async def run(options: argparse.Namespace) -> int:
         write(sys.stdout, written(contract))
         return 0
     _replace(Path(options.output), written(contract))
-    entries = {section: contract.section(section) for section in SECTIONS}
-    counts = [_count(len(items), section) for section, items in entries.items() if items is not None]
+    counts = [
+        _count(len(entries), section) for section in SECTIONS if (entries := contract.section(section)) is not None
+    ]
     name = " ".join(str(contract.server.get(word, "")) for word in ("name", "version")).strip() or "unnamed server"
     write(sys.stdout, f"{options.output}: {escape_line(name)}, {', '.join(counts)}\n")
     return 0

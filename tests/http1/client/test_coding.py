@@ -107,7 +107,7 @@ def test_unpacking_gives_back_what_was_packed_in_pieces_of_bounded_size(
         while unpacker.waiting:
             got.append(unpacker.unpack(b""))
     assert b"".join(got) == text
-    assert unpacker.whole
+    assert unpacker.complete
     assert all(len(piece) <= BUFFER_BYTES for piece in got)
 
 
@@ -121,4 +121,4 @@ def test_any_bytes_instead_of_gzip_are_an_invalid_response_or_nothing(data: byte
                 unpacker.unpack(b"")
     except InvalidResponse:
         return
-    assert not unpacker.whole or gzip.decompress(data) is not None
+    assert not unpacker.complete or gzip.decompress(data) is not None

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge import ConnectionLost, InvalidResponse, NotSent
-from hinge.http1.client.pool import SocketWire, _kept_for, read_url
+from hinge.http1.client.pool import SocketWire, idle_limit, read_url
 from hinge.http1.client.wire import WireResponse
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, until
 
@@ -133,11 +133,11 @@ async def test_a_connection_whose_time_ran_out_while_the_loop_was_blocked_is_not
 
 
 def test_the_servers_word_on_idle_time_counts() -> None:
-    assert _kept_for("timeout=5, max=100", 4.0) == 4.0
-    assert _kept_for("timeout=30", 4.0) == 29.0
-    assert _kept_for("timeout=1", 4.0) == 0.0
-    assert _kept_for("timeout=999999", 4.0) == 60.0
-    assert _kept_for("max=100", 4.0) == 4.0
+    assert idle_limit("timeout=5, max=100", 4.0) == 4.0
+    assert idle_limit("timeout=30", 4.0) == 29.0
+    assert idle_limit("timeout=1", 4.0) == 0.0
+    assert idle_limit("timeout=999999", 4.0) == 60.0
+    assert idle_limit("max=100", 4.0) == 4.0
 
 
 @pytest.mark.parametrize("early", [True, False])
@@ -175,7 +175,7 @@ async def test_a_server_that_speaks_first_is_not_spoken_to(wire: SocketWire) -> 
 
     async with await asyncio.start_server(hasty, "127.0.0.1", 0) as server:
         target = read_url(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
-        connection = await wire._fresh(target, None)
+        connection = await wire._connect(target, None)
         await until(lambda: not connection.usable, seconds=2)
         assert not any(wire._idle.values())
 

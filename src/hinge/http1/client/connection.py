@@ -6,12 +6,14 @@ Knows sockets through asyncio's transports and nothing of URLs, pools or MCP. ht
 from __future__ import annotations
 
 import asyncio
+import ssl
 import zlib
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from hinge.errors import ConnectionLost, HingeError, InvalidResponse
+from hinge.errors import ConnectionLost, HingeError, InvalidResponse, NotSent
+from hinge.http1.client.network import OTHER_CLIENT, explain_tls, wants_certificate
 
 if TYPE_CHECKING:
     from hinge.http1.client.wire import WireResponse
@@ -20,11 +22,13 @@ if TYPE_CHECKING:
 HEAD_BYTES = 64 * 1024
 #: Header lines of one response.
 HEAD_LINES = 256
-#: Content that waits for its reader; more is left in the socket.
+#: Content that is buffered until it is read; more is left in the socket.
 BUFFER_BYTES = 256 * 1024
-#: A response that nobody reads to its end may go on for so long and so many bytes before its connection is closed.
+#: A response that was released before its end may go on for so long and so many bytes before its connection is closed.
 FINISH_SECONDS = 1.0
 FINISH_BYTES = 64 * 1024
+#: Type, flags and stream of the frame with which a server of HTTP/2 begins (RFC 9113, section 3.4), after its length.
+_HTTP2_SETTINGS = b"\x04\x00\x00\x00\x00\x00"
 
 
 @cache
@@ -34,36 +38,36 @@ def _parser_class() -> Callable[[Any], Any]:
     return HttpResponseParser
 
 
-class _Junk(Exception):
-    """The peer's bytes break a rule that the parser leaves to us."""
+class _ProtocolViolation(Exception):
+    """The bytes of the server break a rule that the parser does not check."""
 
 
 class Unpacker:
-    """Undoes gzip, at most `BUFFER_BYTES` at a time."""
+    """Decompresses gzip, at most `BUFFER_BYTES` at a time."""
 
-    __slots__ = ("_flate", "_rest", "waiting", "whole")
+    __slots__ = ("_inflater", "_unread", "complete", "waiting")
 
     def __init__(self) -> None:
-        self._flate = zlib.decompressobj(wbits=31)
-        self._rest = b""
-        #: `unpack` may have more to give without being given more.
+        self._inflater = zlib.decompressobj(wbits=31)
+        self._unread = b""
+        #: Whether `unpack` has more output without further input.
         self.waiting = False
-        #: The data may end here.
-        self.whole = True
+        #: Whether the data may end here.
+        self.complete = True
 
     def unpack(self, data: bytes) -> bytes:
-        """The next piece; b"" if it needs more. Raises InvalidResponse for what is not gzip."""
-        data = self._rest + data
+        """Return the next piece; b"" if more input is needed. Raises InvalidResponse if it is not gzip."""
+        data = self._unread + data
         try:
-            if self._flate.eof and data:  # several members may follow one another
-                self._flate = zlib.decompressobj(wbits=31)
-            piece = self._flate.decompress(data, BUFFER_BYTES)
+            if self._inflater.eof and data:  # several members may follow one another
+                self._inflater = zlib.decompressobj(wbits=31)
+            piece = self._inflater.decompress(data, BUFFER_BYTES)
         except zlib.error as exc:
             raise InvalidResponse(f"The server says that its answer is gzip, but it isn't: {exc}") from exc
-        self._rest = self._flate.unused_data if self._flate.eof else self._flate.unconsumed_tail
-        # zlib may hold back output that its input is used up for.
-        self.waiting = bool(self._rest) or len(piece) == BUFFER_BYTES
-        self.whole = self._flate.eof and not self._rest
+        self._unread = self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
+        # zlib may have output left although all of its input is consumed.
+        self.waiting = bool(self._unread) or len(piece) == BUFFER_BYTES
+        self.complete = self._inflater.eof and not self._unread
         return piece
 
 
@@ -93,24 +97,24 @@ class SocketResponse:
         if coding in ("gzip", "x-gzip"):
             self._unpacker = Unpacker()
         elif coding not in ("identity", ""):
-            raise _Junk(f"a content coding that was not asked for: {coding[:40]!r}")
+            raise _ProtocolViolation(f"a content coding that was not asked for: {coding[:40]!r}")
         self.wake()
 
     def push(self, data: bytes) -> bool:
-        """More content. True while there is room for still more."""
+        """Add content. Returns whether there is room for more."""
         self._chunks.append(data)
         self._size += len(data)
         self.wake()
         return self._size < BUFFER_BYTES
 
     def end(self, error: HingeError | None = None) -> None:
-        """Nothing more comes: all is there, or it broke off with an error."""
+        """End the response: it is complete, or it broke off with an error."""
         if not self.ended and self.error is None:
             self.ended, self.error = error is None, error
             self.wake()
 
     def wake(self) -> None:
-        """Let the reader look again."""
+        """Wake the reader."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -133,7 +137,7 @@ class SocketResponse:
         while True:
             if self._unpacker is not None:
                 if self._unpacker.waiting:
-                    await asyncio.sleep(0)  # little may hold very much: others have their turn between the pieces
+                    await asyncio.sleep(0)  # a small input may become very long: let other tasks run
                 piece = self._unpacked(self._unpacker)
                 if piece:
                     return piece
@@ -146,14 +150,14 @@ class SocketResponse:
             await self._wait()
 
     def release(self, *, finish: bool = False) -> None:
-        """No more is wanted."""
+        """See WireResponse.release."""
         if not self.ended and self.error is None:
             self.end(ConnectionLost("The stream was closed on this side"))
             self._connection.abandon(self, finish=finish)
         self._chunks.clear()
 
     def _last(self) -> bytes:
-        if self._unpacker is not None and not self._unpacker.whole:
+        if self._unpacker is not None and not self._unpacker.complete:
             raise ConnectionLost("The server's compressed answer broke off")
         return b""
 
@@ -199,8 +203,12 @@ class SocketConnection(asyncio.Protocol):
         #: When it became idle, by the loop's clock, and how long it may stay so; set by the pool.
         self.idle_since = 0.0
         self.idle_limit = 0.0
+        #: Why it can't carry a request any more, if it could never carry one.
+        self.reason = "it closed the connection at once"
+        #: Nothing has come from the server yet.
+        self._is_new = True
         self._busy = False
-        self._whole = False
+        self._response_complete = False
         self._interim = False
         self._until_eof = False
         self._keep = False
@@ -220,7 +228,7 @@ class SocketConnection(asyncio.Protocol):
         """Write a request; the connection must be usable. From here on it counts as sent."""
         assert self._transport is not None
         response = self._response = SocketResponse(self)
-        self._busy, self._whole, self._until_eof = True, False, False
+        self._busy, self._response_complete, self._until_eof = True, False, False
         self._overhead = self._lines = 0
         if not body:
             self._transport.write(head)
@@ -236,7 +244,7 @@ class SocketConnection(asyncio.Protocol):
             self._transport.abort()
 
     def abandon(self, response: SocketResponse, *, finish: bool) -> None:
-        """Nobody reads this response any more."""
+        """Close the connection, or read the rest of the response if it may finish."""
         if response is not self._response:
             return
         self._response = None
@@ -248,7 +256,7 @@ class SocketConnection(asyncio.Protocol):
         self._resume()
 
     def resume(self, response: SocketResponse) -> None:
-        """The reader has caught up."""
+        """Read again: the buffered content was taken."""
         if response is self._response:
             self._resume()
 
@@ -267,22 +275,24 @@ class SocketConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes from the peer."""
         if not self._busy:
-            self.abort()  # nobody asked: an answer now could be taken for the next request's
+            self.reason = _http2_hint(data) or "it sent data before a request"
+            self.abort()  # this could be taken for the response to the next request
             return
         self._overhead += len(data)
+        self._is_new = False
         try:
             self._parser.feed_data(data)
         except Exception as exc:  # httptools wraps what its callbacks raise
-            reason = exc.__context__ if isinstance(exc.__context__, _Junk) else exc
-            self._fail(InvalidResponse(f"The server's answer is not valid HTTP: {reason}"))
+            reason = exc.__context__ if isinstance(exc.__context__, _ProtocolViolation) else exc
+            self._fail(InvalidResponse(f"The server's answer is not valid HTTP: {_http2_hint(data) or reason}"))
             return
-        if self._whole:
-            self._finished()
+        if self._response_complete:
+            self._complete()
         elif self._overhead > HEAD_BYTES:
             self._fail(InvalidResponse(f"The server sent more than {HEAD_BYTES} bytes of headers or framing"))
 
     def eof_received(self) -> None:
-        """The peer will send no more; without a length that ends the content."""
+        """The server sends no more; this ends content without a length."""
         if self._until_eof and self._response is not None:
             self._response.end()
 
@@ -291,12 +301,19 @@ class SocketConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         if self._response is not None:
-            why = f": {exc}" if exc else ""
-            when = "in the middle of its answer" if self._response.status else "without an answer"
-            self._response.end(ConnectionLost(f"The server closed the connection {when}{why}"))
+            self._response.end(self._lost(self._response, exc))
             self._response = None
         self._busy = True
         self._on_gone(self)
+
+    def _lost(self, response: SocketResponse, exc: Exception | None) -> HingeError:
+        """The error for a response that broke off, or did not come."""
+        if self._is_new and isinstance(exc, ssl.SSLError) and wants_certificate(exc):
+            # With TLS 1.3 a client learns only after its first request that the server ended the handshake: nothing ran.
+            return NotSent(f"No TLS: {explain_tls(exc)}")
+        reason = f": {exc}" if exc else ""
+        when = "in the middle of its answer" if response.status else "without an answer"
+        return ConnectionLost(f"The server closed the connection {when}{reason}")
 
     def _fail(self, error: HingeError) -> None:
         if self._response is not None:
@@ -304,7 +321,7 @@ class SocketConnection(asyncio.Protocol):
             self._response = None
         self.abort()
 
-    def _finished(self) -> None:
+    def _complete(self) -> None:
         response, self._response = self._response, None
         if self._timer is not None:
             self._timer.cancel()
@@ -323,8 +340,8 @@ class SocketConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """The first byte of a response."""
-        if self._whole:
-            raise _Junk("more bytes than one answer")
+        if self._response_complete:
+            raise _ProtocolViolation("more bytes than one answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header, or one trailer, which is dropped."""
@@ -334,7 +351,7 @@ class SocketConnection(asyncio.Protocol):
         headers = response.headers
         self._lines += 1
         if self._lines > HEAD_LINES:
-            raise _Junk(f"more than {HEAD_LINES} headers")
+            raise _ProtocolViolation(f"more than {HEAD_LINES} headers")
         key = name.decode("latin-1").lower()
         text = value.decode("latin-1").strip(" \t")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
@@ -348,12 +365,12 @@ class SocketConnection(asyncio.Protocol):
             return
         if self._interim:
             if status == 101:
-                raise _Junk("an upgrade that was not asked for")
+                raise _ProtocolViolation("an upgrade that was not asked for")
             response.headers.clear()
             return
         coding = response.headers.get("transfer-encoding", "").lower()
         if coding not in ("", "chunked"):
-            raise _Junk(f"a transfer coding that was not asked for: {coding[:40]!r}")
+            raise _ProtocolViolation(f"a transfer coding that was not asked for: {coding[:40]!r}")
         self._until_eof = not coding and "content-length" not in response.headers and status not in (204, 304)
         self._overhead = 0
         response.status = status
@@ -374,5 +391,9 @@ class SocketConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """The response is whole."""
         if not self._interim:
-            self._whole = True
+            self._response_complete = True
             self._keep = self._parser.should_keep_alive()
+
+
+def _http2_hint(data: bytes) -> str:
+    return f"the server speaks HTTP/2 only: {OTHER_CLIENT}" if data[3:9] == _HTTP2_SETTINGS else ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+import socket
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from hinge.errors import DefinitionError
+from hinge.http1.client.network import OTHER_CLIENT
 
 #: The answer of a proxy to CONNECT may be this long.
 _ANSWER_BYTES = 16 * 1024
@@ -28,7 +30,7 @@ def find_proxy(setting: str | None, scheme: str, host: str, port: int) -> ProxyR
     Raises DefinitionError for a proxy that is not an http:// URL.
     """
     if setting is not None:
-        return read_proxy(setting) if setting else None
+        return parse_proxy(setting, "`proxy`") if setting else None
     from os import environ
 
     if not any(name.lower().endswith("_proxy") for name in environ):
@@ -40,39 +42,70 @@ def from_environment(variables: Mapping[str, str], scheme: str, host: str, port:
     """What lower-case `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` say; loopback has no proxy."""
     if "request_method" in variables and scheme == "http":
         return None  # in a CGI program HTTP_PROXY is a header of whoever called (CVE-2016-5385)
-    found = variables.get(f"{scheme}_proxy") or variables.get("all_proxy")
-    if not found or _is_loopback(host) or _is_exempt(variables.get("no_proxy", ""), host, port):
+    name = next((name for name in (f"{scheme}_proxy", "all_proxy") if variables.get(name)), None)
+    if name is None or _is_exempt(variables.get("no_proxy", ""), host, port):
         return None
-    return read_proxy(found if "://" in found else f"http://{found}")
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or host == "::1" or (host.startswith("127.") and host.replace(".", "").isdigit())
+    url = variables[name]
+    return parse_proxy(url if "://" in url else f"http://{url}", f"{name.upper()} in the environment")
 
 
 def _is_exempt(no_proxy: str, host: str, port: int) -> bool:
-    """Whether NO_PROXY names the host: exactly, as a domain above it, with or without a port, or `*`."""
+    """Whether a host needs no proxy: loopback, or named by NO_PROXY.
+
+    NO_PROXY has hosts, domains, addresses and networks (10.0.0.0/8), each with or without a port, or `*`.
+    """
+    address = _parse_address(host)
+    if host == "localhost" or (address is not None and address.is_loopback):
+        return True
     for item in no_proxy.lower().replace(",", " ").split():
-        name, _, number = item.rpartition(":") if item.count(":") == 1 else (item, "", "")
+        name, _, number = item.rpartition(":") if item.count(":") == 1 or "]:" in item else (item, "", "")
         if number and number != str(port):
             continue
-        name = name.removeprefix("*").strip(".[]")
-        if not name and item.startswith("*"):
+        if name == "*":
             return True
+        name = name.removeprefix("*").strip(".[]")
         if name and (host == name or host.endswith(f".{name}")):
+            return True
+        if address is not None and _is_in_network(address, name):
             return True
     return False
 
 
-def read_proxy(url: str) -> ProxyRoute:
-    """Take the URL of a proxy apart; a user name and password in it become Proxy-Authorization."""
+def _parse_address(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def _is_in_network(address: IPv4Address | IPv6Address, text: str) -> bool:
+    try:
+        return address in ip_network(text, strict=False)
+    except ValueError:
+        return False
+
+
+def parse_proxy(url: str, source: str) -> ProxyRoute:
+    """Parse the URL of a proxy; a user name and password in it become Proxy-Authorization.
+
+    Args:
+        url: The URL.
+        source: Where it was given, for the error.
+
+    Raises:
+        DefinitionError: It is not an http:// URL.
+    """
     parts = urlsplit(url)
     try:
         host, port = parts.hostname, parts.port
     except ValueError as exc:
-        raise DefinitionError(f"The proxy's URL can't be read: {exc}") from None
+        raise DefinitionError(f"{source} is not a URL: {exc}") from None
+    if parts.scheme.startswith("socks"):
+        raise DefinitionError(
+            f'{source} is a SOCKS proxy, which needs another HTTP client: {OTHER_CLIENT}, or proxy="" for no proxy'
+        )
     if parts.scheme != "http" or not host:
-        raise DefinitionError(f"A proxy must be an http:// URL, not {parts.scheme or 'nothing'}://{host or ''}")
+        raise DefinitionError(f"{source} must be an http:// URL, not {parts.scheme or 'nothing'}://{host or ''}")
     headers: tuple[tuple[str, str], ...] = ()
     if parts.username is not None:
         from base64 import b64encode
@@ -82,63 +115,27 @@ def read_proxy(url: str) -> ProxyRoute:
     return ProxyRoute(host, port or 80, headers)
 
 
-class _Connect(asyncio.Protocol):
-    """Says CONNECT and waits for the proxy's answer."""
+async def open_tunnel(sock: socket.socket, route: ProxyRoute, host: str, port: int) -> None:
+    """Ask the proxy at the other end of a socket for a tunnel to a server (RFC 9110, "CONNECT").
 
-    def __init__(self, request: bytes) -> None:
-        self._request = request
-        self._received = bytearray()
-        self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast("asyncio.Transport", transport).write(self._request)
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        end = self._received.find(b"\r\n\r\n")
-        if end < 0:
-            if len(self._received) > _ANSWER_BYTES:
-                self._fail("it sent no answer to CONNECT")
-            return
-        status = bytes(self._received[: self._received.find(b"\r\n")]).split(b" ", 2)
-        if len(status) < 2 or not status[0].startswith(b"HTTP/1.") or not status[1].startswith(b"2"):
-            self._fail(b" ".join(status[1:])[:100].decode("latin-1"))
-        elif len(self._received) > end + 4:
-            self._fail("it sent more than its answer")
-        elif not self.answered.done():
-            self.answered.set_result(None)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(str(exc or "it closed the connection"))
-
-    def _fail(self, reason: str) -> None:
-        if not self.answered.done():
-            self.answered.set_exception(ConnectionError(f"The proxy refuses the tunnel: {reason}"))
-            self.answered.exception()
-
-
-async def open_tunnel(
-    route: ProxyRoute, host: str, port: int, context: ssl.SSLContext, connection: asyncio.Protocol
-) -> None:
-    """Ask the proxy for a tunnel to the server, speak TLS through it and hand it to `connection`.
-
-    Raises OSError if the proxy can't be reached or refuses, or if there is no TLS.
+    Raises:
+        OSError: The proxy refuses, or the connection broke.
     """
     loop = asyncio.get_running_loop()
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    lines = [
-        f"CONNECT {authority} HTTP/1.1",
-        f"Host: {authority}",
-        *(f"{name}: {value}" for name, value in route.headers),
-    ]
-    request = ("\r\n".join(lines) + "\r\n\r\n").encode()
-    transport, protocol = await loop.create_connection(lambda: _Connect(request), route.host, route.port)
-    try:
-        await protocol.answered
-        secured = await loop.start_tls(transport, connection, context, server_hostname=host)
-    except BaseException:
-        transport.abort()
-        raise
-    if secured is None:
-        raise ConnectionError("The connection closed while TLS began")
-    connection.connection_made(secured)
+    lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
+    lines += [f"{name}: {value}" for name, value in route.headers]
+    await loop.sock_sendall(sock, "\r\n".join([*lines, "", ""]).encode())
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        received = await loop.sock_recv(sock, _ANSWER_BYTES)
+        if not received:
+            raise ConnectionError("The proxy refuses the tunnel: it closed the connection")
+        answer += received
+        if len(answer) > _ANSWER_BYTES:
+            raise ConnectionError("The proxy refuses the tunnel: it sent no answer to CONNECT")
+    version, _, status = answer.partition(b"\r\n")[0].partition(b" ")
+    if not version.startswith(b"HTTP/1.") or not status.startswith(b"2"):
+        raise ConnectionError(f"The proxy refuses the tunnel: {status[:100].decode('latin-1')}")
+    if not answer.endswith(b"\r\n\r\n"):
+        raise ConnectionError("The proxy refuses the tunnel: it sent more than its answer")

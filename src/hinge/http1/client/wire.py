@@ -1,4 +1,4 @@
-"""What the HTTP client asks of whatever moves its bytes: open a request, read its response. Must not know MCP.
+"""The interface of an HTTP client: open a request, read its response. Knows nothing of MCP.
 
 The default is `SocketWire` in pool.py; anything with these two methods may take its place.
 """
@@ -13,7 +13,7 @@ HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 
 
 class WireResponse(Protocol):
-    """The response to one request: its head is there, its content comes as it is read."""
+    """The response to one request, whose head has arrived."""
 
     @property
     def status(self) -> int:
@@ -26,24 +26,24 @@ class WireResponse(Protocol):
         ...
 
     async def read(self) -> bytes:
-        """The next piece of the content as soon as there is one, with codings such as gzip undone; b"" at its end.
+        """Return the next piece of the content as soon as it arrives, decompressed; b"" at the end.
 
         A piece is at most about 256 KiB, however well it was compressed. Raises ConnectionLost if the content broke
-        off, InvalidResponse if its coding can't be undone.
+        off, InvalidResponse if it can't be decompressed.
         """
         ...
 
     def release(self, *, finish: bool = False) -> None:
-        """No more of it is wanted. Never waits; may be called at any time, and twice.
+        """Discard the rest. Never waits; may be called at any time, and twice.
 
-        The stream is closed at once unless everything has arrived: the peer must see it. `finish` says that
-        the content is about to end by itself, so that it may be read out in the background, for a bounded time, and its
-        connection kept. A `read` that waits in another task raises ConnectionLost.
+        The stream is closed at once unless everything has arrived, so that the server sees it. With `finish` the rest,
+        which is about to end, may be read in the background for a bounded time, and the connection kept. A `read` that
+        waits in another task raises ConnectionLost.
         """
 
 
 class Wire(Protocol):
-    """A way to make HTTP requests; it keeps connections open between them. Used from one event loop."""
+    """Makes HTTP requests and keeps connections open between them. Used from one event loop."""
 
     async def open(self, method: str, url: str, headers: HeaderPairs, body: bytes | None, /) -> WireResponse:
         """Send a request and wait for the head of its response, whatever its status. Follows no redirects.
@@ -54,4 +54,4 @@ class Wire(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close every connection; what waits for one raises ConnectionLost. May be called twice and from any task."""
+        """Close every connection; requests that wait raise ConnectionLost. May be called twice and from any task."""

@@ -28,6 +28,7 @@ from hinge.errors import (
     SessionEnded,
     shorten,
 )
+from hinge.http1.client.network import DEFAULT_TLS, TlsContext
 from hinge.http1.client.pool import SocketWire, read_url
 from hinge.http1.client.wire import HeaderPairs, Wire, WireResponse
 from hinge.jsonrpc import Failure, Message, Response, decode, is_batch, is_no_answer, split_batch
@@ -101,12 +102,14 @@ class UrlTransport(Transport):
             user_headers(headers)
         self.url = url
         self.limits = limits
+        tls = self._settings["tls"]
+        self._tls = DEFAULT_TLS if tls is True else TlsContext(tls)
 
     def _wire(self) -> Wire:
         settings = self._settings
         if settings["wire"] is not None:
             return settings["wire"]()
-        return SocketWire(tls=settings["tls"], proxy=settings["proxy"], connect=self.limits.connect)
+        return SocketWire(tls=self._tls, proxy=settings["proxy"], connect=self.limits.connect)
 
     def _endpoint(self, url: str, wire: Wire) -> RemoteEndpoint:
         return RemoteEndpoint(url, wire, self._settings)

@@ -77,11 +77,11 @@ class SseTransport(UrlTransport):
         response = await endpoint.request("GET", _GET)
         wait = self.limits.probe
         try:
-            async with asyncio.timeout(wait) as deadline:
+            async with asyncio.timeout(wait):
                 return await _read_address(endpoint.url, response, self.limits.reply)
         except BaseException as exc:
             response.release()
-            if isinstance(exc, TimeoutError) and deadline.expired():
+            if isinstance(exc, TimeoutError) and not isinstance(exc, CallError):
                 raise ConnectFailed(f"{self.url} named no address for messages within {wait:g} seconds") from None
             raise
 

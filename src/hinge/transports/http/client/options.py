@@ -65,11 +65,11 @@ class HttpClientOptions(TypedDict, total=False):
     tls: Annotated[
         "ssl.SSLContext | str | bool",
         Option(
-            "TLS settings: a context, the path of a file of authorities, or False to verify nothing.",
+            "TLS settings: a context, the path of a file with further authorities, or False to verify nothing.",
             True,
             Check(
                 lambda value: isinstance(value, bool | str) or hasattr(value, "wrap_bio"),
-                "use an ssl.SSLContext, the path of a file of authorities, True or False",
+                "use an ssl.SSLContext, the path of a file with authorities, True or False",
             ),
         ),
     ]
