@@ -19,12 +19,14 @@ from hinge import (
     Implementation,
     Limits,
     LogParams,
+    MethodNotFound,
     PeerError,
     ProgressParams,
     ProtocolError,
     Server,
     UrlElicitationRequired,
 )
+from hinge.schema.lifecycle import ServerCapabilities
 from tests.jumping_clock import in_no_time
 from tests.proxy.rig import ANSWERING, Behind, all_eras, each_behind, each_front, fill_in
 from tests.server.peer import Refusal, talking_to
@@ -77,6 +79,16 @@ async def test_only_what_is_behind_is_offered(behind: Any, front: Any) -> None:
     """LIFE-12, DISC-04, ERR-03."""
     server: Server[Any] = Server("small", log_level=None)
     server.tool("hello")(lambda: "hello")
+
+    @server.add_middleware
+    async def without_prompts(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.method.startswith(("prompts/", "resources/")):
+            raise MethodNotFound(ctx.method)
+        result = await call_next(ctx)
+        if ctx.method in ("initialize", "server/discover"):
+            result.capabilities = ServerCapabilities(tools=result.capabilities.tools)
+        return result
+
     async with Client(Server.from_client(Client(server, era=behind)), era=front) as client:
         found = client.server_capabilities
         assert found.tools is not None

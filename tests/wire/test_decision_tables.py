@@ -156,7 +156,7 @@ def call(meta: Any = FULL, **params: Any) -> dict[str, Any]:
     Row("8 version", body("acme/x", {**FULL, VERSION: UNKNOWN}), version(UNKNOWN, "acme/x"), 400, -32022),
     Row("8 a handshake revision", body(meta={**FULL, VERSION: V2025_11}), version(V2025_11), 400, -32022),
     Row("9 unknown method", body("acme/x", FULL, params={"name": 7}), version(V2026_07, "acme/x"), 404, -32601),
-    Row("9 capability not offered", body("prompts/get", FULL), version(V2026_07, "prompts/get"), 404, -32601),
+    Row("9 capability not offered", body("tasks/get", FULL), version(V2026_07, "tasks/get"), 404, -32601),
     Row("9 of the handshake era", body("ping", FULL), version(V2026_07, "ping"), 404, -32601),
     Row("10 no name header", call(name="nobody"), version(V2026_07, "tools/call"), 400, -32020),
     Row("10 another name header", call(name="nobody"), CALL_HEADERS, 400, -32020),

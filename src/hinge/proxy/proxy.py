@@ -35,7 +35,7 @@ from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ServerCapabilities
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import SetLevelParams
-from hinge.server.composition.mount import Kind
+from hinge.server.composition.mount import Catalog, Kind
 from hinge.server.context import Context
 from hinge.server.options import ProxyOptions, ServerOptions
 from hinge.server.server import Server
@@ -89,8 +89,86 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
 _SendUpstream: TypeAlias = Callable[[Context[Any], Any, UpstreamRequest], Awaitable[Raw | InputRequiredResult]]
 
 
+class UpstreamCatalog(Catalog):
+    """What the upstream server offers."""
+
+    upstream: Upstream
+    #: The subscriptions at the upstream server, while it is connected.
+    subscribed: UpstreamSubscriptions | None = None
+    names_cache: dict[Kind, tuple[float, set[str]]]
+
+    def upstream_capabilities(self) -> ServerCapabilities:
+        """The capabilities of the upstream server; none while it is not connected."""
+        upstream = self.upstream
+        return upstream.client.server_capabilities if upstream.connected else ServerCapabilities()
+
+    def capabilities(self) -> ServerCapabilities:
+        """The capabilities of the upstream server that can be forwarded: no tasks, nothing experimental."""
+        found = self.upstream_capabilities()
+        return ServerCapabilities(
+            tools=found.tools,
+            prompts=found.prompts,
+            resources=found.resources,
+            completions=found.completions,
+            logging=found.logging,
+        )
+
+    def extension_settings(self, era: Era) -> dict[str, dict[str, Any]]:
+        """Only extensions that consist of tools and resources: others have methods and results that are unknown here."""
+        found = self.upstream_capabilities().extensions or {}
+        return {name: found[name] for name in (Apps.id,) if name in found}
+
+    def forget_names(self, event: Changed) -> None:
+        """Forget names that a change of the upstream server may have made invalid."""
+        self.names_cache.pop("tools" if event.kind == "tools" else "prompts", None)
+        if event.kind == "resources":
+            self.names_cache.clear()
+
+    async def offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
+        if kind == "resources":
+            templates = await self._upstream_names(ctx, "templates")
+            if any(key.startswith(one.partition("{")[0]) for one in templates):
+                return True
+        return key in await self._upstream_names(ctx, kind)
+
+    async def _upstream_names(self, ctx: Context[Any], kind: Kind) -> set[str]:
+        since, names = self.names_cache.get(kind, (0.0, set[str]()))
+        if since and time.monotonic() - since < _NAMES_TTL:
+            return names
+        method, member, field = _LISTS[kind]
+        names = set()
+        if getattr(self.upstream_capabilities(), method.partition("/")[0]) is not None:
+            client = self.upstream.client
+            try:
+                async for item in _items(client, method, member):
+                    names.add(str(item.get(field)))
+            except CallError as exc:
+                raise error_for(exc, ctx.protocol_version) from exc
+        self.names_cache[kind] = time.monotonic(), names
+        return names
+
+    async def may_watch(self, ctx: Context[Any], uri: str) -> bool:
+        resources = self.upstream_capabilities().resources
+        if self.subscribed is None or resources is None or not resources.subscribe:
+            return False
+        try:
+            return await self.subscribed.subscribe(uri)
+        except CallError as exc:
+            if ctx.method == "resources/subscribe":
+                raise error_for(exc, ctx.protocol_version) from exc
+            logger.info("the upstream server refuses a subscription to %s: %s", uri, exc)
+            return False
+
+    def unwatched(self, uri: str) -> None:
+        if self.subscribed is not None:
+            self.subscribed.unsubscribe(uri)
+
+
 class Proxy(Server[Any]):
     """A server that forwards everything. It has no tools of its own: to add some, mount it in a server."""
+
+    catalog: UpstreamCatalog
+    catalog_type = UpstreamCatalog
 
     def __init__(
         self,
@@ -104,14 +182,12 @@ class Proxy(Server[Any]):
     ) -> None:
         super().__init__(name or "proxy", lifespan=self._run_client, **options)
         self._has_name = name is not None
-        self._upstream = upstream
-        self._subscribed: UpstreamSubscriptions | None = None
+        self._upstream = self.catalog.upstream = upstream
+        self.catalog.names_cache = {}
         self._rounds = Rounds(self._upstream, ttl=self.limits.state_ttl, most=parked)
         self._send_by_era: dict[Era, _SendUpstream] = {HANDSHAKE: self._send, STATELESS: self._send_in_rounds}
         self._headers = _forwardable_headers(headers)
-        self._names_cache: dict[Kind, tuple[float, set[str]]] = {}
         self._serve_forwarded(dict.fromkeys((*_FORWARDED_METHODS, *methods), self._forward))
-        self._serve_forwarded(self._subscription_methods())
         self.notification("notifications/initialized")(self._initialized)
         self.notification("notifications/roots/list_changed")(self._roots_changed)
 
@@ -122,13 +198,13 @@ class Proxy(Server[Any]):
         client = self._upstream.client
         async with client:
             self._describe_upstream(client)
-            self._subscribed = UpstreamSubscriptions(client, self.notify)
-            self._subscribed.start()
+            self.catalog.subscribed = subscribed = UpstreamSubscriptions(client, self.notify)
+            subscribed.start()
             try:
                 yield
             finally:
-                await self._subscribed.stop()
-                self._subscribed = None
+                await subscribed.stop()
+                self.catalog.subscribed = None
                 await self._rounds.close()
 
     def _describe_upstream(self, client: Client) -> None:
@@ -154,30 +230,6 @@ class Proxy(Server[Any]):
 
     # ---------------------------------------------------------------- features
 
-    def _upstream_capabilities(self) -> ServerCapabilities:
-        upstream = self._upstream
-        return upstream.client.server_capabilities if upstream.connected else ServerCapabilities()
-
-    def _capabilities(self) -> ServerCapabilities:
-        """The capabilities of the upstream server that can be forwarded: no tasks, nothing experimental."""
-        found = self._upstream_capabilities()
-        return ServerCapabilities(
-            tools=found.tools,
-            prompts=found.prompts,
-            resources=found.resources,
-            completions=found.completions,
-            logging=found.logging,
-        )
-
-    def _announced(self, era: Era) -> dict[str, dict[str, Any]]:
-        """Only extensions that consist of tools and resources: others have methods and results that are unknown here."""
-        found = self._upstream_capabilities().extensions or {}
-        return {name: found[name] for name in (Apps.id,) if name in found}
-
-    def _features(self) -> frozenset[str]:
-        found = self._upstream_capabilities()
-        return frozenset(kind for kind in ("tools", "prompts", "resources") if getattr(found, kind) is not None)
-
     def _changed(self, kind: str) -> None:
         raise DefinitionError("A proxy has no features of its own: mount it in a Server, and add them there")
 
@@ -200,33 +252,8 @@ class Proxy(Server[Any]):
         Args:
             event: The change.
         """
-        self._names_cache.pop("tools" if event.kind == "tools" else "prompts", None)
-        if event.kind == "resources":
-            self._names_cache.clear()
+        self.catalog.forget_names(event)
         super().notify(event)
-
-    async def _offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
-        if kind == "resources":
-            templates = await self._upstream_names(ctx, "templates")
-            if any(key.startswith(one.partition("{")[0]) for one in templates):
-                return True
-        return key in await self._upstream_names(ctx, kind)
-
-    async def _upstream_names(self, ctx: Context[Any], kind: Kind) -> set[str]:
-        since, names = self._names_cache.get(kind, (0.0, set[str]()))
-        if since and time.monotonic() - since < _NAMES_TTL:
-            return names
-        method, member, field = _LISTS[kind]
-        names = set()
-        if method.partition("/")[0] in self._features():
-            client = self._upstream.client
-            try:
-                async for item in _items(client, method, member):
-                    names.add(str(item.get(field)))
-            except CallError as exc:
-                raise error_for(exc, ctx.protocol_version) from exc
-        self._names_cache[kind] = time.monotonic(), names
-        return names
 
     # ---------------------------------------------------------------- calls
 
@@ -274,7 +301,7 @@ class Proxy(Server[Any]):
         if (
             row is not None
             and row.capability is not None
-            and getattr(self._upstream_capabilities(), row.capability) is None
+            and getattr(self.catalog.upstream_capabilities(), row.capability) is None
         ):
             raise MethodNotFound(method)
 
@@ -295,24 +322,6 @@ class Proxy(Server[Any]):
             if level is not None:
                 meta[LOG_LEVEL] = level
         return {**found, "_meta": meta} if meta else found
-
-    # ---------------------------------------------------------------- subscriptions
-
-    async def _may_watch(self, ctx: Context[Any], uri: str) -> bool:
-        resources = self._upstream_capabilities().resources
-        if self._subscribed is None or resources is None or not resources.subscribe:
-            return False
-        try:
-            return await self._subscribed.subscribe(uri)
-        except CallError as exc:
-            if ctx.method == "resources/subscribe":
-                raise error_for(exc, ctx.protocol_version) from exc
-            logger.info("the upstream server refuses a subscription to %s: %s", uri, exc)
-            return False
-
-    def _unwatched(self, uri: str) -> None:
-        if self._subscribed is not None:
-            self._subscribed.unsubscribe(uri)
 
 
 def _forwardable_headers(names: Sequence[str]) -> tuple[str, ...]:

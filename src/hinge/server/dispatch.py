@@ -30,7 +30,7 @@ from hinge.errors import (
 )
 from hinge.jsonrpc import ABSENT, OBJECT, opening
 from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras.base import Era
+from hinge.protocol.eras.base import OPEN_STATES, Era
 from hinge.protocol.eras.detect import ERAS
 from hinge.protocol.http.headers import judge_name
 from hinge.schema.base import EmptyResult, Result
@@ -41,39 +41,75 @@ logger = logging.getLogger("hinge")
 
 RequestHandler: TypeAlias = Callable[[Context[Any], Any], Awaitable[Any]]
 
-_EMPTY = Raw(b"{}")
-_CORE_TYPES = ("complete", "input_required")
-_DONE = EmptyResult()
+_EMPTY_PARAMS = Raw(b"{}")
+_CORE_RESULT_TYPES = ("complete", "input_required")
+_EMPTY_RESULT = EmptyResult()
 
 
 class Served:
-    """A method with its handler. `row` is the protocol's own row, None for a custom method."""
+    """A method with its handler.
 
-    __slots__ = ("_decoder", "first", "handler", "last", "name", "name_field", "result", "row")
+    Args:
+        name: The method.
+        handler: `async def handler(ctx, params) -> result`.
+        params: The type of the params; that of the protocol by default, or a dict.
+        eras: The eras in which a custom method exists; all by default.
+        extension_id: The extension that the client must have declared.
+        name_field: The member of the params of a custom method, by its Python name, that the header `Mcp-Name` repeats.
+    """
 
-    def __init__(self, name: str, handler: RequestHandler, params: Any = None, *, eras: Sequence[Era] = ()) -> None:
+    __slots__ = (
+        "_decoder",
+        "extension_id",
+        "first",
+        "handler",
+        "last",
+        "mirrored",
+        "name",
+        "needs_handshake",
+        "result",
+        "row",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        handler: RequestHandler,
+        params: Any = None,
+        *,
+        eras: Sequence[Era] = (),
+        extension_id: str | None = None,
+        name_field: str | None = None,
+    ) -> None:
+        all_eras = ERAS.values()
         row = METHODS.get(name)
         self.name = name
         self.handler = handler
+        self.extension_id = extension_id
+        #: The method in the table of the protocol; None for a custom method.
         self.row = row
-        self.first, self.last = (row.first, row.last) if row is not None else _window(eras or tuple(ERAS.values()))
-        self.name_field = row.name_field if row is not None else None
-        #: What a handler mostly gives back.
+        #: The revisions that have the method.
+        if row is not None:
+            self.first, self.last = row.first, row.last
+        else:
+            self.first = min(era.first_revision for era in eras or all_eras)
+            self.last = max(era.last_revision for era in eras or all_eras)
+        #: The type that handlers return in most cases.
         self.result = row.result if row is not None else None
-        kind = params if params is not None else (row.params if row is not None else dict[str, Any])
-        self._decoder = params_decoder(kind)
+        #: By era: whether the handshake must be over, and the member of the params that `Mcp-Name` repeats.
+        self.needs_handshake = {era: era.needs_handshake(name) for era in all_eras}
+        name_field = row.name_field if row is not None else name_field
+        self.mirrored = {era: name_field if era.mirrors_requests(over_http=True) else None for era in all_eras}
+        self._decoder = params_decoder(
+            params if params is not None else row.params if row is not None else dict[str, Any]
+        )
 
     def read(self, params: Raw) -> Any:
         """The typed params; absent ones are `{}`. Raises InvalidParams, without echoing what came."""
         try:
-            return self._decoder(params if params is not ABSENT else _EMPTY)
+            return self._decoder(params if params is not ABSENT else _EMPTY_PARAMS)
         except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
-            raise invalid_params(exc) from exc
-
-
-def _window(eras: Sequence[Era]) -> tuple[str, str]:
-    """The first and the last revision of these eras, known and unknown ones."""
-    return min(era.first_revision for era in eras), max(era.last_revision for era in eras)
+            raise _invalid_params(exc) from exc
 
 
 def params_decoder(kind: Any) -> Callable[[Raw], Any]:
@@ -85,8 +121,8 @@ def params_decoder(kind: Any) -> Callable[[Raw], Any]:
     return decode
 
 
-def invalid_params(exc: Exception) -> InvalidParams:
-    """What the caller learns of params that don't fit: where and what was expected, never the library's own dump."""
+def _invalid_params(exc: Exception) -> InvalidParams:
+    """The error for params that don't fit: where and what was expected, without the text of the library."""
     detail = shorten(str(exc)) if isinstance(exc, msgspec.MsgspecError) else ""
     return InvalidParams("Invalid request parameters", detail)
 
@@ -99,20 +135,23 @@ def check_async(method: str, handler: Any) -> None:
         )
 
 
-class Elsewhere:
-    """Where methods of extensions are found that this server hasn't: nowhere, as long as nothing is mounted."""
+def require_client_extension(ctx: Context[Any], extension_id: str) -> dict[str, Any]:
+    """Return the client's settings of an extension that a handler needs.
 
-    def request(self, method: str) -> Served | None:
-        """Who serves a request."""
-        return None
+    Args:
+        ctx: The context of the call.
+        extension_id: The id of the extension.
 
-    def notification(self, method: str) -> Served | None:
-        """Who hears a notification."""
-        return None
+    Returns:
+        The settings; `{}` for an extension without settings.
 
-    def result_type(self, said: str) -> str | None:
-        """The id of the extension that has results of this type."""
-        return None
+    Raises:
+        MissingClientCapability: The client did not declare the extension.
+    """
+    settings = ctx.client_extension(extension_id)
+    if settings is None:
+        raise MissingClientCapability({"extensions": {extension_id: {}}})
+    return settings
 
 
 class Dispatch:
@@ -126,38 +165,40 @@ class Dispatch:
         self.notifications: dict[str, Served] = {}
         #: Results that extensions add to the protocol: the `resultType`, and the id of the extension.
         self.result_types: dict[str, str] = {}
-        #: What isn't here may be in a mounted server, if one is mounted.
-        self.elsewhere = Elsewhere()
+        #: The same three tables for the extensions of mounted servers.
+        self.mounted_requests: dict[str, Served] = {}
+        self.mounted_notifications: dict[str, Served] = {}
+        self.mounted_result_types: dict[str, str] = {}
 
     async def request(self, ctx: Context[Any]) -> Any:
         """Serve one request. The result is ready to be encoded; `errors.wire_error` says what the client learns of errors."""
         call = ctx._call
-        served = self.requests.get(ctx.method) or self.elsewhere.request(ctx.method)
+        served = self.requests.get(ctx.method) or self.mounted_requests.get(ctx.method)
         if served is None or not served.first <= call.revision <= served.last:
-            raise _unserved(ctx)
-        if call.era.is_early(ctx.method, ctx._session.connection.handshake):
+            raise MethodNotFound(ctx.method)
+        if served.needs_handshake[call.era] and ctx._session.connection.handshake.state not in OPEN_STATES:
             raise InvalidParams(f"Received {ctx.method!r} before 'initialize'.", "")
-        head = call.origin.head
-        if head is not None:
-            head = call.era.mirrored_headers(head)
+        if served.extension_id is not None:
+            require_client_extension(ctx, served.extension_id)
         # Middleware can't change what `initialize` negotiates.
         params = served.read(call.params if call.inline else ctx.params)
-        if head is not None and served.name_field is not None:
+        head, name_field = call.origin.head, served.mirrored[call.era]
+        if head is not None and name_field is not None:
             sent = params if ctx.params is call.params or ctx.method != call.method else served.read(call.params)
-            judge_name(head, getattr(sent, served.name_field))
+            judge_name(head, getattr(sent, name_field))
         if self._running >= self._limit:
             raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
         ctx._parsed = params
         self._running += 1
         try:
             result = await run_handler(ctx, served.handler, params)
-        except ToolError as exc:  # outside a tool, which makes a result of it: its words are meant for the caller
+        except ToolError as exc:  # outside of a tool: its text is meant for the caller
             if isinstance(exc, ToolCallError):
                 raise
             raise InternalError(str(exc)) from exc
         finally:
             self._running -= 1
-        return self._dress(ctx, served, result)
+        return self._finish(ctx, served, result)
 
     def uncounted(self, handler: RequestHandler) -> RequestHandler:
         """A handler that may run for hours, under a limit of its own."""
@@ -172,62 +213,61 @@ class Dispatch:
         return serve
 
     async def within(self, ctx: Context[Any]) -> Any:
-        """Serve a request for a server that this one is mounted in, which has checked it and dresses the result."""
-        served = self.requests.get(ctx.method) or self.elsewhere.request(ctx.method)
+        """Serve a request for a server that this one is mounted in, which checks it and finishes the result."""
+        served = self.requests.get(ctx.method) or self.mounted_requests.get(ctx.method)
         if served is None:
             raise MethodNotFound(ctx.method)
         ctx._parsed = params = served.read(ctx.params)
         result = await run_handler(ctx, served.handler, params)
-        return result if isinstance(result, Result) else _structured(result, served.row, ctx.method)
+        return result if isinstance(result, Result) else _typed_result(result, served.row, ctx.method)
 
-    async def dressed(self, ctx: Context[Any], call_next: Callable[[Context[Any]], Awaitable[Any]]) -> Any:
-        """Around all middleware: a result type that one of them answers with is dressed; a dict is its business."""
+    async def finish_results(self, ctx: Context[Any], call_next: Callable[[Context[Any]], Awaitable[Any]]) -> Any:
+        """Around all middleware: finish a result type that one of them returned; a dict is sent as it is."""
         result = await call_next(ctx)
         if not isinstance(result, Result):
-            return _object(result, ctx.method)
+            return _checked_object(result, ctx.method)
         return ctx._call.era.finish_result(result, ctx._call.revision, self._description.result_meta)
 
-    def _dress(self, ctx: Context[Any], served: Served, result: Any) -> Any:
+    def _finish(self, ctx: Context[Any], served: Served, result: Any) -> Any:
         if type(result) is served.result or isinstance(result, Result):
-            if result.result_type is not UNSET and result.result_type not in _CORE_TYPES:
-                result = self._extended(ctx, msgspec.json.decode(msgspec.json.encode(result)), result.result_type)
+            if result.result_type is not UNSET and result.result_type not in _CORE_RESULT_TYPES:
+                result = self._extension_result(
+                    ctx, msgspec.json.decode(msgspec.json.encode(result)), result.result_type
+                )
         elif result is None:
-            result = _DONE
+            result = _EMPTY_RESULT
         else:
-            result = _structured(result, served.row, ctx.method)
-            if isinstance(result, dict) and result.get("resultType", "complete") not in _CORE_TYPES:
-                result = self._extended(ctx, result, result["resultType"])
+            result = _typed_result(result, served.row, ctx.method)
+            if isinstance(result, dict) and result.get("resultType", "complete") not in _CORE_RESULT_TYPES:
+                result = self._extension_result(ctx, result, result["resultType"])
         return ctx._call.era.finish_result(result, ctx._call.revision, self._description.result_meta)
 
-    def _extended(self, ctx: Context[Any], result: dict[str, Any], said: Any) -> dict[str, Any]:
-        """A result of an extension's own type: only for a client that declared it on this request."""
-        extension = self.result_types.get(said) or self.elsewhere.result_type(said)
-        if extension is None:
-            logger.error("%s: no extension of this server has results of type %r", ctx.method, said)
+    def _extension_result(self, ctx: Context[Any], result: dict[str, Any], result_type: Any) -> dict[str, Any]:
+        """A result of a type that an extension adds: only for a client that declared the extension on this request."""
+        extension_id = self.result_types.get(result_type) or self.mounted_result_types.get(result_type)
+        if extension_id is None:
+            logger.error("%s: no extension of this server has results of type %r", ctx.method, result_type)
             raise ProtocolError("Handler returned an invalid result")
-        if ctx.client_extension(extension) is None:
-            raise MissingClientCapability({"extensions": {extension: {}}})
-        return {**result, "resultType": said}  # also where it is the type's default, which encoding leaves out
+        require_client_extension(ctx, extension_id)
+        return {**result, "resultType": result_type}  # encoding leaves it out where it is the default of the type
 
     async def notification(self, ctx: Context[Any]) -> None:
-        """Serve one notification; what can't be served is dropped with a word in the log."""
+        """Serve one notification; one that can't be served is dropped, with a line in the log."""
         method, call = ctx.method, ctx._call
+        served = self.notifications.get(method) or self.mounted_notifications.get(method)
         if method in METHODS and method_in(method, call.revision) is None:
-            logger.debug("%s is dropped: revision %s doesn't know it", shorten(method), call.revision)
-            return
-        if call.era.is_early(method, ctx._session.connection.handshake):
-            logger.debug("%s is dropped: the handshake isn't over", shorten(method))
-            return
-        served = self.notifications.get(method) or self.elsewhere.notification(method)
-        if served is None:
-            logger.debug("%s is dropped: nobody handles it", shorten(method))
-            return
-        try:
-            params = served.read(ctx.params)
-        except InvalidParams as exc:
-            logger.warning("%s is dropped: %s", shorten(method), exc.error.data or exc)
-            return
-        await served.handler(ctx, params)
+            logger.debug("%s is dropped: revision %s does not have it", shorten(method), call.revision)
+        elif call.era.needs_handshake(method) and not ctx._session.connection.handshake.open:
+            logger.debug("%s is dropped: it came before the end of the handshake", shorten(method))
+        elif served is None:
+            logger.debug("%s is dropped: there is no handler for it", shorten(method))
+        else:
+            try:
+                params = served.read(ctx.params)
+            except InvalidParams as exc:
+                logger.warning("%s is dropped: %s", shorten(method), exc.error.data or exc)
+                return
+            await served.handler(ctx, params)
 
 
 async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], Awaitable[Any]], argument: Any) -> Any:
@@ -249,31 +289,20 @@ async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], 
     return result if elicitation is None else await elicitation.settle(task, None) or result
 
 
-def _unserved(ctx: Context[Any]) -> ProtocolError:
-    """Unknown, or known but not offered: malformed params of a method of the protocol come first."""
-    kind = ctx._call.era.params_checked_first(ctx.method, ctx._call.revision)
-    if kind is not None:
-        try:
-            params_decoder(kind)(ctx.params if ctx.params is not ABSENT else _EMPTY)
-        except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
-            return invalid_params(exc)
-    return MethodNotFound(ctx.method)
-
-
-def _object(result: Any, method: str) -> Any:
-    """What a middleware answered with: its business, as long as it is an object."""
+def _checked_object(result: Any, method: str) -> Any:
+    """A result that a middleware made: any JSON object."""
     if isinstance(result, Mapping | msgspec.Struct) or (isinstance(result, Raw) and opening(result) == OBJECT):
         return result
     logger.error(
-        "%s: a middleware answered with %s: return what call_next gave, a result type, or a dict",
+        "%s: a middleware returned %s: return the result of call_next, a result type, or a dict",
         method,
         "nothing" if result is None else type(result).__name__,
     )
     raise InternalError("Handler returned an invalid result")
 
 
-def _structured(result: Any, row: Method | None, method: str) -> Any:
-    """A result that isn't one of our types: a mapping passes (checked, for the protocol's own methods), models are dumped."""
+def _typed_result(result: Any, row: Method | None, method: str) -> Any:
+    """A result that isn't one of our types: a mapping (checked, for the protocol's own methods), or a model as one."""
     if isinstance(result, ErrorObject):
         raise ProtocolError(result.message, result.data, code=result.code)
     if isinstance(result, msgspec.Struct):
@@ -287,7 +316,7 @@ def _structured(result: Any, row: Method | None, method: str) -> Any:
         try:
             return msgspec.convert(result, row.result)
         except msgspec.ValidationError as exc:
-            logger.error("%s: the handler's result doesn't fit the protocol: %s", method, exc)
+            logger.error("%s: the handler's result does not fit the protocol: %s", method, exc)
             raise ProtocolError("Handler returned an invalid result") from exc
     logger.error("%s: the handler returned %s: return a result type, a dict, or None", method, type(result).__name__)
     raise ProtocolError("Handler returned an invalid result")

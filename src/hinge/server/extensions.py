@@ -12,15 +12,15 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from hinge.errors import DefinitionError, InvalidParams, MissingClientCapability, shorten
+from hinge.errors import DefinitionError, InvalidParams, shorten
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.detect import ERAS, parse_eras
-from hinge.protocol.http.headers import judge_name
 from hinge.protocol.meta import is_extension_id
 from hinge.schema.methods import METHODS
 from hinge.schema.tools import CallToolParams
 from hinge.server.context import Context
-from hinge.server.dispatch import Dispatch, RequestHandler, Served, invalid_params, params_decoder
+from hinge.server.dispatch import Dispatch, RequestHandler, Served
+from hinge.server.dispatch import require_client_extension as require_client_extension
 
 CallTool: TypeAlias = Callable[[Context[Any], CallToolParams], Awaitable[Any]]
 
@@ -128,25 +128,6 @@ class Extension:
         return await call_next(ctx, params)
 
 
-def require_client_extension(ctx: Context[Any], extension_id: str) -> dict[str, Any]:
-    """Return the client's settings of an extension that a handler needs.
-
-    Args:
-        ctx: The context of the call.
-        extension_id: The id of the extension.
-
-    Returns:
-        The settings; `{}` for an extension without settings.
-
-    Raises:
-        MissingClientCapability: The client did not declare the extension.
-    """
-    settings = ctx.client_extension(extension_id)
-    if settings is None:
-        raise MissingClientCapability({"extensions": {extension_id: {}}})
-    return settings
-
-
 class Extensions:
     """The extensions of one server."""
 
@@ -155,17 +136,18 @@ class Extensions:
         self._added: dict[str, Extension] = {}
         #: The extensions that exist in an era, by their ids.
         self._by_era: dict[Era, dict[str, Extension]] = {era: {} for era in ERAS.values()}
-        #: What serves `tools/call` without interceptions, as soon as something does.
+        #: The handler of `tools/call` without interceptions, once there is one.
         self._call: RequestHandler | None = None
         #: By the key of the filter: the extension's id, and the topic.
         self.topics: dict[str, tuple[str, Topic]] = {}
-        #: What extensions serve, by method.
         self.requests: dict[str, Served] = {}
         self.notifications: dict[str, Served] = {}
+        #: The ids of the extensions that have methods or topics: these names carry no prefix.
+        self.with_methods: set[str] = set()
 
     def add(self, extension: Extension) -> None:
         """Add what an extension declares. Raises DefinitionError, and changes nothing then."""
-        name = extension.id
+        name, eras = extension.id, parse_eras(extension.eras)
         if not is_extension_id(name):
             raise DefinitionError(
                 f"The extension {type(extension).__name__} has the id {shorten(name)!r}: it needs a prefix and a name, "
@@ -173,46 +155,53 @@ class Extensions:
             )
         if name in self._added:
             raise DefinitionError(f"There is an extension {name!r} already")
-        eras = parse_eras(extension.eras)
-        requests, notifications = list(extension.requests()), list(extension.notifications())
-        topics = list(extension.topics())
+        requests = {
+            method.name: Served(
+                method.name,
+                method.serve,
+                dict[str, Any] if method.params is None else method.params,
+                eras=eras,
+                extension_id=None if method.open else name,
+                name_field=method.name_field,
+            )
+            for method in extension.requests()
+        }
+        notifications = {
+            method.name: Served(method.name, method.serve, method.params, eras=eras)
+            for method in extension.notifications()
+        }
+        topics = {topic.key: (name, topic) for topic in extension.topics()}
         self._check(extension, requests, notifications, topics)
         self._added[name] = extension
         for era in eras:
             self._by_era[era][name] = extension
-        for method in requests:
-            guarded = _Guarded(name, method)
-            self.requests[method.name] = Served(method.name, guarded.serve, Raw, eras=eras)
-        for method in notifications:
-            self.notifications[method.name] = Served(method.name, method.serve, method.params, eras=eras)
-        self._dispatch.requests.update(self.requests)
-        self._dispatch.notifications.update(self.notifications)
+        if requests or notifications or topics:
+            self.with_methods.add(name)
+        self.requests.update(requests)
+        self.notifications.update(notifications)
+        self.topics.update(topics)
+        self._dispatch.requests.update(requests)
+        self._dispatch.notifications.update(notifications)
         self._dispatch.result_types.update(dict.fromkeys(extension.result_types, name))
-        self.topics.update({topic.key: (name, topic) for topic in topics})
         if self._call is not None:
             self._dispatch.requests[_CALL].handler = self._chain(self._call)
 
-    def _check(self, extension: Extension, requests: list[Any], notifications: list[Any], topics: list[Any]) -> None:
+    def _check(
+        self, extension: Extension, requests: Iterable[str], notifications: Iterable[str], topics: Iterable[str]
+    ) -> None:
         dispatch = self._dispatch
         taken = [
-            *(method.name for method in requests if method.name in METHODS or method.name in dispatch.requests),
-            *(method.name for method in notifications if method.name in dispatch.notifications),
+            *(name for name in requests if name in METHODS or name in dispatch.requests),
+            *(name for name in notifications if name in dispatch.notifications),
             *(kind for kind in extension.result_types if kind in dispatch.result_types or kind in _CORE_TYPES),
-            *(topic.key for topic in topics if topic.key in self.topics),
+            *(key for key in topics if key in self.topics),
         ]
         if taken:
             raise DefinitionError(f"The extension {extension.id!r} brings {taken[0]!r}, which is taken already")
 
     def settings(self, era: Era) -> dict[str, dict[str, Any]]:
         """The settings that are announced in an era."""
-        return {name: dict(one.settings) for name, one in self._by_era[era].items()}
-
-    @property
-    def with_methods(self) -> set[str]:
-        """The ids of those that have more than tools, prompts and resources: their names carry no prefix."""
-        return {
-            name for name, one in self._added.items() if any((*one.requests(), *one.notifications(), *one.topics()))
-        }
+        return {name: dict(extension.settings) for name, extension in self._by_era[era].items()}
 
     def applied(self, method: str, handler: RequestHandler) -> RequestHandler:
         """The handler of `tools/call` with all interceptions around it; every other one as it is."""
@@ -244,43 +233,20 @@ def _intercepted(extension: Extension, eras: Sequence[Era], call_next: CallTool)
     return call
 
 
-class _Guarded:
-    """A request of an extension: first that the client declared it, then the params, then the handler."""
-
-    def __init__(self, extension_id: str, method: Method) -> None:
-        self._extension_id = extension_id
-        self._method = method
-        self._decode = params_decoder(dict[str, Any] if method.params is None else method.params)
-
-    async def serve(self, ctx: Context[Any], raw: Raw) -> Any:
-        method = self._method
-        if not method.open:
-            require_client_extension(ctx, self._extension_id)
-        try:
-            params = self._decode(raw)
-        except (msgspec.MsgspecError, RecursionError, ValueError) as exc:
-            raise invalid_params(exc) from exc
-        head = ctx._call.era.mirrored_headers(ctx._call.origin.head)
-        if method.name_field is not None and head is not None:
-            judge_name(head, getattr(params, method.name_field))
-        ctx._parsed = params
-        return await method.serve(ctx, params)
-
-
-async def accepted(
-    ctx: Context[Any], wanted: Mapping[str, Raw], topics: Mapping[str, tuple[str, Topic]]
+async def accept_topics(
+    ctx: Context[Any], requested: Mapping[str, Raw], topics: Mapping[str, tuple[str, Topic]]
 ) -> dict[str, tuple[Topic, Any]]:
-    """What of a filter belongs to extensions and will be honoured, by key. Raises MissingClientCapability, InvalidParams."""
-    found: dict[str, tuple[Topic, Any]] = {}
+    """The part of a filter that extensions define and grant, by key. Raises MissingClientCapability, InvalidParams."""
+    granted: dict[str, tuple[Topic, Any]] = {}
     for key, (extension_id, topic) in topics.items():
-        if key not in wanted:
+        if key not in requested:
             continue
         require_client_extension(ctx, extension_id)
         try:
-            value = msgspec.json.decode(wanted[key], type=topic.type)
+            value = msgspec.json.decode(requested[key], type=topic.type)
         except msgspec.MsgspecError as exc:
             raise InvalidParams(f"notifications.{key}: {shorten(str(exc))}") from None
-        kept = await topic.accept(ctx, value)
-        if kept is not None:
-            found[key] = (topic, kept)
-    return found
+        part = await topic.accept(ctx, value)
+        if part is not None:
+            granted[key] = (topic, part)
+    return granted

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpack, cast, overload
 
 from hinge.backends import backend_for
 from hinge.channel import Channel
-from hinge.errors import DefinitionError, InvalidParams, MethodNotFound
+from hinge.errors import DefinitionError
 from hinge.lazy import load
 from hinge.options import accepts, check_option, resolve
 from hinge.protocol.calls import Call
 from hinge.protocol.changes import Changed
 from hinge.protocol.connection import Connection
 from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.detect import parse_eras
 from hinge.protocol.eras.handshake import initialize
 from hinge.protocol.eras.stateless import STATELESS, discover
 from hinge.protocol.middleware import checked
 from hinge.schema.base import Implementation
-from hinge.schema.lifecycle import (
-    InitializeParams,
-    InitializeResult,
-    ListChanged,
-    ResourcesCapability,
-    ServerCapabilities,
-)
+from hinge.schema.lifecycle import InitializeParams, InitializeResult
 from hinge.schema.notifications import SetLevelParams
-from hinge.server.composition.mount import Forwarded, Kind, MountedExtensions, Mounts
-from hinge.server.composition.namespace import Layer, Named
+from hinge.server.composition.mount import Catalog, ForwardedMethod
 from hinge.server.composition.transform import ToolChange, ToolChanges
 from hinge.server.context import Context, current
 from hinge.server.dispatch import Dispatch, RequestHandler, Served, check_async
@@ -73,15 +65,6 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 ExtensionT = TypeVar("ExtensionT", bound=Extension)
 
 
-#: What a server has to do with one kind of item.
-_METHODS: dict[Kind, str] = {
-    "tools": "tools/call",
-    "prompts": "prompts/get",
-    "resources": "resources/read",
-    "templates": "completion/complete",
-}
-
-
 class Server(Router, Generic[StateT]):
     """An MCP server: register tools and handlers, then `run()` it, mount `http_app()`, or hand it to a `Client`.
 
@@ -105,6 +88,9 @@ class Server(Router, Generic[StateT]):
         server.run()
         ```
     """
+
+    #: The type of `catalog`, for servers whose features come from another source.
+    catalog_type: ClassVar[type[Catalog]] = Catalog
 
     @accepts(ServerOptions)
     def __init__(
@@ -135,14 +121,14 @@ class Server(Router, Generic[StateT]):
         self.limits = limits
         self._description = ServerDescription(
             info,
-            self._capabilities,
+            lambda: self.catalog.capabilities(),
             eras=parse_eras(settings["eras"]),
             instructions=settings["instructions"],
             log_level=settings["log_level"],
         )
+        self._description.extensions = lambda era: self.catalog.extension_settings(era)
         self._dispatch = Dispatch(self._description, limits.all_calls)
         self._extensions = Extensions(self._dispatch)
-        self._description.extensions = self._announced
         self._cache = CacheHints(settings["cache"])
         self._middleware: list[Middleware] = list(map(checked, settings["middleware"]))
         connected = settings["connection_lifespan"]
@@ -151,21 +137,31 @@ class Server(Router, Generic[StateT]):
             settings["state_keys"], ttl=limits.state_ttl, once=settings["state_once"]
         )
         self._lifespan = Lifespan(cast(Any, lifespan), self, f"server {name!r}", limits.teardown)
-        self._mounts = Mounts(self, page_size)
-        self._elsewhere = MountedExtensions(self)
-        self._mounted_in: list[Callable[[Server[Any], Changed], None]] = []
-        self._taken: set[str] = set()
-        self._authorize = settings["authorize_subscription"]
-        self._subscriptions = Subscriptions(
-            backend_for(settings["backend"]),
-            self._features,
-            streams=limits.streams,
-            uris=limits.watched,
-            authorize=self._may_watch,
-            unwatched=self._unwatched,
-            topics=self._elsewhere,
+        #: What is offered: what is registered here, and what is mounted.
+        self.catalog: Catalog = self.catalog_type(
+            self,
+            self._description,
+            self._registries(),
+            self._dispatch,
+            self._extensions,
+            self._middleware,
+            page_size=page_size,
+            authorize=settings["authorize_subscription"],
         )
-        self._own_methods()
+        self._subscriptions = Subscriptions(
+            backend_for(settings["backend"]), self.catalog, streams=limits.streams, uris=limits.watched
+        )
+        protocol_handlers: dict[str, RequestHandler] = {
+            "initialize": self._initialize,
+            "ping": self._ping,
+            "server/discover": self._discover,
+            "logging/setLevel": self._set_level,
+            "subscriptions/listen": self._dispatch.uncounted(self._subscriptions.listen),
+            "resources/subscribe": self._subscriptions.subscribe,
+            "resources/unsubscribe": self._subscriptions.unsubscribe,
+        }
+        for method, handler in {**protocol_handlers, **self.catalog.own_handlers}.items():
+            self._dispatch.requests[method] = Served(method, self._applied(method, handler))
         self._build()
 
     @staticmethod
@@ -250,7 +246,7 @@ class Server(Router, Generic[StateT]):
 
         def register(handler: RequestHandler) -> RequestHandler:
             check_async(method, handler)
-            self._taken.add(method)
+            self.catalog.custom_methods.add(method)
             self._dispatch.requests[method] = Served(method, handler, params)
             return handler
 
@@ -297,6 +293,7 @@ class Server(Router, Generic[StateT]):
         self._extensions.add(extension)
         if type(extension).lifespan is not Extension.lifespan:
             self._lifespan.add(extension.lifespan)
+        self.catalog.collect_extensions()
         extension.attach(self)
         return extension
 
@@ -354,8 +351,7 @@ class Server(Router, Generic[StateT]):
         if not isinstance(event, Changed):
             raise DefinitionError(f"{event!r} is not a Changed: write server.notify(Changed({event!r}))")
         self._subscriptions.publish(event)
-        for tell in self._mounted_in:
-            tell(self, event)
+        self.catalog.forward_change(event)
 
     def warn_of_own_keys(self) -> None:
         """Log a warning that several processes can't decrypt each other's request states without shared keys."""
@@ -467,18 +463,7 @@ class Server(Router, Generic[StateT]):
             **options,
         )
 
-    # ---------------------------------------------------------------- what the protocol itself asks
-
-    def _own_methods(self) -> None:
-        own: dict[str, RequestHandler] = {
-            "initialize": self._initialize,
-            "ping": self._ping,
-            "server/discover": self._discover,
-            "logging/setLevel": self._set_level,
-            "subscriptions/listen": self._dispatch.uncounted(self._subscriptions.listen),
-        }
-        for method, handler in own.items():
-            self._dispatch.requests[method] = Served(method, self._applied(method, handler))
+    # ---------------------------------------------------------------- methods of the protocol
 
     async def _initialize(self, ctx: Context[Any], params: InitializeParams) -> InitializeResult:
         return initialize(params, ctx._session.connection.handshake, self._description)
@@ -492,60 +477,12 @@ class Server(Router, Generic[StateT]):
     async def _set_level(self, ctx: Context[Any], params: SetLevelParams) -> None:
         ctx._session.connection.handshake.log_level = params.level
 
-    def _capabilities(self) -> ServerCapabilities:
-        own = ServerCapabilities(
-            tools=ListChanged(list_changed=True) if len(self._tools) else None,
-            prompts=ListChanged(list_changed=True) if len(self._prompts) else None,
-            resources=ResourcesCapability(subscribe=True, list_changed=True) if len(self._resources) else None,
-            completions={} if len(self._completions) else None,
-            logging={} if self._description.log_level is not None else None,
-        )
-        return self._mounts.capabilities(own)
-
     def _changed(self, kind: str) -> None:
-        requests = self._dispatch.requests
-        for method, handler in self._feature_methods(kind).items():
-            if method not in requests:
-                requests[method] = Served(method, self._applied(method, handler))
         self.notify(Changed(kind))
 
     def _applied(self, method: str, handler: RequestHandler) -> RequestHandler:
         """A handler of this server with cache hints and the interceptions of extensions around it."""
         return self._extensions.applied(method, self._cache.applied(method, handler))
-
-    def _feature_methods(self, kind: str) -> dict[str, RequestHandler]:
-        """The methods that exist from the first item of a feature on; custom handlers are not replaced."""
-        if kind == "tools":
-            return {"tools/list": self._tools.list, "tools/call": self._tools.call}
-        if kind == "resources":
-            return {
-                "resources/list": self._resources.list,
-                "resources/templates/list": self._resources.list_templates,
-                "resources/read": self._resources.read,
-                **self._subscription_methods(),
-                "completion/complete": self._complete,
-            }
-        return {
-            "prompts/list": self._prompts.list,
-            "prompts/get": self._prompts.get,
-            "completion/complete": self._complete,
-        }
-
-    def _subscription_methods(self) -> dict[str, RequestHandler]:
-        return {
-            "resources/subscribe": self._subscriptions.subscribe,
-            "resources/unsubscribe": self._subscriptions.unsubscribe,
-        }
-
-    async def _complete(self, ctx: Context[Any], params: Any) -> Any:
-        """Complete an argument. Without completers the method does not exist, except for a server that mounts this one."""
-        if ctx._session.connection.description is self._description and self._capabilities().completions is None:
-            raise MethodNotFound(ctx.method)
-        return await self._completions.complete(ctx, params)
-
-    def _features(self) -> frozenset[str]:
-        served = {"tools": len(self._tools), "prompts": len(self._prompts), "resources": len(self._resources)}
-        return self._mounts.features() | {kind for kind, count in served.items() if count}
 
     # ---------------------------------------------------------------- mounting
 
@@ -576,18 +513,13 @@ class Server(Router, Generic[StateT]):
             raise DefinitionError(
                 f"mount() expects a Server, got {type(server).__name__}. For a remote server use Server.from_client(url)."
             )
-        made = self._mounts.check(server, prefix, ToolChanges(tools) if tools is not None else None)
-        self._dispatch.elsewhere = self._elsewhere
-        handlers = self._mounts.handlers()
-        handlers.update(self._subscription_methods())
-        for method, handler in handlers.items():
-            if method not in self._taken:
-                self._dispatch.requests[method] = Forwarded(method, self._applied(method, handler))
-        self._tools.known, self._prompts.known = (
-            partial(self._known_names, "tools"),
-            partial(self._known_names, "prompts"),
-        )
-        self._mounts.add(made)
+        made = self.catalog.check(server, prefix, ToolChanges(tools) if tools is not None else None)
+        for method, handler in self.catalog.handlers().items():
+            if method not in self.catalog.custom_methods:
+                self._dispatch.requests[method] = ForwardedMethod(method, self._applied(method, handler))
+        self._tools.known = partial(self.catalog.names, "tools")
+        self._prompts.known = partial(self.catalog.names, "prompts")
+        self.catalog.add(made)
 
     def unmount(self, server: Server[Any]) -> None:
         """Remove a mounted server; connected clients are told.
@@ -598,7 +530,7 @@ class Server(Router, Generic[StateT]):
         Raises:
             KeyError: It is not mounted here.
         """
-        self._mounts.remove(server)
+        self.catalog.remove(server)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -613,7 +545,7 @@ class Server(Router, Generic[StateT]):
         """Begin to serve."""
         await self._lifespan.enter()
         try:
-            await self._mounts.enter()
+            await self.catalog.enter()
         except BaseException:
             await self._lifespan.exit()
             raise
@@ -624,11 +556,9 @@ class Server(Router, Generic[StateT]):
         """Stop serving."""
         unwatch()
         try:
-            await self._mounts.exit()
+            await self.catalog.exit()
         finally:
             await self._lifespan.exit()
-
-    # ---------------------------------------------------------------- being mounted
 
     async def _within(self, ctx: Context[Any]) -> Any:
         """Serve a request of a server that this one is mounted in; the result does not have its final shape yet."""
@@ -636,51 +566,13 @@ class Server(Router, Generic[StateT]):
         ctx._serve_nested = self._chains.nested
         return await self._chains.mounted(ctx)
 
-    async def _offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
-        """Whether this caller finds a tool, prompt, resource or template of this name or URI here."""
-        return _METHODS[kind] in self._taken or self._has(ctx, kind, key) or await self._mounts.offers(ctx, kind, key)
-
-    def _known_names(self, kind: Named, ctx: Context[Any]) -> Iterator[str]:
-        """The tools or prompts that are registered here and in what is mounted, as they are called here."""
-        yield from self._tools.names(ctx) if kind == "tools" else self._prompts.names(ctx)
-        for mount in self._mounts:
-            within = [one for one in mount.server._middleware if isinstance(one, ToolChanges)]
-            steps: list[Layer] = [
-                *reversed(within),
-                *([mount.changes] if mount.changes is not None else []),
-                mount.prefix,
-            ]
-            for inner in mount.server._known_names(kind, ctx):
-                name: str | None = inner
-                for step in steps:
-                    name = None if name is None else step.outer(kind, name)
-                if name is not None:
-                    yield name
-
-    def _has(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
-        """Whether this caller finds an item that is registered here."""
-        if kind == "tools":
-            return self._tools.sees(ctx, key)
-        if kind == "prompts":
-            return self._prompts.sees(ctx, key)
-        if kind == "templates":
-            return self._resources.sees(ctx, key)
-        try:
-            return self._resources.has(ctx, key)
-        except InvalidParams:
-            return False
-
-    def _announced(self, era: Era) -> dict[str, dict[str, Any]]:
-        """The settings of the extensions that are on offer in an era, here and in what is mounted."""
-        return {**self._elsewhere.settings(era), **self._extensions.settings(era)}
-
     # ---------------------------------------------------------------- for subclasses that forward to another server
 
     def _serve_forwarded(self, methods: Mapping[str, RequestHandler]) -> None:
         """Serve methods with handlers whose results are complete: nothing is added to them, and no feature replaces them."""
         for method, handler in methods.items():
-            self._taken.add(method)
-            self._dispatch.requests[method] = Forwarded(method, handler)
+            self.catalog.custom_methods.add(method)
+            self._dispatch.requests[method] = ForwardedMethod(method, handler)
 
     def _describe(self, info: Implementation | None, instructions: str | None) -> None:
         """Change the identity that clients see, and the instructions if there are none."""
@@ -688,20 +580,3 @@ class Server(Router, Generic[StateT]):
             self._description.identify(info)
         if self._description.instructions is None:
             self._description.instructions = instructions
-
-    # ---------------------------------------------------------------- watching
-
-    async def _may_watch(self, ctx: Context[Any], uri: str) -> bool:
-        """Whether this caller may watch a resource: its server decides, after what decides for this one."""
-        if self._authorize is not None:
-            verdict = self._authorize(ctx, uri)
-            if not (verdict if isinstance(verdict, bool) else await verdict):
-                return False
-        inner = await self._mounts.may_watch(ctx, uri)
-        if inner is not None:
-            return inner
-        return self._authorize is not None or await self._resources.known(ctx, uri)
-
-    def _unwatched(self, uri: str) -> None:
-        """The last one who watched a resource has gone."""
-        self._mounts.unwatched(uri)

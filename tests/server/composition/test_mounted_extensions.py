@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Apps, Changed, Client, DefinitionError, Server
+from hinge import Changed, Client, DefinitionError, Server
 from tests.extensions.test_apps import PAGE, SHOWS, metas, weather
 from tests.server.bare_end import BareEnd, Era
 from tests.server.test_extensions import DECLARED, JOBS, Jobs, listening, served
@@ -162,4 +162,3 @@ def test_an_extension_with_methods_is_in_one_mounted_server_only() -> None:
     )
     outer.mount(weather(), "c")
     outer.mount(holding(weather()), "d")
-    assert Apps.id not in outer._elsewhere.with_methods()

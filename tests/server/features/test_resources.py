@@ -99,14 +99,12 @@ async def test_a_resource_is_listed_with_all_that_was_said_of_it(era: str) -> No
 
 
 @both_eras
-async def test_the_capability_comes_with_the_first_resource(era: str) -> None:
-    """RES-01, COMP-01: nothing is declared that isn't there."""
+async def test_the_capability_is_there_before_the_first_resource(era: str) -> None:
+    """RES-01, COMP-01, LIFE-12: what is registered later was negotiated; completion is declared with the first completer."""
     server = Server("s")
     ask = "initialize" if era == "2025" else "server/discover"
     async with talking_to(server, era) as peer:
-        with pytest.raises(Refusal) as caught:
-            await peer.ask("resources/list")
-        assert caught.value.code == -32601
+        assert (await peer.ask("resources/list"))["resources"] == []
 
         @server.resource("x://{a}")
         def one(a: str) -> str:
@@ -115,6 +113,8 @@ async def test_the_capability_comes_with_the_first_resource(era: str) -> None:
         assert await peer.ask("resources/list")
         if ask == "server/discover":
             assert (await peer.ask(ask))["capabilities"] == {
+                "tools": {"listChanged": True},
+                "prompts": {"listChanged": True},
                 "resources": {"subscribe": True, "listChanged": True},
                 "logging": {},
             }

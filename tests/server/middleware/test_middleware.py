@@ -227,7 +227,7 @@ async def test_what_is_no_object_never_leaves(era: str, wrong: Any, caplog: pyte
         assert (await talk.ask("acme/typed", x=1))["error"] == error
     assert error == {"code": -32603, "message": "Handler returned an invalid result"}
     said = "nothing" if wrong is None else type(wrong).__name__
-    assert f"tools/list: a middleware answered with {said}: return what call_next gave" in caplog.text
+    assert f"tools/list: a middleware returned {said}: return the result of call_next" in caplog.text
 
 
 @both_eras

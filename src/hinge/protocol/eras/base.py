@@ -17,7 +17,7 @@ from hinge.errors import InvalidRequest, ProtocolError
 from hinge.jsonrpc import Notification, Request
 from hinge.protocol.http.headers import Head
 from hinge.protocol.states import HANDSHAKE_MOVES, HandshakeState
-from hinge.schema.base import Implementation, Model, RequestMeta
+from hinge.schema.base import Implementation, RequestMeta
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, InitializeResult
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, V2025_03
 
@@ -164,22 +164,12 @@ class Era(ABC):
         """Raise InvalidRequest where servers send no requests, so that a response from a client is an error."""
 
     @abstractmethod
-    def is_early(self, method: str, handshake: Handshake) -> bool:
-        """Whether a message must not be handled yet, because the handshake is not over."""
+    def needs_handshake(self, method: str) -> bool:
+        """Whether messages of this method are handled only after the handshake."""
 
     @abstractmethod
     def allows_batch(self, version: str | None, handshake: Handshake, one_shot: bool) -> bool:
         """Whether several messages may be sent as a JSON array; `version` is that of the HTTP header."""
-
-    @abstractmethod
-    def params_checked_first(self, method: str, revision: str) -> type[Model] | None:
-        """The type that the params must fit even if the server does not implement the method; None if that is not checked."""
-
-    @abstractmethod
-    def mirrored_headers(self, head: Head | None) -> Head | None:
-        """The head of the HTTP request if its headers must agree with the message; else None."""
-
-    # ---------------------------------------------------------------- the client, as a server sees it
 
     @abstractmethod
     def client_info(self, meta: RequestMeta | None, handshake: Handshake) -> Implementation | None:

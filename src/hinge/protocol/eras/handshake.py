@@ -11,13 +11,12 @@ from msgspec import Raw
 from hinge.errors import InvalidRequest, MissingClientCapability, ProtocolError, ResourceNotFound
 from hinge.jsonrpc import Notification, Request
 from hinge.protocol.description import ServerDescription
-from hinge.protocol.eras.base import OPEN_STATES, Era, Handshake, decode_result_type
+from hinge.protocol.eras.base import Era, Handshake, decode_result_type
 from hinge.protocol.http.headers import Head
 from hinge.protocol.revisions.adapt import plan_for
 from hinge.protocol.states import HandshakeState
-from hinge.schema.base import Implementation, Model, RequestMeta
+from hinge.schema.base import Implementation, RequestMeta
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, InitializeResult
-from hinge.schema.methods import method_in
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, knows
 
 #: What may be sent before the handshake is over (Lifecycle, "Initialization").
@@ -71,20 +70,13 @@ class HandshakeEra(Era):
     def check_response(self) -> None:
         return
 
-    def is_early(self, method: str, handshake: Handshake) -> bool:
-        return handshake.state not in OPEN_STATES and method not in _ALWAYS_ALLOWED
+    def needs_handshake(self, method: str) -> bool:
+        return method not in _ALWAYS_ALLOWED
 
     def allows_batch(self, version: str | None, handshake: Handshake, one_shot: bool) -> bool:
         if handshake.open:
             return knows(handshake.revision, "batches")
         return one_shot and (version is None or knows(version, "batches"))
-
-    def params_checked_first(self, method: str, revision: str) -> type[Model] | None:
-        row = method_in(method, revision)
-        return row.params if row is not None and row.result is not None else None
-
-    def mirrored_headers(self, head: Head | None) -> Head | None:
-        return None
 
     def client_info(self, meta: RequestMeta | None, handshake: Handshake) -> Implementation | None:
         return handshake.client_info

@@ -32,7 +32,6 @@ from hinge.schema.base import (
     SERVER_INFO,
     CacheableResult,
     Implementation,
-    Model,
     RequestMeta,
     Result,
 )
@@ -104,17 +103,11 @@ class StatelessEra(Era):
     def check_response(self) -> None:
         raise InvalidRequest("A stateless server sends no requests, so it takes no responses")
 
-    def is_early(self, method: str, handshake: Handshake) -> bool:
+    def needs_handshake(self, method: str) -> bool:
         return False
 
     def allows_batch(self, version: str | None, handshake: Handshake, one_shot: bool) -> bool:
         return False
-
-    def params_checked_first(self, method: str, revision: str) -> type[Model] | None:
-        return None
-
-    def mirrored_headers(self, head: Head | None) -> Head | None:
-        return head
 
     def client_info(self, meta: RequestMeta | None, handshake: Handshake) -> Implementation | None:
         """None also where the client sent something malformed: it is for display only."""

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from weakref import WeakSet
 
 import msgspec
@@ -27,10 +27,11 @@ from hinge.protocol.calls import Outgoing
 from hinge.protocol.changes import Changed, ChangesLost, covers
 from hinge.protocol.states import CallState
 from hinge.schema.base import SUBSCRIPTION_ID, EmptyResult
+from hinge.schema.lifecycle import ServerCapabilities
 from hinge.schema.resources import ResourceUpdatedParams, SubscribeParams
 from hinge.schema.subscriptions import ListenParams, ListenResult, SubscriptionFilter
 from hinge.server.context import Context
-from hinge.server.extensions import Topic, accepted
+from hinge.server.extensions import Topic, accept_topics
 from hinge.session import Session
 
 logger = logging.getLogger("hinge")
@@ -52,34 +53,45 @@ class _AnyFilter(Struct):
 _whole_filter = msgspec.json.Decoder(_AnyFilter)
 
 
+class Offered(Protocol):
+    """What subscriptions need to know about a server."""
+
+    #: Members that extensions add to the filter.
+    topics: dict[str, tuple[str, Topic]]
+
+    def capabilities(self) -> ServerCapabilities:
+        """The capabilities; only lists that they name can be subscribed to."""
+        ...
+
+    async def may_watch(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether this caller may watch a resource."""
+        ...
+
+    def unwatched(self, uri: str) -> None:
+        """Called when the last subscription to a resource has ended."""
+
+
 class Subscriptions:
     """The subscriptions of one server."""
 
     def __init__(
         self,
         backend: Backend,
-        offers: Callable[[], frozenset[str]],
+        offered: Offered,
         *,
         streams: int,
         uris: int,
-        authorize: Authorize,
-        unwatched: Callable[[str], None] = lambda uri: None,
-        topics: Mapping[str, tuple[str, Topic]] | None = None,
     ) -> None:
         self._backend = backend
-        self._offers = offers
+        self._offered = offered
         self._max_streams = streams
         self._max_uris = uris
-        self._authorize = authorize
-        #: Members that extensions add to the filter.
-        self._topics = topics if topics is not None else {}
         self._streams: set[_ListenStream] = set()
         self._watched: dict[Session, set[str]] = {}
         self._sessions: WeakSet[Session] = WeakSet()
         self._stop: Callable[[], None] | None = None
-        #: How many subscriptions each URI has or is about to have; `unwatched` is called when the last one ends.
+        #: How many subscriptions each URI has or is about to have.
         self._watchers: Counter[str] = Counter()
-        self._unwatched = unwatched
 
     def _watch(self, uris: Iterable[str]) -> None:
         self._watchers.update(uris)
@@ -89,7 +101,7 @@ class Subscriptions:
             self._watchers[uri] -= 1
             if self._watchers[uri] <= 0:
                 del self._watchers[uri]
-                self._unwatched(uri)
+                self._offered.unwatched(uri)
 
     def publish(self, event: Changed) -> None:
         """Tell the subscribers in all processes that something changed; from any thread."""
@@ -117,7 +129,7 @@ class Subscriptions:
             if not session.connection.handshake.open:
                 continue
             if isinstance(event, ChangesLost):
-                for kind in self._offers() & _LISTS.keys():
+                for kind in self._offered_lists():
                     session.notify_soon(_LISTS[kind])
                 for uri in self._watched.get(session, ()):
                     session.notify_soon("notifications/resources/updated", ResourceUpdatedParams(uri=uri))
@@ -141,7 +153,7 @@ class Subscriptions:
             raise Overloaded(f"Too many subscriptions: {self._max_uris} at once is the limit here")
         self._watch((params.uri,))
         try:
-            if not await self._allowed(ctx, params.uri):
+            if not await self._offered.may_watch(ctx, params.uri):
                 raise InvalidParams("This resource can't be subscribed to", {"uri": params.uri})
             if self._watched.get(session) is watched and params.uri not in watched:
                 watched.add(params.uri)
@@ -186,7 +198,7 @@ class Subscriptions:
         return ListenResult(meta={SUBSCRIPTION_ID: ctx.request_id})
 
     async def _run(self, ctx: Context[Any], agreed: SubscriptionFilter) -> None:
-        stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx) if self._topics else {})
+        stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx))
         self._streams.add(stream)
         unregister = ctx._session.on_end_of_input(stream.end)
         try:
@@ -199,23 +211,25 @@ class Subscriptions:
         self, ctx: Context[Any], requested: SubscriptionFilter, uris: Iterable[str]
     ) -> SubscriptionFilter:
         """The part of the filter that the server offers and the caller may subscribe to."""
-        offers = self._offers()
+        offered = self._offered_lists()
         found = SubscriptionFilter(
-            tools_list_changed=(requested.tools_list_changed and "tools" in offers) or None,
-            prompts_list_changed=(requested.prompts_list_changed and "prompts" in offers) or None,
-            resources_list_changed=(requested.resources_list_changed and "resources" in offers) or None,
+            tools_list_changed=(requested.tools_list_changed and "tools" in offered) or None,
+            prompts_list_changed=(requested.prompts_list_changed and "prompts" in offered) or None,
+            resources_list_changed=(requested.resources_list_changed and "resources" in offered) or None,
         )
-        if requested.resource_subscriptions is not None and "resources" in offers:
-            found.resource_subscriptions = [uri for uri in uris if await self._allowed(ctx, uri)]
+        if requested.resource_subscriptions is not None and "resources" in offered:
+            found.resource_subscriptions = [uri for uri in uris if await self._offered.may_watch(ctx, uri)]
         return found
 
     async def _agreed_topics(self, ctx: Context[Any]) -> dict[str, tuple[Topic, Any]]:
         """The part of the filter that extensions define and accept."""
-        return await accepted(ctx, _whole_filter.decode(ctx.params).notifications, self._topics)
+        if not self._offered.topics:
+            return {}
+        return await accept_topics(ctx, _whole_filter.decode(ctx.params).notifications, self._offered.topics)
 
-    async def _allowed(self, ctx: Context[Any], uri: str) -> bool:
-        verdict = self._authorize(ctx, uri)
-        return verdict if isinstance(verdict, bool) else await verdict
+    def _offered_lists(self) -> list[str]:
+        capabilities = self._offered.capabilities()
+        return [kind for kind in _LISTS if getattr(capabilities, kind) is not None]
 
     def end(self) -> None:
         """End every stream with its result; the server stops."""

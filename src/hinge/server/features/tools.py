@@ -209,8 +209,8 @@ class Tools(Entries[RegisteredTool]):
         if entry is None:
             raise unknown(ctx, "tools", params.name, self.known(ctx))
         if entry.header_params and not ctx.depth:
-            head = ctx._call.era.mirrored_headers(ctx._call.origin.head)
-            if head is not None:
+            head = ctx._call.origin.head
+            if head is not None and ctx._call.era.mirrors_requests(over_http=True):
                 judge_parameters(head, entry.header_params, msgspec.json.decode(params.arguments))
         try:
             arguments = entry.arguments.from_json(params.arguments)

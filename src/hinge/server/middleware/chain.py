@@ -39,7 +39,7 @@ def build_chains(
     inner = [*([_suspendable(lifespan)] if lifespan else []), *middleware]
     outer = [tracing] if tracing else []
     return Chains(
-        request=compose([*outer, *([dispatch.dressed] if middleware else []), *inner], dispatch.request),
+        request=compose([*outer, *([dispatch.finish_results] if middleware else []), *inner], dispatch.request),
         notification=compose([*outer, *inner], dispatch.notification),
         mounted=compose(inner, dispatch.within),
         nested=compose(middleware, dispatch.within),
