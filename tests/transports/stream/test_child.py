@@ -188,10 +188,11 @@ async def test_what_a_dead_servers_child_still_says_is_heard() -> None:
 @on_both_loops
 async def test_a_server_that_ignores_everything_is_killed() -> None:
     """LIFE-15: its input, then SIGTERM, then SIGKILL; bounded."""
-    code = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True)\nwhile True: time.sleep(100)"
-    async with started(script(code), patience=0.1) as (channel, conversation):
+    code = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', file=sys.stderr)\nwhile True: time.sleep(100)"
+    lines: list[str] = []
+    async with started(script(code), patience=0.1, stderr=lines.append) as (channel, conversation):
         await conversation.tell("anything")
-        await asyncio.sleep(0.2)
+        await until(lambda: lines)
     assert channel.process.returncode == -signal.SIGKILL
 
 
@@ -356,11 +357,11 @@ async def test_standard_error_can_go_to_a_file_or_line_by_line_to_a_function(tmp
 
 
 @on_both_loops
-async def test_a_child_is_watched_by_a_thread_where_the_system_has_no_process_descriptors(
+async def test_a_child_is_waited_for_where_that_frees_its_process_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """macOS and old kernels."""
-    monkeypatch.delattr(os, "pidfd_open")
+    """macOS before Python 3.13."""
+    monkeypatch.setattr(process, "_HAS_WAITID", False)
     async with started(script("sys.exit(5)")) as (channel, conversation):
         with pytest.raises(ConnectionLost, match="exited with code 5"):
             await conversation.ask("echo")
@@ -398,7 +399,7 @@ async def test_a_killed_child_that_takes_its_time_is_waited_for_without_holding_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Otherwise it would stay with the system, and Python would warn of it (REL-19)."""
-    monkeypatch.setattr(process, "AT_ONCE", 0.0)
+    monkeypatch.setattr(process, "REAP_SECONDS", 0.0)
     channel = await silent(patience=0.02)
     channel.process.reap()
     await until(lambda: not Path(f"/proc/{channel.process.pid}").exists())

@@ -101,7 +101,7 @@ def test_the_id_of_a_discarded_line_is_read_at_the_top_level_only(
     """SEC-13: an error for the wrong id would fail somebody else's call."""
     text = msgspec.json.encode(line)
     found = Overlong(text[:HEAD], text[-256:])
-    assert (found.id, found.answers) == (expected_id, answers)
+    assert (found.id, found.is_response) == (expected_id, answers)
 
 
 def test_an_id_that_is_cut_off_is_not_read() -> None:

@@ -1,7 +1,7 @@
-"""File descriptors as an asyncio transport with two threads, for Windows, where an event loop can't watch a pipe.
+"""File descriptors as an asyncio transport with two threads, for what an event loop can't watch.
 
-Slower than `descriptors.py`, with the same interface. The threads are daemons, so that a pending read does not keep the
-process alive.
+These are files, devices, terminals (which are shared with other programs and must stay blocking), and pipes on Windows. The
+threads are daemons, so that a pending read does not keep the process alive.
 """
 
 from __future__ import annotations
@@ -10,29 +10,26 @@ import asyncio
 import contextlib
 import os
 import queue
+import stat
 import sys
 import threading
 from typing import Any
 
-from hinge.transports.stream.descriptors import CHUNK, DescriptorTransport
+from hinge.transports.stream.descriptors import CHUNK, DescriptorTransport, FlowControl
 
 
-class BlockingTransport(asyncio.Transport):
+class BlockingTransport(FlowControl):
     """Reads one descriptor and writes another (or none) for a protocol, each in a thread; owns and closes both."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol, read_fd: int, write_fd: int | None
     ) -> None:
-        super().__init__()
-        self._loop = loop
-        self._protocol = protocol
+        super().__init__(loop, protocol)
         self._in, self._out = read_fd, write_fd
         self._may_read = threading.Event()
         self._may_read.set()
         self._pending: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._size = 0
-        self._high, self._low = CHUNK, CHUNK // 4
-        self._choked = self._closing = self._finished = False
         protocol.connection_made(self)
         threading.Thread(target=self._read, name="hinge-read", daemon=True).start()
         threading.Thread(target=self._write, name="hinge-write", daemon=True).start()
@@ -47,7 +44,7 @@ class BlockingTransport(asyncio.Transport):
             except OSError:
                 data = b""
             taken = threading.Event()
-            if not self._tell(self._arrived, data, taken):
+            if not self._call_soon(self._arrived, data, taken):
                 break
             taken.wait()
             self._may_read.wait()
@@ -57,19 +54,19 @@ class BlockingTransport(asyncio.Transport):
         failed: OSError | None = None
         while (data := self._pending.get()) is not None:
             try:
-                rest = memoryview(data)
-                while rest and failed is None and self._out is not None:
-                    rest = rest[os.write(self._out, rest) :]
+                unwritten = memoryview(data)
+                while unwritten and failed is None and self._out is not None:
+                    unwritten = unwritten[os.write(self._out, unwritten) :]
             except OSError as exc:
                 failed = exc
-            self._tell(self._left, len(data), failed)
+            self._call_soon(self._written, len(data), failed)
         if self._out is not None:
             os.close(self._out)
-        self._tell(self._output_closed)
+        self._call_soon(self._output_closed)
 
-    def _tell(self, what: Any, *arguments: Any) -> bool:
+    def _call_soon(self, function: Any, *arguments: Any) -> bool:
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(what, *arguments)
+            self._loop.call_soon_threadsafe(function, *arguments)
             return True
         return False
 
@@ -86,13 +83,12 @@ class BlockingTransport(asyncio.Transport):
         finally:
             taken.set()
 
-    def _left(self, size: int, failed: OSError | None) -> None:
+    def _written(self, size: int, failed: OSError | None) -> None:
         self._size -= size
         if failed is not None:
             self._finish(failed)
-        elif self._choked and self._size <= self._low:
-            self._choked = False
-            self._protocol.resume_writing()
+        else:
+            self._control_flow()
 
     def _output_closed(self) -> None:
         if self._closing:
@@ -110,13 +106,7 @@ class BlockingTransport(asyncio.Transport):
         if not self._closing and data:
             self._size += len(data)
             self._pending.put(bytes(data))
-            if self._size > self._high and not self._choked:
-                self._choked = True
-                self._protocol.pause_writing()
-
-    def can_write_eof(self) -> bool:
-        """Always."""
-        return True
+            self._control_flow()
 
     def write_eof(self) -> None:
         """Close the writing end after what is still to be written."""
@@ -131,17 +121,8 @@ class BlockingTransport(asyncio.Transport):
         self._may_read.set()
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that the thread hasn't written yet."""
+        """Bytes that the thread has not written yet."""
         return self._size
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """When the protocol is asked to stop writing, and when to go on."""
-        self._high = CHUNK if high is None else high
-        self._low = self._high // 4 if low is None else low
-
-    def is_closing(self) -> bool:
-        """Whether the end has begun."""
-        return self._closing
 
     def close(self) -> None:
         """Write what is left, then end."""
@@ -157,7 +138,7 @@ class BlockingTransport(asyncio.Transport):
 
 
 def open_descriptors(protocol: asyncio.Protocol, read_fd: int, write_fd: int | None) -> asyncio.Transport:
-    """Make the transport for descriptors that suits this system. It owns and closes them.
+    """Make the transport that suits the descriptors. It owns and closes them.
 
     Args:
         protocol: What the transport serves.
@@ -165,6 +146,11 @@ def open_descriptors(protocol: asyncio.Protocol, read_fd: int, write_fd: int | N
         write_fd: The descriptor to write, None if there is none.
     """
     loop = asyncio.get_running_loop()
-    if sys.platform == "win32":
-        return BlockingTransport(loop, protocol, read_fd, write_fd)
-    return DescriptorTransport(loop, protocol, read_fd, write_fd)
+    if sys.platform != "win32" and _can_be_watched(read_fd) and (write_fd is None or _can_be_watched(write_fd)):
+        return DescriptorTransport(loop, protocol, read_fd, write_fd)
+    return BlockingTransport(loop, protocol, read_fd, write_fd)
+
+
+def _can_be_watched(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

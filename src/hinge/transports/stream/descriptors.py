@@ -1,7 +1,6 @@
-"""One or two file descriptors as an asyncio transport: pipes, sockets, terminals, files and /dev/null.
+"""One or two pipes or sockets, by descriptor, as an asyncio transport.
 
-The pipe transports of asyncio refuse files, make terminals non-blocking for all programs, and mistake a socket used in
-both directions for a broken pipe.
+The pipe transports of asyncio mistake a socket used in both directions for a broken pipe.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import select
-import stat
+from abc import abstractmethod
 from typing import Any
 
 CHUNK = 65536
@@ -18,45 +17,72 @@ CHUNK = 65536
 READ_NOW = 16
 
 
-def _may_block(mode: int) -> bool:
-    """Pipes and sockets are made non-blocking. A terminal is shared with other programs and stays as it is."""
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+def _poll(fd: int, events: int) -> int:
+    """Which of these events a descriptor has now; always includes errors and hang-ups."""
+    poll = select.poll()
+    poll.register(fd, events)
+    return next((ready for _, ready in poll.poll(0)), 0)
 
 
-def _events(fd: int, wanted: int) -> int:
-    """Poll a descriptor without waiting: the wanted events, and always errors and hang-ups."""
-    watch = select.poll()
-    watch.register(fd, wanted)
-    return next((events for _, events in watch.poll(0)), 0)
+class FlowControl(asyncio.Transport):
+    """The part of a transport that asks its protocol to pause and resume writing."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        self._loop = loop
+        self._protocol = protocol
+        self._high, self._low = CHUNK, CHUNK // 4
+        self._writing_paused = self._closing = self._finished = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set with how many unwritten bytes the protocol is asked to pause writing, and with how many to resume."""
+        self._high = CHUNK if high is None else high
+        self._low = self._high // 4 if low is None else low
+
+    @abstractmethod
+    def get_write_buffer_size(self) -> int:
+        """Bytes that are not written yet."""
+
+    def _control_flow(self) -> None:
+        """Call this whenever the number of unwritten bytes has changed."""
+        size = self.get_write_buffer_size()
+        if not self._writing_paused and size > self._high:
+            self._writing_paused = True
+            self._protocol.pause_writing()
+        elif self._writing_paused and size <= self._low:
+            self._writing_paused = False
+            self._protocol.resume_writing()
+
+    def can_write_eof(self) -> bool:
+        """Always: the output has a descriptor of its own."""
+        return True
+
+    def is_closing(self) -> bool:
+        """Whether the end has begun."""
+        return self._closing
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Nothing is known about a descriptor."""
+        return default
 
 
-class DescriptorTransport(asyncio.Transport):
+class DescriptorTransport(FlowControl):
     """Reads one descriptor and writes another (or none) for a protocol; owns both and closes them at the end.
 
-    If the kernel can't tell whether a descriptor is ready (a file, /dev/null), it is read once per iteration of the event
-    loop, and written at once, blocking. The blocking mode of shared pipes is restored.
+    Both are made non-blocking. Their blocking mode is restored, because other processes may share them.
     """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol, read_fd: int, write_fd: int | None
     ) -> None:
-        super().__init__()
-        self._loop = loop
-        self._protocol = protocol
+        super().__init__(loop, protocol)
         self._in = read_fd
         self._out = -1 if write_fd is None else write_fd
         self._buffer = bytearray()
-        self._high, self._low = CHUNK, CHUNK // 4
-        self._reading = self._paused = self._choked = False
-        self._input_over = self._eof_wanted = False
-        self._closing = self._failing = self._finished = False
-        self._polled = True
-        self._turn: asyncio.Handle | None = None
-        self._pollable_output = self._out >= 0 and _may_block(os.fstat(self._out).st_mode)
-        pollable = [fd for fd in (self._in, self._out) if fd >= 0 and _may_block(os.fstat(fd).st_mode)]
-        self._was_blocking = [(fd, os.get_blocking(fd)) for fd in pollable]
-        self._leave_blocking = self._in not in pollable and os.get_blocking(self._in)
-        for fd in pollable:
+        self._reading = self._reading_paused = self._input_over = False
+        self._close_output_when_written = self._failing = False
+        self._was_blocking = [(fd, os.get_blocking(fd)) for fd in (self._in, self._out) if fd >= 0]
+        for fd, _ in self._was_blocking:
             os.set_blocking(fd, False)
         protocol.connection_made(self)
         self._start_reading()
@@ -64,30 +90,14 @@ class DescriptorTransport(asyncio.Transport):
     # ---------------------------------------------------------------- reading
 
     def _start_reading(self) -> None:
-        if self._reading or self._paused or self._input_over or self._closing:
-            return
-        self._reading = True
-        if self._polled:
-            try:
-                self._loop.add_reader(self._in, self._read_ready)
-                if self._leave_blocking:  # uvloop has made it non-blocking
-                    os.set_blocking(self._in, True)
-            except OSError:
-                self._polled = False
-        if not self._polled:
-            self._turn = self._loop.call_soon(self._read_in_turns)
+        if not (self._reading or self._reading_paused or self._input_over or self._closing):
+            self._reading = True
+            self._loop.add_reader(self._in, self._read_ready)
 
     def _stop_reading(self) -> None:
         if self._reading:
             self._reading = False
-            if self._turn is not None:
-                self._turn.cancel()
-            elif self._polled:
-                self._loop.remove_reader(self._in)
-
-    def _read_in_turns(self) -> None:
-        self._turn = self._loop.call_soon(self._read_in_turns)
-        self._read_ready()
+            self._loop.remove_reader(self._in)
 
     def _read_ready(self) -> None:
         try:
@@ -104,24 +114,24 @@ class DescriptorTransport(asyncio.Transport):
         self._input_over = True
         if not self._protocol.eof_received():
             self.close()
-        elif self._pollable_output and not self._closing and self._out >= 0:
+        elif not self._closing and self._out >= 0:
             self._watch_output()
 
     def read_now(self) -> None:
         """Deliver what has already arrived, without waiting for the event loop."""
         for _ in range(READ_NOW):
-            if not self._reading or not _events(self._in, select.POLLIN):
+            if not self._reading or not _poll(self._in, select.POLLIN):
                 return
             self._read_ready()
 
     def pause_reading(self) -> None:
         """Read no more for now."""
-        self._paused = True
+        self._reading_paused = True
         self._stop_reading()
 
     def resume_reading(self) -> None:
         """Read again."""
-        self._paused = False
+        self._reading_paused = False
         self._start_reading()
 
     def is_reading(self) -> bool:
@@ -138,44 +148,37 @@ class DescriptorTransport(asyncio.Transport):
             try:
                 done = self._write_some(data)
             except OSError as exc:
-                self._refused(exc)
+                self._write_failed(exc)
                 return
             if done == len(data):
                 return
             data = memoryview(data)[done:]
             self._loop.add_writer(self._out, self._write_ready)
         self._buffer += data
-        if len(self._buffer) > self._high and not self._choked:
-            self._choked = True
-            self._protocol.pause_writing()
+        self._control_flow()
 
     def _write_some(self, data: bytes | bytearray | memoryview) -> int:
         try:
-            done = os.write(self._out, data)
-            while not self._pollable_output and done < len(data):
-                done += os.write(self._out, memoryview(data)[done:])
+            return os.write(self._out, data)
         except (BlockingIOError, InterruptedError):
             return 0
-        return done
 
     def _write_ready(self) -> None:
         try:
             done = self._write_some(self._buffer)
         except OSError as exc:
-            self._refused(exc)
+            self._write_failed(exc)
             return
         del self._buffer[:done]
         if not self._buffer:
             self._loop.remove_writer(self._out)
-        if self._choked and len(self._buffer) <= self._low:
-            self._choked = False
-            self._protocol.resume_writing()
+        self._control_flow()
         if not self._buffer and self._closing:
             self._loop.call_soon(self._finish, None)
-        elif not self._buffer and self._eof_wanted:
+        elif not self._buffer and self._close_output_when_written:
             self._close_output()
 
-    def _refused(self, exc: OSError) -> None:
+    def _write_failed(self, exc: OSError) -> None:
         """Writing failed. What the peer wrote before is still read, in the next iteration of the event loop."""
         self._buffer.clear()
         self._loop.remove_writer(self._out)
@@ -194,9 +197,9 @@ class DescriptorTransport(asyncio.Transport):
             self._output_event()
 
     def _output_event(self) -> None:
-        if _events(self._out, 0):
+        if _poll(self._out, 0):
             self._fail(BrokenPipeError("nobody reads any more"))
-        elif _events(self._out, select.POLLIN):  # a socket whose peer only closed its own half
+        elif _poll(self._out, select.POLLIN):  # a socket whose peer only closed its own half
             self._loop.remove_reader(self._out)
 
     def _close_output(self) -> None:
@@ -206,13 +209,9 @@ class DescriptorTransport(asyncio.Transport):
             os.close(self._out)
             self._out = -1
 
-    def can_write_eof(self) -> bool:
-        """Always: the writing end has a descriptor of its own."""
-        return True
-
     def write_eof(self) -> None:
         """Close the writing end after what is still to be written."""
-        self._eof_wanted = True
+        self._close_output_when_written = True
         if not self._buffer:
             self._close_output()
 
@@ -220,19 +219,10 @@ class DescriptorTransport(asyncio.Transport):
         """Bytes that the descriptor hasn't taken yet."""
         return len(self._buffer)
 
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """When the protocol is asked to stop writing, and when to go on."""
-        self._high = CHUNK if high is None else high
-        self._low = self._high // 4 if low is None else low
-
     # ---------------------------------------------------------------- the end
 
-    def is_closing(self) -> bool:
-        """Whether the end has begun."""
-        return self._closing
-
     def close(self) -> None:
-        """Read no more, write what is left, then end."""
+        """Read no more, write what is not written yet, then end."""
         if not self._closing:
             self._closing = True
             self._stop_reading()
@@ -268,7 +258,3 @@ class DescriptorTransport(asyncio.Transport):
             with contextlib.suppress(OSError):
                 os.set_blocking(fd, was)
         self._was_blocking = []
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Nothing is known about a descriptor."""
-        return default

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import cast
 
 import msgspec
@@ -38,46 +39,31 @@ ONE_WRITE = 65536
 HEAD = 4096
 TAIL = 256
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|"|[\[\]{}:,]|[^\s"\[\]{}:,]+', re.DOTALL)
+#: One member at the beginning of an object, with its value if that is a string or an integer.
+_MEMBER = re.compile(rb'\s*[{,]\s*"(\w+)"\s*:\s*(?:(-?\d+|"(?:[^"\\]|\\.)*")\s*(?=[,}]))?', re.DOTALL)
+#: An id at the end of an object.
 _LAST_ID = re.compile(rb'[,{]\s*"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")\s*\}\s*$', re.DOTALL)
 
 
 class Overlong:
-    """A discarded line: its id, if it could be found, and whether it was an answer."""
+    """A discarded line: its id, if it could be found, and whether it was a response."""
 
-    __slots__ = ("answers", "id")
+    __slots__ = ("id", "is_response")
 
     def __init__(self, head: bytes, tail: bytes) -> None:
-        members = _members(head)
-        self.answers = "method" not in members and ("result" in members or "error" in members)
-        self.id = _request_id(members.get("id", b""))
-        if self.id is None and (found := _LAST_ID.search(tail)):
-            self.id = _request_id(found[1])
-
-
-def _members(head: bytes) -> dict[str, bytes]:
-    """Read the members of a truncated JSON object: names at the top level with the first token of their values."""
-    found: dict[str, bytes] = {}
-    depth, name, named = 0, "", False
-    for match in _TOKEN.finditer(head):
-        token = match[0]
-        if token == b'"':
-            break
-        if depth == 1 and named and match.end() < len(head):
-            found.setdefault(name, token)
-        if depth == 1 and not named and token.startswith(b'"'):
-            name = token[1:-1].decode(errors="replace")
-        named = depth == 1 and token == b":"
-        depth += (token in (b"{", b"[")) - (token in (b"}", b"]"))
-    return found
-
-
-def _request_id(text: bytes) -> RequestId | None:
-    try:
-        value = msgspec.json.decode(text, type=int | str)
-    except (msgspec.MsgspecError, ValueError):
-        return None
-    return value
+        members: dict[bytes, bytes | None] = {}
+        position = 0
+        while member := _MEMBER.match(head, position):
+            name, value = member.groups()
+            members[name] = value
+            if value is None:  # an object, a list, or cut off
+                break
+            position = member.end()
+        self.is_response = b"method" not in members and (b"result" in members or b"error" in members)
+        last = _LAST_ID.search(tail)
+        self.id: RequestId | None = None
+        with suppress(msgspec.MsgspecError, ValueError):
+            self.id = msgspec.json.decode(members.get(b"id") or (last[1] if last else b""), type=int | str)
 
 
 class LineSplitter:
@@ -247,10 +233,10 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
         if not self._closed.is_set():
             if self._deadline is not None:
                 self._deadline.cancel()
-            self._deadline = self._loop.call_later(within, self._run_out, why)
+            self._deadline = self._loop.call_later(within, self._stop_now, why)
 
-    def _run_out(self, why: str) -> None:
-        self._deadline = self._loop.call_later(FLUSH_SECONDS, self._cut_off, why)
+    def _stop_now(self, why: str) -> None:
+        self._deadline = self._loop.call_later(FLUSH_SECONDS, self.abort, why)
         self._expire(why)
 
     def abort(self, reason: str) -> None:
@@ -377,13 +363,9 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
         waiting = self._transport.get_write_buffer_size()
         taken = self._written - waiting - self._read_by_peer
         if waiting and taken < min(waiting, self.limits.stream_bytes // LEAST_SHARE):
-            self._cut_off(f"the peer has not read for {self.limits.stream_wait:g} seconds, {waiting} bytes are waiting")
+            self.abort(f"the peer has not read for {self.limits.stream_wait:g} seconds, {waiting} bytes are waiting")
         else:
             self._watch()
-
-    def _cut_off(self, reason: str) -> None:
-        self._deadline = None
-        self.abort(reason)
 
     # ---------------------------------------------------------------- input
 
@@ -418,7 +400,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
         for line in self._lines.discarded:
             text = f"a line of more than {self.limits.line} bytes was discarded"
             logger.warning("%s; the limit is the setting `limits.line`", text)
-            if line.answers:
+            if line.is_response:
                 self.feed(_malformed_answer(line, text))
             else:
                 error = ParseError(f"Parse error: {text}")

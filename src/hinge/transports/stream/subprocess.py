@@ -27,11 +27,10 @@ from hinge.transports.stream.descriptors import DescriptorTransport
 from hinge.transports.stream.line_channel import LineChannel
 from hinge.transports.stream.options import ProcessOptions, Shown, Stderr
 
-#: Seconds: a closed output is explained by the end of the process if that is seen within this time (a process that is
-#: killed closes its output first, and where there is much to do, the rest of its end takes a while) …
+#: When a child closes its output, how many seconds its exit code is waited for, which is part of the reason.
 EXIT_GRACE = 1.0
-#: … and after the end of the process, a pipe that another process still holds is given up after this much silence.
-QUIET = 1.0
+#: When a child has ended and another process still holds its output, after how many seconds of silence it is given up.
+SILENCE = 1.0
 
 #: Children that are being ended; the event loop itself would not keep these tasks alive.
 _endings: set[asyncio.Task[None]] = set()
@@ -44,11 +43,11 @@ class ChildChannel(LineChannel):
         super().__init__("stdio", limits, server=False)
         self._patience = patience
         self._process: ChildProcess | None = None
-        self._grace: asyncio.TimerHandle | None = None
-        self._quiet: asyncio.TimerHandle | None = None
-        self._silent = asyncio.Event()
+        self._exit_timer: asyncio.TimerHandle | None = None
+        self._silence_timer: asyncio.TimerHandle | None = None
+        self._output_closed = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
-        self._is_gone = False
+        self._released = False
 
     def attach(self, process: ChildProcess) -> None:
         """Attach the child process; `process_exited` must be called when it has ended."""
@@ -66,7 +65,7 @@ class ChildChannel(LineChannel):
 
         Takes at most two and a half times the patience given; goes on by itself if the waiting task is cancelled.
         """
-        self._give_up("the channel was closed on this side")
+        self.abort("the channel was closed on this side")
         assert self._ending is not None
         await asyncio.shield(self._ending)
 
@@ -75,12 +74,12 @@ class ChildChannel(LineChannel):
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
         super().data_received(data)
-        if self._quiet is not None:
+        if self._silence_timer is not None:
             self._wait_for_silence()
 
     def eof_received(self) -> bool:
         """No process holds the output of the child any more."""
-        self._silent.set()
+        self._output_closed.set()
         self._last_line()
         self._explain("closed its output, but still runs")
         return True
@@ -89,14 +88,14 @@ class ChildChannel(LineChannel):
         """The child has ended; what it wrote before may still be in the pipe."""
         if isinstance(self._transport, DescriptorTransport):
             self._transport.read_now()
-        if self._silent.is_set() or self._transport is None:
+        if self._output_closed.is_set() or self._transport is None:
             self._explain("ended")
         else:
             self._wait_for_silence()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The pipes are closed: by us, or because writing failed."""
-        self._silent.set()
+        self._output_closed.set()
         if self.reason is not None:
             super().connection_lost(exc)
         else:
@@ -104,28 +103,24 @@ class ChildChannel(LineChannel):
             self._explain("no longer reads its input")
 
     def _wait_for_silence(self) -> None:
-        if self._quiet is not None:
-            self._quiet.cancel()
-        self._quiet = self._loop.call_later(QUIET, self._explain, "ended")
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
+        self._silence_timer = self._loop.call_later(SILENCE, self._explain, "ended")
 
     def _explain(self, fate: str) -> None:
         """End the channel; wait briefly for the exit code, which is part of the reason."""
         if self.process.exited.is_set():
-            self._give_up(self.process.describe_end(fate))
-        elif self._grace is None and self.reason is None:
-            self._grace = self._loop.call_later(EXIT_GRACE, lambda: self._give_up(self.process.describe_end(fate)))
+            self.abort(self.process.describe_end(fate))
+        elif self._exit_timer is None and self.reason is None:
+            self._exit_timer = self._loop.call_later(EXIT_GRACE, lambda: self.abort(self.process.describe_end(fate)))
 
     # ---------------------------------------------------------------- the end
 
     def _shut(self, reason: str) -> None:
-        self._give_up(reason)
+        self.abort(reason)
 
     def abort(self, reason: str) -> None:
-        """End the session now and the child as `close` does."""
-        self._give_up(reason)
-
-    def _give_up(self, reason: str) -> None:
-        """Close the session, then end the child in a task of its own."""
+        """Close the session now, then end the child as `close` does, in a task of its own."""
         self.end_session(reason)
         self._writable.set()
         if self._ending is None:
@@ -146,7 +141,10 @@ class ChildChannel(LineChannel):
                 if not await process.ends_within(self._patience):
                     process.signal("SIGKILL")
                     await process.ends_within(self._patience / 4)
-            await self._await_descendants()
+            if not self._output_closed.is_set():  # another process outlived the child and holds its output
+                process.signal("SIGTERM")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._output_closed.wait(), self._patience / 4)
         finally:
             self._release_child()
         await self.wait_closed()
@@ -157,10 +155,10 @@ class ChildChannel(LineChannel):
         self._release_child()
 
     def _release_child(self) -> None:
-        if self._is_gone:
+        if self._released:
             return
-        self._is_gone = True
-        for timer in (self._grace, self._quiet):
+        self._released = True
+        for timer in (self._exit_timer, self._silence_timer):
             if timer is not None:
                 timer.cancel()
         self.process.reap()
@@ -168,15 +166,6 @@ class ChildChannel(LineChannel):
             self._transport.abort()
         else:
             super().connection_lost(None)
-
-    async def _await_descendants(self) -> None:
-        """Ask processes that outlived the child and hold its pipes to end, and wait briefly."""
-        if not self._silent.is_set():
-            self.process.signal("SIGTERM")
-            try:
-                await asyncio.wait_for(self._silent.wait(), self._patience / 4)
-            except TimeoutError:
-                return
 
 
 class Stdio(Transport):
@@ -232,13 +221,15 @@ INHERITED = (
     else "HOME LANG LC_ALL LC_CTYPE LOGNAME PATH SHELL TERM TMPDIR TZ USER"
 ).split()
 
-#: Lines of standard error that are kept for error texts, and the characters kept of each.
-LAST_WORDS = 20
-WORD_LENGTH = 500
+#: Lines of standard error that errors quote, and the characters kept of each.
+LAST_LINES = 20
+LINE_LENGTH = 500
 
+#: Whether a process can be waited for without freeing its id.
+_HAS_WAITID = hasattr(os, "waitid")
 
-#: Seconds that the event loop blocks until a killed child is gone; after that a thread waits for it.
-AT_ONCE = 0.2
+#: Seconds that the event loop blocks until a killed child is gone; after that it is waited for in a thread.
+REAP_SECONDS = 0.2
 
 
 def child_environment(extra: Mapping[str, str] | None) -> dict[str, str]:
@@ -247,12 +238,12 @@ def child_environment(extra: Mapping[str, str] | None) -> dict[str, str]:
     return {name: value for name, value in chosen.items() if not value.startswith("()")} | dict(extra or {})
 
 
-class LastWords(asyncio.Protocol):
+class StderrReader(asyncio.Protocol):
     """Reads the standard error of a child, passes it on, and keeps the last lines."""
 
     def __init__(self, to: Stderr) -> None:
-        self.lines: deque[str] = deque(maxlen=LAST_WORDS)
-        #: Whether the lines have been seen where the reason for a death will be.
+        self.lines: deque[str] = deque(maxlen=LAST_LINES)
+        #: Whether the user sees the lines anyway, so that errors need not quote them.
         self.shown = isinstance(to, Shown)
         self._to = to.to if isinstance(to, Shown) else to
         self._file: IO[str] | None = None
@@ -262,7 +253,7 @@ class LastWords(asyncio.Protocol):
         self._unfinished = ""
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes of text came."""
+        """Bytes arrived."""
         text = self._decoder.decode(data)
         out = sys.stderr if self._to == "inherit" else self._file
         if out is not None:
@@ -273,32 +264,32 @@ class LastWords(asyncio.Protocol):
         if len(self._unfinished) > 65536:
             lines, self._unfinished = [*lines, self._unfinished], ""
         for line in lines:
-            self._line(line.removesuffix("\r"))
+            self._add(line.removesuffix("\r"))
 
-    def _line(self, line: str) -> None:
+    def _add(self, line: str) -> None:
         if line.strip():
-            self.lines.append(line[:WORD_LENGTH])
+            self.lines.append(line[:LINE_LENGTH])
         if callable(self._to):
             try:
                 self._to(line)
             except Exception as exc:
                 self._to = "discard"
-                self.lines.append(f"(the function for standard error failed and is called no more: {exc!r})")
+                self.lines.append(f"(the function for standard error failed and is not called again: {exc!r})")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The child's standard error is closed."""
         if self._unfinished:
-            self._line(self._unfinished)
+            self._add(self._unfinished)
             self._unfinished = ""
         if self._file is not None:
             self._file.close()
 
 
 class ChildProcess:
-    """A started child. `stdin` and `stdout` are descriptors of ours; whoever takes them closes them.
+    """A child that was started. Whoever takes the descriptors `stdin` and `stdout` closes them.
 
-    `on_exit` is called in the loop when the process has ended. Until `reap`, its id stays taken, so that signals to the
-    group can't hit a stranger.
+    `on_exit` is called in the event loop when the process has ended. A thread waits for that. The process id stays taken
+    until `reap`, so that signals to the group can't hit another one (but not on macOS before Python 3.13).
     """
 
     def __init__(
@@ -313,13 +304,31 @@ class ChildProcess:
         self.name = shorten(shlex.join(command), 100)
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
-        self._words = LastWords(stderr)
+        self._reader = StderrReader(stderr)
         self.exited = asyncio.Event()
-        self._pidfd = -1
         self._code = 0
-        self._popen, (self.stdin, self.stdout, heard) = _start(command, child_environment(env), cwd)
-        self._stderr = open_descriptors(self._words, heard, None)
-        self._watch()
+        try:
+            self._popen = subprocess.Popen(
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=child_environment(env),
+                cwd=cwd,
+                start_new_session=sys.platform != "win32",
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+            )
+        except (OSError, ValueError) as exc:
+            reason = _start_failure(exc, command[0], cwd)
+            raise ConnectFailed(f"Can't start {shorten(shlex.join(command))}: {reason}") from exc
+        self.stdin, self.stdout, stderr_fd = map(
+            _take_descriptor, (self._popen.stdin, self._popen.stdout, self._popen.stderr)
+        )
+        self._stderr = open_descriptors(self._reader, stderr_fd, None)
+        self._may_reap = threading.Event()
+        self._waiter = threading.Thread(target=self._wait, name="hinge-child", daemon=True)
+        self._waiter.start()
 
     @property
     def pid(self) -> int:
@@ -332,22 +341,21 @@ class ChildProcess:
         return self._code if self.exited.is_set() else None
 
     def describe_end(self, otherwise: str) -> str:
-        """Describe how the process ended, with the last lines of standard error unless they were shown; `otherwise` if it runs."""
+        """Describe how the process ended, with its last lines of standard error. `otherwise` describes one that runs."""
         if isinstance(self._stderr, DescriptorTransport):
             self._stderr.read_now()
         code = self.returncode
         if code is None:
-            fate = otherwise
+            end = otherwise
         elif code < 0:
-            fate = f"was killed by {_signal_name(-code)}"
+            end = f"was killed by {_signal_name(-code)}"
         else:
-            fate = f"exited with code {code}"
-        words = list(self._words.lines)
-        if not words:
-            return f"the server process ({self.name}) {fate}; it wrote nothing to standard error"
-        if self._words.shown:
-            return f"the server process ({self.name}) {fate}; see what it wrote to standard error"
-        return f"the server process ({self.name}) {fate}; its last words:\n" + "\n".join(words)
+            end = f"exited with code {code}"
+        if not self._reader.lines:
+            return f"the server process ({self.name}) {end}; it wrote nothing to standard error"
+        if self._reader.shown:
+            return f"the server process ({self.name}) {end}; see what it wrote to standard error"
+        return f"the server process ({self.name}) {end}; its last words:\n" + "\n".join(self._reader.lines)
 
     # ---------------------------------------------------------------- the end
 
@@ -366,78 +374,39 @@ class ChildProcess:
         return self.exited.is_set()
 
     def reap(self) -> None:
-        """Kill what is left of the group and give back what the system keeps of the child."""
+        """Kill what is left of the group and free what the system keeps of the child."""
         self.signal("SIGKILL")
-        self._unwatch()
-        try:
-            self._popen.wait(AT_ONCE)
-        except subprocess.TimeoutExpired:  # a killed process needs time, too, where there is much to do
-            threading.Thread(target=self._popen.wait, name="hinge-child", daemon=True).start()
+        self._may_reap.set()
+        self._waiter.join(REAP_SECONDS)
         self._stderr.abort()
 
-    def _watch(self) -> None:
-        try:
-            self._pidfd = os.pidfd_open(self._popen.pid)
-        except (AttributeError, OSError):
-            threading.Thread(target=self._wait, name="hinge-child", daemon=True).start()
-        else:
-            self._loop.add_reader(self._pidfd, self._ended)
-
-    def _unwatch(self) -> None:
-        if self._pidfd >= 0:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = -1
-
     def _wait(self) -> None:
-        """In a thread, where a process can't be watched: wait for it, which also reaps it."""
-        self._popen.wait()
-        with contextlib.suppress(RuntimeError):
+        """In the thread: wait for the end, report it, and free the process id when that is allowed."""
+        if _HAS_WAITID:
+            with contextlib.suppress(ChildProcessError):  # somebody else in this process waited for it
+                info = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
+                if info is not None:
+                    self._code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+        else:
+            self._code = self._popen.wait()
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(self._ended)
+        self._may_reap.wait()
+        self._popen.wait()
 
     def _ended(self) -> None:
-        if self._pidfd >= 0:
-            self._unwatch()
-            about = None
-            with contextlib.suppress(ChildProcessError):  # somebody else in this process waited for it
-                about = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            exited = about is None or about.si_code == os.CLD_EXITED
-            self._code = 0 if about is None else about.si_status if exited else -about.si_status
-        else:
-            self._code = self._popen.returncode
         self.exited.set()
         self._on_exit()
 
 
-def _start(
-    command: Sequence[str], env: Mapping[str, str], cwd: str | os.PathLike[str] | None
-) -> tuple[subprocess.Popen[bytes], tuple[int, int, int]]:
-    """The process, and our ends of its standard input, output and error. Raises ConnectFailed."""
-    child_in, our_in = os.pipe()
-    our_out, child_out = os.pipe()
-    our_err, child_err = os.pipe()
-    try:
-        popen = subprocess.Popen(
-            command,
-            stdin=child_in,
-            stdout=child_out,
-            stderr=child_err,
-            env=env,
-            cwd=cwd,
-            start_new_session=sys.platform != "win32",
-            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-        )
-    except (OSError, ValueError) as exc:
-        for fd in (our_in, our_out, our_err):
-            os.close(fd)
-        raise ConnectFailed(f"Can't start {shorten(shlex.join(command))}: {_why(exc, command[0], cwd)}") from exc
-    finally:
-        for fd in (child_in, child_out, child_err):
-            os.close(fd)
-    return popen, (our_in, our_out, our_err)
+def _take_descriptor(file: IO[bytes] | None) -> int:
+    assert file is not None
+    with file:
+        return os.dup(file.fileno())
 
 
-def _why(exc: OSError | ValueError, program: str, cwd: str | os.PathLike[str] | None) -> str:
+def _start_failure(exc: OSError | ValueError, program: str, cwd: str | os.PathLike[str] | None) -> str:
+    """Why a program could not be started, and what to do."""
     if cwd is not None and not os.path.isdir(cwd):
         return f"the working directory {os.fspath(cwd)} doesn't exist; create it or give another `cwd`."
     match exc:
