@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.interop import plans
 from tests.interop.excuses import Excuse, excused
 from tests.interop.judge import Cell, Evidence, complaints
 from tests.interop.matrix import ERAS, Client, Server, clients, servers
-from tests.interop.peers import IMPORTS, ROOT, Peers
+from tests.interop.peers import IMPORTS, REVISIONS, ROOT, Peers
 from tests.interop.plans import Plan
 from tests.interop.processes import environment, free_port, http_server, tail
 
@@ -53,12 +54,21 @@ class Matrix:
             for era in ERAS[transport]
             if era in server.plans
             if transport in client.transports
+            if era in client.eras
             if not server.clients or client.name in server.clients
+            if not client.servers or server.name in client.servers
         ]
 
     def plan(self, cell: Cell) -> Plan:
         """What is to be done in a cell."""
-        return self.servers[cell.server].plans[cell.era]
+        plan = self.servers[cell.server].plans[cell.era]
+        is_old = cell.server == "hinge" and self.revision(cell) < REVISIONS["2025"]
+        return {**plan, **plans.BEFORE_2025_11} if is_old else plan
+
+    def revision(self, cell: Cell) -> str:
+        """The newest revision of the era that both sides know."""
+        sides = self.clients[cell.client].revision, self.servers[cell.server].revision
+        return min(side or REVISIONS[cell.era] for side in sides)
 
     def place(self, cell: Cell, purpose: str = "") -> Path:
         """A directory for what the cell leaves behind, empty."""
@@ -76,7 +86,7 @@ class Matrix:
         try:
             with target(self.servers[cell.server], cell.transport, place, journal) as where:
                 steps = self._walk(cell, where, place)
-                wrong = complaints(Evidence(cell, self.plan(cell), steps, journal))
+                wrong = complaints(Evidence(cell, self.plan(cell), steps, journal, self.revision(cell)))
         except RuntimeError as error:
             wrong = {"start": str(error)}
         (place / "report.json").write_text(json.dumps(steps, indent=1))

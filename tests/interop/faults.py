@@ -192,7 +192,12 @@ def deaths(matrix: Matrix, cell: Cell) -> Iterator[tuple[str, Death, list[str]]]
 def run_all(matrix: Matrix, cells: list[Cell], pool: Executor) -> list[str]:
     """All deaths of all cells; prints a line each and returns those that went wrong."""
     begin = time.monotonic()
-    able = [cell for cell in cells if cell.client != "inspector" and matrix.servers[cell.server].has_journal]
+    able = [
+        cell
+        for cell in cells
+        if cell.client != "inspector" and not matrix.clients[cell.client].revision
+        if matrix.servers[cell.server].has_journal
+    ]
     wanted = [(cell, *death) for cell in able for death in deaths(matrix, cell)]
     bad: list[str] = []
     for (cell, name, _, _), problem in zip(wanted, pool.map(lambda one: _attempt(matrix, *one), wanted), strict=True):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.answers import ROOTS
-from tests.interop.peers import REVISIONS
 from tests.interop.plans import Plan, Step
 from tests.interop.processes import entries, wait_for_entry
 
@@ -49,6 +48,8 @@ class Evidence:
     plan: Plan
     steps: dict[str, dict[str, Any]]
     journal: Path
+    revision: str
+    """What client and server have to agree on."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def _connected(evidence: Evidence) -> str | None:
     entry = evidence.steps.get("connect", {})
     if "value" not in entry:
         return f"no connection; got {json.dumps(entry)[:400]}"
-    value, revision = entry["value"], REVISIONS[evidence.cell.era]
+    value, revision = entry["value"], evidence.revision
     if value.get("revision") != revision:
         return f"the revision is not {revision}; got {value.get('revision')}"
     if not value.get("name") or not isinstance(value.get("version"), str):

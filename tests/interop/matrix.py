@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.interop import plans, stories
-from tests.interop.peers import FOREIGN, IMPORTS, REVISIONS, Peers, script
+from tests.interop.peers import FOREIGN, IMPORTS, OLD_SDKS, REVISIONS, Peers, script
 from tests.interop.plans import Plan
 
 HERE = Path(__file__).resolve().parent
@@ -40,6 +40,8 @@ class Server:
     """Whether what is under test is the server, whoever its client is."""
     clients: tuple[str, ...] = ()
     """Who is to meet it; everybody by default."""
+    revision: str = ""
+    """The newest that it knows; that of the era by default."""
 
     def command(self, transport: str, port: int, place: Path) -> list[str]:
         return [_filled(part, port, place) for part in self.commands[transport]]
@@ -59,6 +61,11 @@ class Client:
     name: str
     command: list[str]
     transports: tuple[str, ...] = ("stdio", "http", "sse")
+    eras: tuple[str, ...] = ("2025", "2026")
+    servers: tuple[str, ...] = ()
+    """Whom it is to meet; everybody by default."""
+    revision: str = ""
+    """The newest that it knows; that of the era by default."""
 
     def argv(self, transport: str, era: str, plan: Plan, target: str) -> list[str]:
         items = {name: step.item for name, step in plan.items()}
@@ -122,7 +129,8 @@ def servers(peers: Peers, fixture: Path) -> dict[str, Server]:
         Server("time", {"stdio": peers.time_server}, plans.TIME),
         Server("fetch", {"stdio": peers.fetch_server}, plans.FETCH),
     ]
-    return {server.name: server for server in [*found, _proxy(everything), *_stories(peers), _reference(peers)]}
+    more = [_proxy(everything), *_stories(peers), _reference(peers), *_old_servers(peers)]
+    return {server.name: server for server in [*found, *more]}
 
 
 def _proxy(everything: list[str]) -> Server:
@@ -161,6 +169,27 @@ def _reference(peers: Peers) -> Server:
     return Server("reference", {"http": command}, stories.REFERENCE, {"PYTHONPATH": imports})
 
 
+def _old_servers(peers: Peers) -> list[Server]:
+    """The fixture served by SDKs of the handshake era, for Hinge's client."""
+    found = []
+    for name, (revision, transports) in OLD_SDKS.items():
+        command = [str(peers.python(name)), str(FOREIGN / "server_python_v1.py")]
+        commands = {transport: [*command, transport, "PORT"] for transport in transports}
+        found.append(Server(name, commands, {"2025": plans.OLD[name]}, clients=("hinge",), revision=revision))
+    return found
+
+
+def _old_clients(peers: Peers) -> list[Client]:
+    """SDKs of the handshake era, for Hinge's server."""
+    typescript = [str(peers.node), str(script("client_typescript.mjs")), "--sdk", "v1"]
+    found = [Client("typescript-1", typescript, eras=("2025",), servers=("hinge",), revision=REVISIONS["2025"])]
+    for name, (revision, transports) in OLD_SDKS.items():
+        program = "client_fastmcp_v2.py" if name.startswith("fastmcp") else "client_python_v1.py"
+        command = [str(peers.python(name)), str(FOREIGN / program)]
+        found.append(Client(name, command, transports, eras=("2025",), servers=("hinge",), revision=revision))
+    return found
+
+
 def clients(peers: Peers) -> dict[str, Client]:
     """Every client by name; `hinge` is the one under test. The slowest first, so that none is left to the end."""
     found = [
@@ -170,4 +199,4 @@ def clients(peers: Peers) -> dict[str, Client]:
         Client("typescript", [str(peers.node), str(script("client_typescript.mjs"))]),
         Client("hinge", [sys.executable, "-m", "tests.interop.client_hinge"]),
     ]
-    return {client.name: client for client in found}
+    return {client.name: client for client in [*found, *_old_clients(peers)]}

@@ -21,8 +21,15 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 VERSIONS = Path(__file__).with_name("peers.toml")
 FOREIGN = Path(__file__).with_name("foreign")
-GROUPS = frozenset(("node", "peers", "fastmcp", "fastmcp-server", "examples"))
-REVISIONS: dict[str, str] = tomllib.loads(VERSIONS.read_text())["revisions"]
+_TABLE = tomllib.loads(VERSIONS.read_text())
+GROUPS = frozenset(("node", "examples", *_TABLE["python"]))
+REVISIONS: dict[str, str] = _TABLE["revisions"]
+OLD_SDKS: dict[str, tuple[str, tuple[str, ...]]] = {
+    name: (group["revision"], tuple(group.get("transports", ("stdio", "http", "sse"))))
+    for name, group in _TABLE["python"].items()
+    if "revision" in group
+}
+"""The SDKs of the handshake era by name: the newest revision that each knows, and its transports."""
 IMPORTS = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
 """Where a child finds this checkout, and no other one that may be installed."""
 
@@ -37,6 +44,10 @@ class Peers:
     fastmcp_python: Path
     fastmcp_server_python: Path
     examples: Path
+
+    def python(self, group: str) -> Path:
+        """The interpreter of a group of Python packages."""
+        return Path(CACHE, _TABLE["python"][group]["directory"], "bin", "python")
 
     @property
     def conformance(self) -> list[str]:
@@ -92,7 +103,7 @@ def install(only: frozenset[str] = GROUPS) -> Peers:
 
     `only` names the groups. Raises `SystemExit` with the installer's last words when it fails.
     """
-    versions = tomllib.loads(VERSIONS.read_text())
+    versions = _TABLE
     CACHE.mkdir(exist_ok=True)
     if "node" in only:
         directory = CACHE / versions["node"]["directory"]

@@ -190,6 +190,27 @@ TYPESCRIPT = {"2025": _TYPESCRIPT, "2026": _TYPESCRIPT}
 _FASTMCP = {**unpaged({**TOOLS, **RESOURCES, **PROMPTS}), **_LOOSE, "elicit": ASKING["elicit"]}
 FASTMCP = {"2025": _FASTMCP, "2026": _FASTMCP}
 
+#: FastMCP 1 asks nobody and has no completion of its own; what is wrong is an error result, or code 0.
+_V1 = without(
+    {**unpaged({**TOOLS, **RESOURCES, **PROMPTS}), **_LOOSE},
+    *("logging", "quiet_logging", "complete_variable", "complete_by_context", "complete_argument", "complete_many"),
+    *("complete_nothing", "read_missing", "prompt_missing", "prompt_incomplete"),
+    list_tools=step("items", "tools", names=["echo", "add", "weather"], pages=1),
+    resources=step("items", "resources", names=["interop://note", "interop://dot"], pages=1),
+)
+_UNSTRUCTURED = without(_V1, "structured")
+OLD = {
+    # It serves one request after the other, and does not know types of resources.
+    "mcp-1.2": without(_UNSTRUCTURED, "cancel", "limit", "read_binary", "read_template"),
+    # It ends when a request is cancelled.
+    "mcp-1.8": without(_UNSTRUCTURED, "cancel", "limit"),
+    "mcp-1.12": _V1,
+    "mcp-1.26": _V1,
+    "fastmcp-2": _V1,
+}
+#: Wrong arguments were an error of the request before 2025-11-25.
+BEFORE_2025_11: Plan = {"bad_arguments": step("call", "add", {"a": "x"}, code=-32602)}
+
 TIME_PLAN: Plan = {
     "list_tools": step("items", "tools", names=["get_current_time", "convert_time"]),
     "text": step("call", "get_current_time", {"timezone": "UTC"}, is_error=False, text="UTC"),

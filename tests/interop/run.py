@@ -84,6 +84,9 @@ def main() -> int:
     keep: Path = (chosen.keep or Path(tempfile.mkdtemp(prefix="interop-"))).resolve()
     matrix = Matrix(install(), keep, chosen.fixture)
     cells = [cell for cell in matrix.cells() if _wanted(cell, matrix, chosen)]
+    if not cells:
+        print("interop: FAILED: no cell has that client, server, transport and era")
+        return 1
     wrong: list[str] = []
     with ThreadPoolExecutor(chosen.jobs) as pool:
         if chosen.faults != "only":

@@ -100,6 +100,7 @@ async def count(ctx: Context[None], steps: int) -> str:
     for step in range(1, steps + 1):
         await ctx.report_progress(step, steps, f"step {step}")
         await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)  # the TypeScript client drops a notification that is directly followed by the result
     return f"counted to {steps}"
 
 

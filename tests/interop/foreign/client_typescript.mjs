@@ -1,8 +1,7 @@
 // The official TypeScript SDK's client walks the plan; the same command line and report as the Python clients.
+// With `--sdk v1` it is the client of version 1, which knows the handshake era only.
 import { parseArgs } from 'node:util';
 import { existsSync, readFileSync } from 'node:fs';
-import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
-import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
 const STEP_LIMIT = 30_000;
 const CANCEL_AFTER = 700;
@@ -20,9 +19,20 @@ const { values: given, positionals } = parseArgs({
         plan: { type: 'string' },
         answers: { type: 'string', default: '{}' },
         hold: { type: 'string' },
-        go: { type: 'string' }
+        go: { type: 'string' },
+        sdk: { type: 'string', default: 'v2' }
     }
 });
+const isV1 = given.sdk === 'v1';
+const { Client, SSEClientTransport, StreamableHTTPClientTransport, StdioClientTransport, types } = isV1
+    ? {
+        ...(await import('@modelcontextprotocol/sdk/client/index.js')),
+        ...(await import('@modelcontextprotocol/sdk/client/sse.js')),
+        ...(await import('@modelcontextprotocol/sdk/client/stdio.js')),
+        ...(await import('@modelcontextprotocol/sdk/client/streamableHttp.js')),
+        types: await import('@modelcontextprotocol/sdk/types.js')
+    }
+    : { ...(await import('@modelcontextprotocol/client')), ...(await import('@modelcontextprotocol/client/stdio')) };
 const target = positionals[0];
 const plan = JSON.parse(given.plan);
 const forms = JSON.parse(given.answers);
@@ -77,7 +87,20 @@ const capabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: 
 const mode = isModern ? { pin: given.revision } : 'legacy';
 const client = new Client({ name: 'interop-typescript', version: '1.0' }, { capabilities, versionNegotiation: { mode } });
 
-client.setRequestHandler('elicitation/create', async ({ params }) => {
+// Version 1 names a method by its schema.
+const SCHEMAS = {
+    'elicitation/create': 'ElicitRequestSchema',
+    'sampling/createMessage': 'CreateMessageRequestSchema',
+    'roots/list': 'ListRootsRequestSchema',
+    'notifications/message': 'LoggingMessageNotificationSchema',
+    'notifications/tools/list_changed': 'ToolListChangedNotificationSchema',
+    'notifications/prompts/list_changed': 'PromptListChangedNotificationSchema',
+    'notifications/resources/list_changed': 'ResourceListChangedNotificationSchema',
+    'notifications/resources/updated': 'ResourceUpdatedNotificationSchema'
+};
+const named = method => (isV1 ? types[SCHEMAS[method]] : method);
+
+client.setRequestHandler(named('elicitation/create'), async ({ params }) => {
     if (params.mode === 'url') {
         asked.push({ kind: 'url', message: params.message, url: params.url });
         return { action: 'accept' };
@@ -96,22 +119,22 @@ client.setRequestHandler('elicitation/create', async ({ params }) => {
     const filled = fields.filter(name => name in answer || '*' in answer).map(name => [name, answer[name] ?? answer['*']]);
     return { action: 'accept', content: Object.fromEntries(filled) };
 });
-client.setRequestHandler('sampling/createMessage', async ({ params }) => {
+client.setRequestHandler(named('sampling/createMessage'), async ({ params }) => {
     const texts = params.messages.map(one => one.content).filter(block => block.type === 'text').map(block => block.text);
     asked.push({ kind: 'sample', texts, max_tokens: params.maxTokens });
     return { role: 'assistant', model: MODEL, content: { type: 'text', text: `thought of ${texts.at(-1) ?? 'nothing'}` } };
 });
-client.setRequestHandler('roots/list', async () => {
+client.setRequestHandler(named('roots/list'), async () => {
     asked.push({ kind: 'roots' });
     return { roots: ROOTS.map(uri => ({ uri })) };
 });
-client.setNotificationHandler('notifications/message', message => {
+client.setNotificationHandler(named('notifications/message'), message => {
     logs.push({ level: message.params.level, data: message.params.data, logger: message.params.logger ?? null });
 });
 for (const kind of ['tools', 'prompts', 'resources']) {
-    client.setNotificationHandler(`notifications/${kind}/list_changed`, () => { heard.push([kind, null]); });
+    client.setNotificationHandler(named(`notifications/${kind}/list_changed`), () => { heard.push([kind, null]); });
 }
-client.setNotificationHandler('notifications/resources/updated', message => { heard.push(['resource', message.params.uri]); });
+client.setNotificationHandler(named('notifications/resources/updated'), message => { heard.push(['resource', message.params.uri]); });
 
 function transport() {
     if (given.transport === 'stdio') {
@@ -123,10 +146,16 @@ function transport() {
 }
 
 async function connect() {
-    await client.connect(transport());
+    const chosen = transport();
+    let negotiated = null; // version 1 tells its transport only
+    if (isV1) {
+        const remember = chosen.setProtocolVersion?.bind(chosen);
+        chosen.setProtocolVersion = version => { negotiated = version; remember?.(version); };
+    }
+    await client.connect(chosen);
     const info = client.getServerVersion();
     return {
-        revision: client.getNegotiatedProtocolVersion() ?? null,
+        revision: isV1 ? negotiated : client.getNegotiatedProtocolVersion() ?? null,
         name: info?.name ?? null,
         version: info?.version ?? null,
         instructions: client.getInstructions() ?? null,
@@ -135,7 +164,8 @@ async function connect() {
 }
 
 async function call([name, args], options = {}) {
-    return shape(await client.callTool({ name, arguments: args, ...options.params }, options.request));
+    const params = { name, arguments: args, ...options.params };
+    return shape(await (isV1 ? client.callTool(params, undefined, options.request) : client.callTool(params, options.request)));
 }
 
 const lists = {
@@ -171,8 +201,16 @@ const withAsked = async work => {
 
 const verbs = {
     async items(kind) {
-        const found = await lists[kind](undefined, { cacheMode: 'bypass' });
-        return { items: found[kind === 'templates' ? 'resourceTemplates' : kind], pages: null };
+        const name = kind === 'templates' ? 'resourceTemplates' : kind;
+        if (!isV1) return { items: (await lists[kind](undefined, { cacheMode: 'bypass' }))[name], pages: null };
+        const items = [];
+        let pages = 0;
+        for (let cursor; pages === 0 || cursor; pages++) {
+            const page = await lists[kind]({ cursor });
+            items.push(...page[name]);
+            cursor = page.nextCursor;
+        }
+        return { items, pages };
     },
     page: (kind, cursor) => lists[kind]({ cursor }),
     call: (...item) => call(item),
@@ -191,7 +229,7 @@ const verbs = {
         return (await client.complete({ ref, argument: { name: argument, value }, ...context })).completion;
     },
     request: async (method, params) =>
-        client.request({ method, params }, { '~standard': { version: 1, vendor: 'interop', validate: value => ({ value }) } }),
+        client.request({ method, params }, isV1 ? types.ResultSchema : { '~standard': { version: 1, vendor: 'interop', validate: value => ({ value }) } }),
     async progress(...item) {
         const seen = [];
         const onprogress = p => seen.push([p.progress, p.total ?? null, p.message ?? null]);
@@ -261,6 +299,7 @@ if (await step('connect', connect)) {
     else for (const [name, [verb, ...args]] of Object.entries(plan)) await step(name, () => verbs[verb](...args));
 }
 await step('close', () => client.close());
-const version = JSON.parse(readFileSync(new URL('../node_modules/@modelcontextprotocol/client/package.json', import.meta.url))).version;
+const home = `../node_modules/@modelcontextprotocol/${isV1 ? 'sdk' : 'client'}/package.json`;
+const version = JSON.parse(readFileSync(new URL(home, import.meta.url))).version;
 console.log(JSON.stringify({ client: `typescript ${version}`, transport: given.transport, era: given.era, steps }));
 process.exitCode = 0;

@@ -71,6 +71,7 @@ async def count(ctx: Context, steps: int) -> str:
     for step in range(1, steps + 1):
         await ctx.report_progress(step, steps, f"step {step}")
         await anyio.sleep(0.01)
+    await anyio.sleep(0.2)
     return f"counted to {steps}"
 
 

@@ -63,6 +63,7 @@ function addTools(server) {
             }
             await pause(10);
         }
+        await pause(200);
         return text(`counted to ${a.steps}`);
     });
     tool('chatter', 'Log one message of each of three levels.', {}, async (_, ctx) => {
