@@ -111,6 +111,13 @@ class Transport(Protocol):
         """A transport to the same server for one that refuses this one; None if there is none."""
         return None
 
+    async def credentials(self) -> str:
+        """What identifies the caller of a request that is sent now, as an opaque text; "" if it never changes.
+
+        A transport that returns another text sets `Pending.credentials` of each request to what it was sent with.
+        """
+        return ""
+
     async def open(self, serve: Serve, /) -> Channel:
         """Open the channel, start feeding, return it. Raises ConnectFailed with the reason and what to do."""
         ...

@@ -34,11 +34,19 @@ _hint = msgspec.json.Decoder(_Hint)
 
 
 class CacheEntry(msgspec.Struct, frozen=True):
-    """One result: its JSON text, until when it is fresh in seconds since the epoch, and its scope."""
+    """One result.
+
+    Attributes:
+        text: The result as JSON text.
+        until: When it is stale, in seconds since the epoch.
+        scope: "public", or "private": for the caller only that it was sent to.
+        credentials: What the request was sent with, as an opaque text.
+    """
 
     text: bytes
     until: float
     scope: str
+    credentials: str = ""
 
 
 class Store(Protocol):
@@ -82,7 +90,7 @@ class MemoryStore:
 
 
 class Cache:
-    """The cache of one client. `partition` names the authorization that private entries belong to."""
+    """The cache of one client. `partition` separates it from other clients with the same store."""
 
     def __init__(self, store: Store, *, partition: str, longest: float) -> None:
         self._store = store
@@ -95,12 +103,12 @@ class Cache:
         text = msgspec.json.encode([revision, asked], order="deterministic").decode()
         return f"{method}\n{self._partition}\n{text}"
 
-    def get(self, key: str) -> Raw | None:
-        """Get a fresh result."""
+    def get(self, key: str) -> CacheEntry | None:
+        """Get a fresh entry. A private one must not be used with other credentials."""
         entry = self._store.get(key)
-        return Raw(entry.text) if entry is not None and time.time() < entry.until else None
+        return entry if entry is not None and time.time() < entry.until else None
 
-    def put(self, key: str, raw: Raw) -> None:
+    def put(self, key: str, raw: Raw, credentials: str = "") -> None:
         """Keep a complete result if the server gave it a valid `ttlMs`."""
         try:
             hint = _hint.decode(raw)
@@ -110,7 +118,7 @@ class Cache:
             return
         until = time.time() + min(hint.ttl_ms / 1000, self._longest)
         scope = hint.cache_scope if hint.cache_scope is not UNSET else "private"
-        self._store.put(key, CacheEntry(bytes(raw), until, scope))
+        self._store.put(key, CacheEntry(bytes(raw), until, scope, credentials))
 
     def changed(self, event: Changed | ChangesLost) -> None:
         """Drop the entries that a change concerns, all if changes were lost."""

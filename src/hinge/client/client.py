@@ -293,6 +293,17 @@ class Client(ClientMethods):
         """Whether the connection is open now. A lost one is opened again by the next request, unless `reconnect=False`."""
         return self._connection.alive
 
+    async def same_credentials(self) -> bool:
+        """Tell whether requests can be sent in the same session: it was opened with the same credentials.
+
+        Returns:
+            False if `auth` or `headers` give something else than for the handshake. True in the stateless era.
+
+        Raises:
+            NotSent: A function for `auth` or `headers` failed.
+        """
+        return await self._connection.same_credentials()
+
     @property
     def session(self) -> Session | None:
         """The session that requests are sent over now; None while there is none."""

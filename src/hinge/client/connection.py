@@ -100,6 +100,8 @@ class ClientConnection:
         self.discovery: Discovery | None = None
         #: The negotiated era.
         self.era: Era = HANDSHAKE
+        #: What a handshake was sent with.
+        self._credentials = ""
         #: Whether HTTP headers repeat members of the request and tool arguments.
         self.mirrors = False
         #: Makes spans, if the process traced anything when the connection was opened.
@@ -107,6 +109,14 @@ class ClientConnection:
         #: The `_meta` of every request, encoded once; empty if the era has none. It names the level of log messages.
         self.meta = b""
         self.log_level: str | None = None
+
+    async def credentials(self) -> str:
+        """What identifies the caller of a request that is sent now; see `Transport.credentials`."""
+        return await self._transport.credentials()
+
+    async def same_credentials(self) -> bool:
+        """Whether the handshake, if there was one, was sent with the credentials of now."""
+        return not self.era.negotiation_method or self._credentials == await self.credentials()
 
     @property
     def alive(self) -> bool:
@@ -246,6 +256,7 @@ class ClientConnection:
             self._unverified = None
         else:  # an era without negotiation: the saved discovery is enough
             self._unverified = (session, None)
+        self._credentials = await self.credentials() if ERAS[discovery.era].negotiation_method else ""
         self.discovery = discovery
         self.tracer = telemetry.tracer()
         self.era = session.connection.era = era = ERAS[discovery.era]

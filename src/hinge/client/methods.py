@@ -66,6 +66,7 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
         result: The type that the result is read into; None for a dict.
         cache: How the cache of the client is used.
         on_size: Called with the size of the result in bytes.
+        credentials: What the request was sent with, as an opaque text; set when there is a result.
     """
 
     client: ClientMethods
@@ -83,6 +84,7 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
     result: Any = None
     cache: CacheMode = "use"
     on_size: Callable[[int], None] | None = None
+    credentials: str = ""
 
     @property
     def era(self) -> EraName:
@@ -373,18 +375,15 @@ class ClientMethods(ABC):
             >>> result.data.high
         """
         tool = self._tools.by_name.get(name)
-        result: CallToolResult[DataT] = await self.request(
-            "tools/call",
-            {"name": name, "arguments": _arguments(arguments, name)},
-            result=CallToolResult,
-            safe=tool is not None and tool.safe,
-            **options,
-        )
+        params = {"name": name, "arguments": _arguments(arguments, name)}
+        request = self._context("tools/call", params, CallToolResult, options)
+        request.safe = tool is not None and tool.safe
+        result: CallToolResult[DataT] = await self._chain(request)
         if result.is_error:
             if raise_on_error:
                 raise ToolCallError(result.text or f"Tool {name!r} failed without a message", result)
             return result
-        if tool is not None and self._check_results:
+        if tool is not None and self._check_results and request.credentials == self._tools.credentials:
             tool.check(result)
         if returns is not None:
             vars(result)["data"] = _converted(returns, result, name)

@@ -201,7 +201,7 @@ class ClientPool:
             raise NotSent("The pool is closed: use it in `async with ClientPool(…) as pool`")
 
     async def _is_well(self, found: _Free) -> bool:
-        if not found.client.connected:
+        if not found.client.connected or not await found.client.same_credentials():
             return False
         if time.monotonic() - found.since < self._check_after:
             return True

@@ -126,12 +126,14 @@ class Requests:
         if request.notification:
             return await self._notify(request)
         if method in CACHEABLE and (key := self._cache_key(request)) is not None:
-            raw = self._cache.get(key) if request.cache == "use" else None
+            raw = await self._cached(request, key) if request.cache == "use" else None
             if raw is None:
                 raw = await self._complete(request)
-                self._cache.put(key, raw)
+                self._cache.put(key, raw, request.credentials)
         else:
             raw = await self._complete(request)
+        if method == "tools/list":
+            self._tools.credentials = request.credentials
         if request.on_size is not None:
             request.on_size(memoryview(raw).nbytes)
         return read_result(raw, method, request.result)
@@ -148,6 +150,16 @@ class Requests:
         if request.safe is not None:
             return request.safe
         return request.method in SAFE_METHODS or self._extensions.is_safe(request.method)
+
+    async def _cached(self, request: ClientContext, key: str) -> Raw | None:
+        """A fresh result that this caller may see: one that is public, or was sent with the credentials of now."""
+        entry = self._cache.get(key)
+        if entry is None:
+            return None
+        if entry.scope != "public" and entry.credentials != await self._connection.credentials():
+            return None
+        request.credentials = entry.credentials
+        return Raw(entry.text)
 
     def _cache_key(self, request: ClientContext) -> str | None:
         """The key of a result that may be shared with other requests: headers and `_meta` may change who is asking."""
@@ -333,17 +345,23 @@ class Requests:
         else:
             written = {"progressToken": pending.id, **(meta or {}), **(given or {})}
         sent = {**params, "_meta": written}
-        if request.on_progress is None:
-            return await session.send_request(pending, sent, headers=headers, idle=request.idle, total=seconds)
-        progress = _Progress(request.on_progress)
+        progress = None if request.on_progress is None else _Progress(request.on_progress)
         try:
             raw = await session.send_request(
-                pending, sent, headers=headers, idle=request.idle, total=seconds, on_progress=progress.receive
+                pending,
+                sent,
+                headers=headers,
+                idle=request.idle,
+                total=seconds,
+                on_progress=None if progress is None else progress.receive,
             )
-            await progress.finish(request.idle)
-            return raw
+            if progress is not None:
+                await progress.finish(request.idle)
         finally:
-            progress.stop()
+            if progress is not None:
+                progress.stop()
+        request.credentials = pending.credentials
+        return raw
 
     async def _traced_attempt(
         self, session: Session, request: ClientContext, params: dict[str, Any], seconds: float | None, tracer: Tracer

@@ -97,7 +97,10 @@ class Batch(Record):
 
 @final
 class Pending(Record):
-    """A request of ours that waits for its response. `wake` is called once, when it is over for any reason."""
+    """A request of ours that waits for its response. `wake` is called once, when it is over for any reason.
+
+    `credentials` is what the transport sent it with; see `Transport.credentials`.
+    """
 
     id: RequestId
     method: str
@@ -105,6 +108,7 @@ class Pending(Record):
     result: Raw = ABSENT
     error: Exception | None = None
     on_progress: Callable[[Raw], None] | None = None
+    credentials: str = ""
     wake: Callable[[], None] | None = None
 
 

@@ -6,8 +6,10 @@ Specification: Transports, section "Streamable HTTP".
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import logging
+import secrets
 from collections.abc import Coroutine
 from typing import Any, Unpack
 from urllib.parse import urljoin
@@ -77,6 +79,9 @@ _RESEND_PAUSES = (0.2, 0.8)
 #: Maximum number of responses to the server in delivery at once, each on a connection of its own.
 _DELIVERIES = 32
 
+#: Digests of credentials mean nothing outside of this process.
+_DIGEST_KEY = secrets.token_bytes(16)
+
 _POST = tuple(POST_HEADERS.items())
 _GET = tuple(STREAM_HEADERS.items())
 
@@ -104,6 +109,7 @@ class UrlTransport(Transport):
         self.limits = limits
         tls = self._settings["tls"]
         self._tls = DEFAULT_TLS if tls is True else TlsContext(tls)
+        self._latest_endpoint: RemoteEndpoint | None = None
 
     def _wire(self) -> Wire:
         settings = self._settings
@@ -112,7 +118,16 @@ class UrlTransport(Transport):
         return SocketWire(tls=self._tls, proxy=settings["proxy"], connect=self.limits.connect)
 
     def _endpoint(self, url: str, wire: Wire) -> RemoteEndpoint:
-        return RemoteEndpoint(url, wire, self._settings)
+        self._latest_endpoint = RemoteEndpoint(url, wire, self._settings)
+        return self._latest_endpoint
+
+    async def credentials(self) -> str:
+        """Return a digest of the headers that identify the caller; see Transport.
+
+        Raises:
+            NotSent: A function for `headers` or `auth` failed.
+        """
+        return "" if self._latest_endpoint is None else await self._latest_endpoint.credentials()
 
 
 class RemoteEndpoint:
@@ -125,14 +140,23 @@ class RemoteEndpoint:
         headers = settings["headers"]
         self._ask_headers = headers if callable(headers) else None
         self._fixed = user_headers({} if headers is None or callable(headers) else headers)
+        #: Whether requests may have different credentials.
+        self._varies = callable(headers) or self._auth is not None
 
-    async def request(self, method: str, headers: HeaderPairs, body: bytes | None = None) -> WireResponse:
+    async def credentials(self) -> str:
+        """Return a digest of the headers that identify the caller of a request made now; "" if they never change."""
+        return _digest((await self._ask())[0]) if self._varies else ""
+
+    async def request(
+        self, method: str, headers: HeaderPairs, body: bytes | None = None, pending: Pending | None = None
+    ) -> WireResponse:
         """Make a request and follow redirects.
 
         Args:
             method: The HTTP method.
             headers: The headers of this request.
             body: The body, None for none.
+            pending: The message that waits for the response; the credentials are noted there.
 
         Raises:
             NotSent: The request never left.
@@ -143,8 +167,10 @@ class RemoteEndpoint:
         refusals = 0
         while True:
             fixed, authorization = self._fixed, None
-            if self._ask_headers is not None or self._auth is not None:
+            if self._varies:
                 fixed, authorization = await self._ask()
+                if pending is not None:
+                    pending.credentials = _digest(fixed)
             own = {name.lower() for name, _ in headers}
             pairs = [*headers, *(pair for pair in fixed if pair[0].lower() not in own)]
             response = await self._wire.open(method, self.url, pairs, body)
@@ -195,6 +221,11 @@ class RemoteEndpoint:
                 return response
         response.release()
         raise status_error(f"More than {MAX_REDIRECTS} redirects", response.status, response.headers)
+
+
+def _digest(headers: HeaderPairs) -> str:
+    """A text that stands for headers without revealing them."""
+    return hashlib.blake2b(repr(headers).encode(), key=_DIGEST_KEY, digest_size=16).hexdigest()
 
 
 def _redirect_target(url: str, response: WireResponse) -> str:
@@ -321,7 +352,7 @@ class HttpChannel:
             headers += message.headers.items()
         if message.method != "initialize":
             headers += self._session_headers
-            return await self._endpoint.request("POST", headers, message.data)
+            return await self._endpoint.request("POST", headers, message.data, message.pending)
         self._forget_session()
         response = await self._endpoint.request("POST", headers, message.data)
         self._begin_session(response)

@@ -1,0 +1,172 @@
+"""What a client keeps is for the caller that it was sent to: `auth` and `headers` may change between requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from hinge import Client, ClientPool
+from hinge.http1.client.wire import HeaderPairs
+
+URL = "https://example.test/mcp"
+META = "io.modelcontextprotocol/"
+
+
+class Reply:
+    """An HTTP response."""
+
+    def __init__(self, message: Mapping[str, Any] | None, status: int = 200, session: str | None = None) -> None:
+        self.status = status if message is not None or status != 200 else 202
+        self.headers: Mapping[str, str] = {"content-type": "application/json"} | (
+            {"mcp-session-id": session} if session else {}
+        )
+        self._parts = [b"" if message is None else json.dumps(message).encode(), b""]
+
+    async def read(self) -> bytes:
+        return self._parts.pop(0) if self._parts else b""
+
+    def release(self, *, finish: bool = False) -> None:
+        pass
+
+
+class Site:
+    """A server over HTTP that lists a tool named after the Authorization (or X-User) of the request."""
+
+    def __init__(self, *, scope: str = "private", refuse: Callable[[str], bool] = lambda user: False) -> None:
+        self.scope = scope
+        self.refuse = refuse
+        #: The user and the method of each request.
+        self.requests: list[tuple[str, str]] = []
+        self.sessions = 0
+
+    def __call__(self) -> Site:
+        return self
+
+    async def open(self, method: str, url: str, headers: HeaderPairs, body: bytes | None, /) -> Reply:
+        if method != "POST" or body is None:
+            return Reply(None, 405)
+        fields = {name.lower(): value for name, value in headers}
+        user = fields.get("authorization") or fields.get("x-user", "")
+        message = json.loads(body)
+        self.requests.append((user, message["method"]))
+        if self.refuse(user):
+            return Reply(None, 401)
+        if message["method"] == "server/discover":
+            result: Any = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        elif message["method"] == "initialize":
+            self.sessions += 1
+            result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
+        elif message["method"] == "tools/list":
+            schema = {"type": "object", "required": [user]}
+            tools = [{"name": name, "inputSchema": {}, "outputSchema": schema} for name in (f"tool-of-{user}", "any")]
+            result = {"tools": tools, "ttlMs": 60_000, "cacheScope": self.scope}
+        else:
+            result = {"content": [], "structuredContent": {user: 1}}
+        if "id" not in message:
+            return Reply(None)
+        reply = {"jsonrpc": "2.0", "id": message["id"], "result": {"resultType": "complete", **result}}
+        return Reply(reply, session=f"s{self.sessions}" if message["method"] == "initialize" else None)
+
+    async def close(self) -> None:
+        pass
+
+    @property
+    def lists(self) -> list[str]:
+        """The users that the list was fetched for."""
+        return [user for user, method in self.requests if method == "tools/list"]
+
+
+async def names(client: Client) -> list[str]:
+    return [tool.name for tool in await client.list_tools() if tool.name != "any"]
+
+
+@pytest.mark.parametrize("option", ["auth", "headers"])
+async def test_a_private_result_is_not_given_to_another_caller(option: str) -> None:
+    """CACHE-07, SEC-26."""
+    user, site = "alice", Site()
+    by_option: Any = {"auth": lambda: user, "headers": lambda: {"X-User": user}}
+    async with Client(URL, era="2026", wire=site, **{option: by_option[option]}) as client:
+        assert await names(client) == await names(client) == ["tool-of-alice"]
+        user = "bob"
+        assert await names(client) == await names(client) == ["tool-of-bob"]
+    assert site.lists == ["alice", "bob"]
+
+
+async def test_callers_that_alternate_never_see_each_others_results() -> None:
+    user: ContextVar[str] = ContextVar("user", default="nobody")
+    site = Site()
+    async with Client(URL, era="2026", wire=site, auth=user.get) as client:
+        for name in ("alice", "bob") * 3:
+            user.set(name)
+            assert await names(client) == [f"tool-of-{name}"]
+
+
+async def test_a_public_result_is_for_every_caller() -> None:
+    user, site = "alice", Site(scope="public")
+    async with Client(URL, era="2026", wire=site, auth=lambda: user) as client:
+        await names(client)
+        user = "bob"
+        assert await names(client) == ["tool-of-alice"]
+    assert site.lists == ["alice"]
+
+
+async def test_a_result_is_not_checked_against_the_schema_of_another_caller() -> None:
+    user, site = "alice", Site()
+    async with Client(URL, era="2026", wire=site, auth=lambda: user) as client:
+        await client.list_tools()
+        user = "bob"
+        assert (await client.call_tool("any")).data == {"bob": 1}
+        await client.list_tools()
+        user = "alice"
+        assert (await client.call_tool("any")).data == {"alice": 1}
+        user = "bob"
+        assert (await client.call_tool("any")).data == {"bob": 1}
+
+
+class Switching:
+    """Credentials that become another user's when the server refuses them."""
+
+    user = "alice"
+
+    def __call__(self) -> str:
+        return self.user
+
+    async def refused(self, refusal: Any, sent: str | None, /) -> bool:
+        self.user = "bob"
+        return True
+
+
+async def test_a_result_belongs_to_the_credentials_that_were_sent() -> None:
+    site, credentials = Site(), Switching()
+    async with Client(URL, era="2026", wire=site, auth=credentials) as client:
+        site.refuse = lambda user: user == "alice"
+        assert await names(client) == ["tool-of-bob"]
+        credentials.user = "alice"
+        site.refuse = lambda user: False
+        assert await names(client) == ["tool-of-alice"]
+
+
+async def test_credentials_that_do_not_change_use_the_cache() -> None:
+    site = Site()
+    async with Client(URL, era="2026", wire=site, headers={"X-User": "alice"}) as client:
+        for _ in range(3):
+            await names(client)
+    assert site.lists == ["alice"]
+
+
+async def test_a_pool_does_not_lend_the_session_of_another_caller() -> None:
+    user, site = "alice", Site()
+    async with ClientPool(URL, 2, era="2025", wire=site, auth=lambda: user) as pool:
+        async with pool.client() as first:
+            await first.ping()
+        async with pool.client() as again:
+            assert again is first
+        user = "bob"
+        async with pool.client() as other:
+            assert other is not first
+            await other.ping()
+    assert site.sessions == 2
