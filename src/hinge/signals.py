@@ -16,6 +16,19 @@ logger = logging.getLogger("hinge")
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
+#: Called with the event loop when the first signal arrives, in the main thread, also while the loop is blocked.
+_observers: list[Callable[[asyncio.AbstractEventLoop], None]] = []
+
+
+@contextlib.contextmanager
+def observe_signals(observer: Callable[[asyncio.AbstractEventLoop], None]) -> Iterator[None]:
+    """Inside the context, call `observer` with the event loop when `stop_on_signals` handles its first signal."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
+
 
 @contextlib.contextmanager
 def stop_on_signals(stop: Callable[[str], None], before_exit: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -41,6 +54,8 @@ def stop_on_signals(stop: Callable[[str], None], before_exit: Callable[[], None]
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         requested = True
+        for observer in _observers:
+            observer(loop)
         loop.call_soon_threadsafe(stop, signal.Signals(number).name)
 
     before: dict[signal.Signals, Any] = {number: signal.signal(number, take) for number in ENDING}

@@ -10,13 +10,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from hinge import Client, Server, StartError
+from hinge import CallError, Client, NotFinished, Outcome, PeerError, Server, StartError
 from hinge.server.run import loading
 
 OURS = "io.modelcontextprotocol/"
@@ -86,6 +87,94 @@ async def test_a_process_ends_although_a_tool_does_not(route: str, tool: str) ->
     assert route == "http" or b"Traceback" not in log
     if writer is not None:
         writer.close()
+
+
+def blocking_call(until: Path) -> bytes:
+    params = {"name": "block", "arguments": {"until": str(until)}, "_meta": META}
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+
+
+async def blocked(stack: AsyncExitStack, *words: str, until: Path) -> tuple[asyncio.subprocess.Process, Any]:
+    """A process whose event loop is blocked by a tool, and what keeps its connection open."""
+    pipe = asyncio.subprocess.PIPE
+    command = [sys.executable, "-m", "tests.server.stubborn", *words]
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+    assert process.stdin is not None
+    assert process.stderr is not None
+    connection: Any = None
+    if not words:
+        process.stdin.write(blocking_call(until) + b"\n")
+    elif words[0] == "http":
+        announced = (await process.stderr.readline()).decode()
+        url = next(word for word in announced.split() if word.startswith("http://"))
+        client = await stack.enter_async_context(Client(url, era="2026"))
+        connection = asyncio.create_task(client.call_tool("block", {"until": str(until)}))
+    else:
+        assert b"unix:" in await process.stderr.readline()
+        connection = await asyncio.open_unix_connection(words[-1])
+        stack.callback(connection[1].close)
+        connection[1].write(blocking_call(until) + b"\n")
+    assert await process.stderr.readline() == b"begun\n"
+    return process, connection
+
+
+@pytest.mark.parametrize("route", ["stdio", "http", "unix"])
+async def test_a_blocked_event_loop_does_not_hold_the_end_of_the_process(route: str, tmp_path: Path) -> None:
+    words = {"stdio": (), "http": ("http",), "unix": (str(tmp_path / "socket"),)}[route]
+    async with asyncio.timeout(20), AsyncExitStack() as stack:
+        process, connection = await blocked(stack, *words, until=tmp_path / "never")
+        process.terminate()
+        _, log = await process.communicate()
+        assert process.returncode == 1
+        assert b"Tool 'block' blocks the event loop" in log
+        if isinstance(connection, asyncio.Task):
+            with pytest.raises(CallError) as lost:
+                await connection
+            assert lost.value.outcome is Outcome.UNKNOWN
+
+
+async def _ignore(params: Any) -> None:
+    return None
+
+
+@pytest.mark.parametrize("obedient", [True, False])
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("era", ["2025", "2026"])
+@pytest.mark.parametrize("route", ["stdio", "http", "unix"])
+async def test_a_call_that_runs_when_the_server_stops_may_have_run(
+    route: str, era: Any, stream: bool, obedient: bool, tmp_path: Path
+) -> None:
+    """REL-12: whether or not the handler obeys its cancellation, and whether or not its answer is a stream."""
+    if route == "http" and not obedient:
+        pytest.skip("answered by the HTTP transport soon")
+    command = [sys.executable, "-m", "tests.server.stubborn"]
+    async with asyncio.timeout(20), AsyncExitStack() as stack:
+        target: Any = command
+        if route != "stdio":
+            words = (*command, "http" if route == "http" else str(tmp_path / "socket"))
+            process = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.PIPE)
+            stack.push_async_callback(process.communicate)
+            assert process.stderr is not None
+            announced = (await process.stderr.readline()).decode()
+            target = next(word for word in announced.split() if word.startswith(("http://", "unix:")))
+        client = await stack.enter_async_context(Client(target, era=era, reconnect=False))
+        arguments = {"obedient": obedient, "stream": stream}
+        with pytest.raises(PeerError) as caught:
+            await client.call_tool("stop_the_server", arguments, on_progress=_ignore if stream else None)
+    assert (caught.value.code, caught.value.outcome) == (NotFinished.code, Outcome.UNKNOWN)
+
+
+async def test_a_process_that_embeds_the_server_is_not_ended(tmp_path: Path) -> None:
+    until = tmp_path / "go on"
+    async with asyncio.timeout(20), AsyncExitStack() as stack:
+        process, connection = await blocked(stack, "embedded", str(tmp_path / "socket"), until=until)
+        process.terminate()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(process.wait(), 1.5)
+        until.touch()
+        assert json.loads(await connection[0].readline())["result"]["content"] == [{"type": "text", "text": "done"}]
+        await process.communicate()
+        assert process.returncode == 0
 
 
 def test_a_signal_after_the_end_of_input_leaves_no_call_without_its_answer(tmp_path: Path) -> None:

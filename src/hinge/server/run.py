@@ -15,6 +15,7 @@ from hinge.errors import ConnectFailed, DefinitionError, StartError
 from hinge.options import is_whole, options_of, resolve
 from hinge.protocol.limits import Limits
 from hinge.server.options import SocketOptions
+from hinge.server.watchdog import end_blocked_process
 from hinge.standard_streams import fill_standard_descriptors
 from hinge.transports.event_loop import run_in_own_loop
 
@@ -75,15 +76,21 @@ def run(server: Runnable, transport: str, options: Mapping[str, Any]) -> None:
             "run() starts an event loop, and one is running here already: write `await server.run_async(…)` in its place"
         )
     fill_standard_descriptors()
+    limits = server.limits
     try:
-        if transport == "http" and is_whole(options.get("workers"), 2):
-            _run_workers(server, _checked(transport, {"sessions": False, **options}))
-        else:
-            with suppress(KeyboardInterrupt):
-                run_in_own_loop(_serving(server, transport, _checked(transport, options)))
+        with end_blocked_process(limits.drain + limits.teardown):
+            _run(server, transport, options)
     except (StartError, DefinitionError, ConnectFailed) as exc:
         alone = threading.current_thread() is threading.main_thread()
         raise (ScriptEnds if alone else StartError)(str(exc)) from exc
+
+
+def _run(server: Runnable, transport: str, options: Mapping[str, Any]) -> None:
+    if transport == "http" and is_whole(options.get("workers"), 2):
+        _run_workers(server, _checked(transport, {"sessions": False, **options}))
+    else:
+        with suppress(KeyboardInterrupt):
+            run_in_own_loop(_serving(server, transport, _checked(transport, options)))
 
 
 async def run_async(server: Runnable, transport: str, options: Mapping[str, Any]) -> None:

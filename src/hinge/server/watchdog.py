@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from hinge.server.features.prompts import RegisteredPrompt
 from hinge.server.features.resources import RegisteredResource
 from hinge.server.features.tools import RegisteredTool
+from hinge.signals import observe_signals
 
 logger = logging.getLogger("hinge")
 
 #: A loop that was only kept from running (the process was stopped for a while) answers within this many seconds.
 _GRACE = 0.05
+#: The same at the end of the process, where clean-up may keep the loop busy.
+_EXIT_GRACE = 0.5
 
 _KINDS = {"tools": "Tool", "prompts": "Prompt", "resources": "Resource"}
 #: What stands innermost when a loop does nothing, or runs nobody's code.
@@ -97,6 +103,40 @@ def unwatch() -> None:
     if watchdog.users == 0:
         del _watched[loop]
         watchdog.stop()
+
+
+@contextmanager
+def end_blocked_process(seconds: float) -> Iterator[None]:
+    """Inside the context, end the process if its event loop is blocked `seconds` after a signal has requested a stop.
+
+    For a process that only serves: nothing else can stop a function that never returns to the event loop.
+    """
+
+    def watch_exit(loop: asyncio.AbstractEventLoop) -> None:
+        arguments = (loop, threading.get_ident(), seconds)
+        threading.Thread(target=_end_if_blocked, args=arguments, name="hinge-exit", daemon=True).start()
+
+    with observe_signals(watch_exit):
+        yield
+
+
+def _end_if_blocked(loop: asyncio.AbstractEventLoop, thread_id: int, seconds: float) -> None:
+    time.sleep(seconds)
+    while True:
+        answered = threading.Event()
+        try:
+            loop.call_soon_threadsafe(answered.set)
+        except RuntimeError:
+            return  # the loop is closed: the process is about to end
+        if not answered.wait(_EXIT_GRACE):
+            stack = list(_stack(thread_id))
+            logger.critical(
+                "%s blocks the event loop, at %s: the process is ended without clean-up",
+                _culprit(stack) or "Something",
+                _place(stack) if stack else "an unknown place",
+            )
+            os._exit(1)
+        time.sleep(_EXIT_GRACE)
 
 
 def _stack(thread_id: int) -> Iterator[FrameType]:
