@@ -2,7 +2,7 @@
 
 There is one JSON object on each line; the first gives the version of the format:
 
-    {"recording": 1, "by": "hinge 1.0", "side": "client"}
+    {"recording": 1, "by": "hinge", "side": "client"}
     {"open": 1, "kind": "stdio"}
     {"from": "client", "channel": 1, "message": {…}}
     {"from": "server", "channel": 1, "about": 3, "message": {…}}     `about`: the request on whose stream it came
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -101,7 +100,7 @@ class RecordingWriter:
             self._path.write_bytes(b"")
         except OSError as exc:
             raise StartError(f"The recording {self._path} can't be written: {exc.strerror or exc}") from exc
-        self._write({"recording": FORMAT, "by": f"hinge {metadata.version('hinge')}", "side": side})
+        self._write({"recording": FORMAT, "by": "hinge", "side": side})
 
     def _continue(self, after: int) -> None:
         """Append to the file: remove an incomplete last line, continue to count channels."""
