@@ -1,0 +1,85 @@
+"""The server that the hostile cases are made for: `python -m tests.hostile.target`, or with `--http` or `--socket`.
+
+Another server can be a target, too: cases that use one of these tools are skipped if it does not have them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from hinge import Context, Limits, Server, ToolError
+
+
+def build() -> Server[Any]:
+    """Return the server."""
+    server: Server[Any] = Server("target", version="1", limits=Limits(body=1024 * 1024, line=2 * 1024 * 1024))
+    server.tool("add")(add)
+    server.tool("echo")(echo)
+    server.tool("fail")(fail)
+    server.tool("crash")(crash)
+    server.tool("wait")(wait)
+    server.tool("ask")(ask)
+    server.tool("count")(count)
+    prompt = server.prompt("greet")(greet)
+    server.resource("test://text")(text)
+    server.resource("test://item/{number}")(item)
+    prompt.complete("who")(names)
+    return server
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def echo(text: str) -> str:
+    return text
+
+
+def fail() -> str:
+    raise ToolError("it failed")
+
+
+def crash() -> str:
+    raise RuntimeError("the password is 1234")
+
+
+async def wait() -> str:
+    await asyncio.Event().wait()
+    return ""
+
+
+async def count(ctx: Context[Any], upto: int) -> int:
+    for number in range(upto):
+        await ctx.report_progress(number, upto)
+    return upto
+
+
+async def ask(ctx: Context[Any]) -> str:
+    return f"row {await ctx.elicit('Which row?', int)}"
+
+
+def greet(who: str) -> str:
+    return f"Greet {who}"
+
+
+def text() -> str:
+    return "some text"
+
+
+def item(number: int) -> str:
+    return f"item {number}"
+
+
+def names(value: str) -> list[str]:
+    return [name for name in ("Ada", "Alan", "Grace") if name.startswith(value)]
+
+
+if __name__ == "__main__":
+    if "--http" in sys.argv:
+        build().run("http", port=int(sys.argv[-1]))
+    elif "--socket" in sys.argv:
+        build().run("socket", port=int(sys.argv[-1]))
+    else:
+        build().run()
