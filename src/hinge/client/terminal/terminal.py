@@ -14,13 +14,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TextIO, TypeVar
 
 from msgspec import UNSET
 
 from hinge.client.callbacks import OnSample, Sampled, SamplingRejected, asking_server
 from hinge.client.content import content_to_text
-from hinge.client.terminal.display import Layout, check_page_url, escape_line, escape_text, is_terminal, write
+from hinge.client.terminal.display import (
+    Layout,
+    PageAddress,
+    check_page_url,
+    escape_line,
+    escape_text,
+    is_terminal,
+    write,
+)
 from hinge.client.terminal.forms import FormField, form_fields, parse_yes_no
 from hinge.errors import shorten
 from hinge.schema.content import TextContent
@@ -51,12 +59,25 @@ MAX_ANSWER_LINES = 1000
 BROWSER_TIMEOUT = 10.0
 
 
-class _Cancelled(Exception):
+class _NoAnswer(Exception):
+    """A dialog ended without an answer."""
+
+    action: ClassVar[Literal["cancel", "decline"]]
+    text: ClassVar[str]
+
+
+class _Cancelled(_NoAnswer):
     """The user left the prompt (Ctrl-C, Ctrl-D), the time is up, or the terminal is gone."""
 
+    action = "cancel"
+    text = "Cancelled."
 
-class _Declined(Exception):
+
+class _Declined(_NoAnswer):
     """The user said no."""
+
+    action = "decline"
+    text = "Declined."
 
 
 class _Preempted(Exception):
@@ -143,18 +164,17 @@ class Terminal:
         Returns:
             The user's answer: accept with the content, decline, or cancel. A form that can't be shown is declined.
         """
-
-        async def ask(dialog: _Dialog, source: str) -> ElicitResult:
-            dialog.heading(f"{source} asks")
-            dialog.quote(form.message)
-            try:
-                return ElicitResult(action="accept", content=await dialog.fill_in(form.requested_schema))
-            except ValueError as exc:
-                dialog.say(f"This form can't be shown: {exc}.")
-                logger.warning("A form of %s is declined: %s", source, exc)
-                raise _Declined from exc
-
-        return await self._elicit(ask, server)
+        try:
+            async with self._dialog(_source(server)) as dialog:
+                dialog.heading(f"{dialog.source} asks")
+                dialog.quote(form.message)
+                try:
+                    content = await dialog.fill_in(form.requested_schema)
+                except ValueError as exc:
+                    raise dialog.refusal("This form can't be shown", exc) from exc
+                return ElicitResult(action="accept", content=content)
+        except _NoAnswer as exc:
+            return ElicitResult(action=exc.action)
 
     async def elicit_url(self, page: ElicitUrlParams, server: str | None = None) -> ElicitResult:
         """Show an address with its host and warnings, and open it in a browser only if the user agrees.
@@ -166,26 +186,21 @@ class Terminal:
         Returns:
             The user's answer: accept, decline, or cancel. An address that no browser should open is declined.
         """
-
-        async def ask(dialog: _Dialog, source: str) -> ElicitResult:
-            dialog.heading(f"{source} asks you to open a page")
-            dialog.quote(page.message)
-            try:
-                address = check_page_url(page.url)
-            except ValueError as exc:
-                dialog.say(f"This page is not opened: {exc}.")
-                logger.warning("A page of %s is declined: %s", source, exc)
-                raise _Declined from exc
-            dialog.address(address.url, address.host)
-            for warning in address.warnings:
-                dialog.warn(warning)
-            if not await dialog.confirm(f"Open it on {address.host}?"):
-                raise _Declined
-            if not await self._browse(address.url):
-                dialog.say("No browser could be started: open the address yourself.")
-            return ElicitResult(action="accept")
-
-        return await self._elicit(ask, server)
+        try:
+            async with self._dialog(_source(server)) as dialog:
+                dialog.heading(f"{dialog.source} asks you to open a page")
+                dialog.quote(page.message)
+                try:
+                    address = check_page_url(page.url)
+                except ValueError as exc:
+                    raise dialog.refusal("This page is not opened", exc) from exc
+                dialog.address(address)
+                await dialog.consent(f"Open it on {address.host}?")
+                if not await self._browse(address.url):
+                    dialog.say("No browser could be started: open the address yourself.")
+                return ElicitResult(action="accept")
+        except _NoAnswer as exc:
+            return ElicitResult(action=exc.action)
 
     async def sample(self, request: CreateMessageParams, server: str | None = None) -> CreateMessageResult:
         """Show a sampling request; the user types the answer or refuses.
@@ -200,15 +215,11 @@ class Terminal:
         Raises:
             SamplingRejected: the user refused or cancelled, or nobody can be asked.
         """
-
-        async def ask(dialog: _Dialog, source: str) -> str:
-            dialog.sampling_request(source, request)
-            if not await dialog.confirm("Answer it yourself?"):
-                raise _Declined
+        async with self._sampling_dialog(server) as dialog:
+            dialog.sampling_request(request)
+            await dialog.consent("Answer it yourself?")
             dialog.say("Type the answer, then a line with only a dot. Ctrl-C cancels.")
-            return await dialog.read_text()
-
-        content = TextContent(text=await self._sample(ask, server))
+            content = TextContent(text=await dialog.read_text())
         return CreateMessageResult(role="assistant", content=content, model="human", stop_reason="endTurn")
 
     def sample_with(self, model: Callable[[CreateMessageParams], Sampled | Awaitable[Sampled]]) -> OnSample:
@@ -222,22 +233,15 @@ class Terminal:
         """
 
         async def sample(request: CreateMessageParams, server: str | None = None) -> Sampled:
-            async def approve_request(dialog: _Dialog, source: str) -> None:
-                dialog.sampling_request(source, request)
-                if not await dialog.confirm("Ask the model?"):
-                    raise _Declined
-
-            await self._sample(approve_request, server)
+            async with self._sampling_dialog(server) as dialog:
+                dialog.sampling_request(request)
+                await dialog.consent("Ask the model?")
             reply = model(request)
             answer: Sampled = await reply if isinstance(reply, Awaitable) else reply
-
-            async def approve_answer(dialog: _Dialog, source: str) -> None:
-                dialog.heading(f"The model's answer to {source}")
+            async with self._sampling_dialog(server) as dialog:
+                dialog.heading(f"The model's answer to {dialog.source}")
                 dialog.quote(answer if isinstance(answer, str) else answer.text)
-                if not await dialog.confirm("Send it?"):
-                    raise _Declined
-
-            await self._sample(approve_answer, server)
+                await dialog.consent("Send it?")
             return answer
 
         return sample
@@ -256,7 +260,7 @@ class Terminal:
         try:
             async with self._dialog("The application") as dialog:
                 return await dialog.confirm(escape_line(question))
-        except (_Declined, _Cancelled):
+        except _NoAnswer:
             return False
 
     async def complete_arguments(self, target: Tool | Prompt, given: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -280,7 +284,7 @@ class Terminal:
                 dialog.heading(f"{target.name} needs more arguments")
                 dialog.quote(target.description or "")
                 return {**given, **await dialog.fill_in(form)}
-        except (_Declined, _Cancelled):
+        except _NoAnswer:
             return None
 
     async def interruptible(self, work: Awaitable[T]) -> T | None:
@@ -350,22 +354,12 @@ class Terminal:
 
     # ---------------------------------------------------------------- dialogs
 
-    async def _elicit(self, ask: Callable[[_Dialog, str], Awaitable[ElicitResult]], server: str | None) -> ElicitResult:
-        source = _source(server)
+    @asynccontextmanager
+    async def _sampling_dialog(self, server: str | None) -> AsyncIterator[_Dialog]:
         try:
-            async with self._dialog(source) as dialog:
-                return await ask(dialog, source)
-        except _Declined:
-            return ElicitResult(action="decline")
-        except _Cancelled:
-            return ElicitResult(action="cancel")
-
-    async def _sample(self, ask: Callable[[_Dialog, str], Awaitable[T]], server: str | None) -> T:
-        source = _source(server)
-        try:
-            async with self._dialog(source) as dialog:
-                return await ask(dialog, source)
-        except (_Declined, _Cancelled):
+            async with self._dialog(_source(server)) as dialog:
+                yield dialog
+        except _NoAnswer:
             raise SamplingRejected from None
 
     @asynccontextmanager
@@ -381,18 +375,15 @@ class Terminal:
             try:
                 with self._prompt.raw_mode():
                     async with asyncio.timeout(self._timeout):
-                        yield _Dialog(self._prompt, self._output)
+                        yield _Dialog(source, self._prompt, self._output)
             except TimeoutError:
                 self._end(f"No answer within {self._timeout:g} seconds.")
                 raise _Cancelled from None
             except asyncio.CancelledError:
                 self._end("The server cancelled its request.")
                 raise
-            except _Declined:
-                self._end("Declined.")
-                raise
-            except _Cancelled:
-                self._end("Cancelled.")
+            except _NoAnswer as exc:
+                self._end(exc.text)
                 raise
             except OSError as exc:
                 logger.warning("The terminal is gone: %s", exc)
@@ -511,7 +502,8 @@ class _LinePrompt:
 class _Dialog:
     """One dialog on the screen: who asks, the server's text behind a bar, our prompts."""
 
-    def __init__(self, prompt: _LinePrompt, output: TextIO) -> None:
+    def __init__(self, source: str, prompt: _LinePrompt, output: TextIO) -> None:
+        self.source = source
         self._prompt = prompt
         self._output = output
         self._layout = Layout(output)
@@ -535,20 +527,28 @@ class _Dialog:
 
     def say(self, text: str, style: str = "", indent: str = "  ") -> None:
         """Our own text, escaped where it contains a server's."""
-        self._write(text, indent, style=style)
+        write(self._output, "\n".join(self._layout.lines(text, indent, style=style)) + "\n")
 
     def warn(self, text: str) -> None:
         """Our own text that should not be overlooked."""
         self.say(f"! {text}", "bold")
 
-    def address(self, url: str, host: str) -> None:
-        """An address in full, on one line for copying, and its host."""
-        write(self._output, f"  address   {url}\n")
-        self._write(host, "  host      ", style="bold")
+    def refusal(self, text: str, reason: ValueError) -> _Declined:
+        """Say why a request is declined; returns what to raise."""
+        self.say(f"{text}: {reason}.")
+        logger.warning("A request of %s is declined: %s", self.source, reason)
+        return _Declined()
 
-    def sampling_request(self, source: str, request: CreateMessageParams) -> None:
+    def address(self, address: PageAddress) -> None:
+        """An address in full, on one line for copying, its host, and warnings."""
+        write(self._output, f"  address   {address.url}\n")
+        self.say(address.host, "bold", indent="  host      ")
+        for warning in address.warnings:
+            self.warn(warning)
+
+    def sampling_request(self, request: CreateMessageParams) -> None:
         """Everything of a sampling request that the user has to agree to."""
-        self.heading(f"{source} asks your model")
+        self.heading(f"{self.source} asks your model")
         if request.system_prompt:
             self.say("system prompt:")
             self.quote(request.system_prompt)
@@ -560,9 +560,6 @@ class _Dialog:
             self.say("tools:")
             self.quote(", ".join(tool.name for tool in request.tools))
         self.say(f"At most {request.max_tokens} tokens.", "dim")
-
-    def _write(self, text: str, prefix: str = "", style: str = "") -> None:
-        write(self._output, "\n".join(self._layout.lines(text, prefix, style=style)) + "\n")
 
     # ---------------------------------------------------------------- asking
 
@@ -583,12 +580,16 @@ class _Dialog:
         """Return whether the user types yes or no; Enter alone is neither."""
         return await self.ask(f"{question} [y/n]:", parse_yes_no)
 
+    async def consent(self, question: str) -> None:
+        """Ask a yes-or-no question. Raises _Declined for no."""
+        if not await self.confirm(question):
+            raise _Declined
+
     async def fill_in(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Ask for each field of a form, then show all for approval. Raises ValueError if it is not a form."""
         fields = form_fields(schema)
         if not fields:
-            if not await self.confirm("Agree?"):
-                raise _Declined
+            await self.consent("Agree?")
             return {}
         if any(field.secret for field in fields):
             self.warn("Servers may not ask for passwords, keys or card numbers here: /no declines.")
@@ -634,7 +635,7 @@ class _Dialog:
 
     async def _approve(self, fields: list[FormField], content: Mapping[str, Any]) -> bool:
         """Show the content; return whether to send it, or False to ask for the fields again."""
-        self._write("")
+        self.say("", indent="")
         for field in fields:
             if field.name in content:
                 self.say(f"{field.title}: {field.format(content[field.name])}")
