@@ -118,6 +118,7 @@ if TYPE_CHECKING:
     from hinge.server.features.visibility import Caller as Caller
     from hinge.server.features.visibility import Item as Item
     from hinge.server.log_to_client import LogToClient as LogToClient
+    from hinge.server.metrics import metrics_app as metrics_app
     from hinge.server.middleware.access_log import AccessLog as AccessLog
     from hinge.server.middleware.chain import CallNext as CallNext
     from hinge.server.middleware.chain import Middleware as Middleware
@@ -244,6 +245,7 @@ _HOME = {
     "current_context": "hinge.server.context",
     "fetch_contract": "hinge.contracts.fetch",
     "is_not_found": "hinge.client.methods",
+    "metrics_app": "hinge.server.metrics",
     "require_client_extension": "hinge.server.extensions",
     "save_content": "hinge.client.content",
     "save_contents": "hinge.client.content",

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from hinge import CallTimeout, Client, Context, InvalidParams, PeerError, Server, ToolCallError, ToolError
-from hinge.client.telemetry import place_of
+from hinge.client.telemetry import network_attributes
 from hinge.transports.http.client.transport import HttpTransport
 from hinge.transports.stream.sockets import TcpSocket, UnixSocket
 from tests.client.puppet import SILENCE, Puppet, done, legacy, modern
@@ -99,7 +99,7 @@ async def test_the_servers_span_is_a_child_of_the_clients(spans: InMemorySpanExp
         with tracer.start_as_current_span("work") as work:
             await client.call_tool("fine")
     (asked,) = spans_of(spans, SpanKind.CLIENT, "tools/call fine")
-    (served,) = spans_of(spans, SpanKind.SERVER, "MCP handle tools/call fine")
+    (served,) = spans_of(spans, SpanKind.SERVER, "tools/call fine")
     assert asked.context is not None
     assert served.context is not None
     assert asked.parent is not None
@@ -123,6 +123,8 @@ async def test_a_span_says_what_was_asked_and_nothing_of_what_with(spans: InMemo
     found = of(prompt)
     assert found.pop("server.port") > 0
     assert found.pop("jsonrpc.request.id").isdecimal()
+    assert ("mcp.session.id" in found) is (era == "2025")
+    found.pop("mcp.session.id", None)
     assert found == {
         "mcp.method.name": "prompts/get",
         "gen_ai.prompt.name": "brief",
@@ -188,13 +190,13 @@ async def test_every_request_that_leaves_has_its_own_span(spans: InMemorySpanExp
         await client.call_tool("fine")
     opening = "initialize" if era == "2025" else "server/discover"
     (opened,) = spans_of(spans, SpanKind.CLIENT, opening)
-    (served,) = spans_of(spans, SpanKind.SERVER, f"MCP handle {opening}")
+    (served,) = spans_of(spans, SpanKind.SERVER, f"{opening}")
     assert opened.context is not None
     assert served.parent is not None
     assert served.parent.span_id == opened.context.span_id
     assert len(spans_of(spans, SpanKind.CLIENT, "tools/call who")) == (1 if era == "2025" else 2)
     (said,) = spans_of(spans, SpanKind.CLIENT, "notifications/acme")
-    (heard,) = spans_of(spans, SpanKind.SERVER, "MCP handle notifications/acme")
+    (heard,) = spans_of(spans, SpanKind.SERVER, "notifications/acme")
     assert said.context is not None
     assert heard.parent is not None
     assert heard.parent.span_id == said.context.span_id
@@ -208,7 +210,7 @@ async def test_listening_has_a_span_as_long_as_it_lasts(spans: InMemorySpanExpor
         await client.ping()
     method = "subscriptions/listen" if era == "2026" else "resources/subscribe"
     (span,) = spans_of(spans, SpanKind.CLIENT, method)
-    (served,) = spans_of(spans, SpanKind.SERVER, f"MCP handle {method}")
+    (served,) = spans_of(spans, SpanKind.SERVER, f"{method}")
     assert span.context is not None
     assert served.parent is not None
     assert served.parent.span_id == span.context.span_id
@@ -234,7 +236,7 @@ async def test_a_trace_that_the_caller_gives_goes_before_ours(spans: InMemorySpa
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     async with reached("memory", era) as client:
         await client.call_tool("fine", meta={"traceparent": parent})
-    (served,) = spans_of(spans, SpanKind.SERVER, "MCP handle tools/call fine")
+    (served,) = spans_of(spans, SpanKind.SERVER, "tools/call fine")
     assert served.parent is not None
     assert f"{served.parent.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
 
@@ -266,15 +268,19 @@ async def test_only_what_the_specification_knows_is_put_into_meta(
 
 def test_a_place_is_named_without_what_may_be_secret() -> None:
     url = HttpTransport("https://host.example/secret/mcp?token=1")
-    assert place_of(url) == {
+    assert network_attributes(url) == {
         "network.transport": "tcp",
         "network.protocol.name": "http",
         "server.address": "host.example",
         "server.port": 443,
     }
-    assert place_of(TcpSocket("::1", 7)) == {"network.transport": "tcp", "server.address": "::1", "server.port": 7}
-    assert place_of(UnixSocket("/s")) == {"network.transport": "unix", "server.address": "/s"}
-    assert place_of(Puppet()) == {}
+    assert network_attributes(TcpSocket("::1", 7)) == {
+        "network.transport": "tcp",
+        "server.address": "::1",
+        "server.port": 7,
+    }
+    assert network_attributes(UnixSocket("/s")) == {"network.transport": "unix", "server.address": "/s"}
+    assert network_attributes(Puppet()) == {}
 
 
 @pytest.mark.parametrize("before", ["", "import opentelemetry.trace\n"])

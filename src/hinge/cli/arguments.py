@@ -86,6 +86,9 @@ def _run(command: _Command) -> None:
     command.add_argument("--http", action="store_true", help="serve HTTP instead of stdio")
     command.add_argument("--socket", metavar="PATH", help="serve a Unix socket instead of stdio")
     _add_http(command, "host", "port", "path", "workers")
+    command.add_argument(
+        "--metrics", action="store_true", help="answer /metrics, in the format of Prometheus; with HTTP"
+    )
     command.add_argument("--reload", action="store_true", help="restart when a Python file changes; with HTTP")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from hinge.cli.arguments import http_options
 from hinge.errors import HingeError, StartError
+from hinge.server.metrics import metrics_app
 from hinge.server.run import loading
 from hinge.server.server import Server
 
@@ -25,6 +26,10 @@ def run(options: argparse.Namespace) -> int:
     if options.http and options.socket:
         raise StartError("--http and --socket can't be combined")
     address = http_options(options, http=options.http, needs="--http")
+    if options.metrics:
+        if not options.http:
+            raise StartError("--metrics needs --http")
+        address["routes"] = {"/metrics": metrics_app()}
     if options.reload:
         if not options.http:
             raise StartError("--reload needs --http: on stdio, a restart would lose messages of the client")

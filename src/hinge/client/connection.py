@@ -5,27 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from hinge.channel import Channel, Transport
-from hinge.client import telemetry
 from hinge.client.negotiation import DeclaredCapabilities, Discovery, Negotiation, combine_eras, may_be_older
 from hinge.client.targets import words_of
+from hinge.client.telemetry import network_attributes
 from hinge.errors import (
     CallError,
     CallTimeout,
     ChannelClosed,
     ConnectFailed,
+    ConnectionLost,
     HingeError,
     HttpStatus,
     NotSent,
     PeerError,
 )
+from hinge.jsonrpc import RequestId
 from hinge.protocol.connection import Connection
 from hinge.protocol.eras.base import Era, EraOption
 from hinge.protocol.eras.detect import ERAS
@@ -33,11 +36,11 @@ from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.limits import Limits
 from hinge.schema.base import Implementation
 from hinge.session import Handle, Session
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Tracer
+from hinge.telemetry import Operation, current_telemetry
 
 logger = logging.getLogger("hinge")
+
+_CLOSED = "the client was closed"
 
 
 class ClientConnection:
@@ -104,8 +107,8 @@ class ClientConnection:
         self._credentials = ""
         #: Whether HTTP headers repeat members of the request and tool arguments.
         self.mirrors = False
-        #: Makes spans, if the process traced anything when the connection was opened.
-        self.tracer: Tracer | None = None
+        #: Whether the process had telemetry when the connection was opened.
+        self.observed = False
         #: The `_meta` of every request, encoded once; empty if the era has none. It names the level of log messages.
         self.meta = b""
         self.log_level: str | None = None
@@ -126,7 +129,7 @@ class ClientConnection:
     async def request(self, session: Session, method: str, params: dict[str, Any], *, total: float) -> Raw:
         """A request of the client itself, for at most `total` seconds, without retries and rounds. Raises a CallError."""
         pending = session.register_request(method)
-        with self.span(method, params, pending.id) as trace:
+        with self.observe(method, params, pending.id) as (_, trace):
             return await session.send_request(pending, {**params, "_meta": trace} if trace else params, total=total)
 
     async def tell_log_level(self, session: Session, level: str) -> None:
@@ -137,23 +140,29 @@ class ClientConnection:
             logger.warning("The server refuses the log level %r: %s", level, exc)
 
     @contextmanager
-    def span(self, method: str, params: Mapping[str, Any], request_id: object = None) -> Iterator[dict[str, str]]:
-        """The span of one outgoing message. Yields what its `_meta` must contain; nothing if the process traces nothing."""
-        tracer = telemetry.tracer()
-        if tracer is None:
-            yield {}
-            return
-        revision = self.discovery.revision if self.discovery is not None else None
-        traced = telemetry.span(
-            tracer, method, params, request_id=request_id, revision=revision, place=telemetry.place_of(self._transport)
-        )
-        with traced as (_, trace):
-            yield trace
+    def observe(
+        self, method: str, params: Mapping[str, Any], request_id: RequestId | None = None
+    ) -> Iterator[tuple[Operation | None, dict[str, str]]]:
+        """Observe one outgoing message. Yields the operation, and what the `_meta` of the message must contain.
 
-    @property
-    def place(self) -> dict[str, str | int]:
-        """The address of the server, as span attributes."""
-        return telemetry.place_of(self._transport)
+        These are None and empty in a process without telemetry.
+        """
+        telemetry = current_telemetry()
+        if telemetry is None:
+            yield None, {}
+            return
+        network = self._network_attributes()
+        session_id = getattr(self._latest.channel, "session_id", None) if self._latest is not None else None
+        with telemetry.sending(method, params, network, {}) as (operation, trace):
+            operation.set("mcp.session.id", session_id)
+            operation.set("jsonrpc.request.id", None if request_id is None else str(request_id))
+            yield operation, trace
+
+    def _network_attributes(self) -> dict[str, str | int]:
+        attributes = dict(network_attributes(self._transport))
+        if self.discovery is not None:
+            attributes["mcp.protocol.version"] = self.discovery.revision
+        return attributes
 
     async def open(self) -> None:
         """Open for the first time, or after `close`. Raises ConnectFailed or another CallError, never a group."""
@@ -193,7 +202,7 @@ class ClientConnection:
                 if self.session is not None:
                     await self._on_reopened(self.session)
             if self.session is None or not self.keep_open:
-                await self._shut("the client was closed")
+                await self._shut(_CLOSED)
                 raise NotSent("Nothing was sent: the client was closed")
             return self.session
 
@@ -258,7 +267,7 @@ class ClientConnection:
             self._unverified = (session, None)
         self._credentials = await self.credentials() if ERAS[discovery.era].negotiation_method else ""
         self.discovery = discovery
-        self.tracer = telemetry.tracer()
+        self.observed = current_telemetry() is not None
         self.era = session.connection.era = era = ERAS[discovery.era]
         self.mirrors = era.mirrors_requests(channel.kind == "post")
         self._write_meta(discovery.revision)
@@ -270,6 +279,16 @@ class ClientConnection:
         if self._latest is not session:
             raise ConnectFailed("The client was closed while it was being connected")
         self.session = session
+        if self.observed:
+            resources.callback(self._measure_session, session, time.perf_counter())
+
+    def _measure_session(self, session: Session, start: float) -> None:
+        telemetry = current_telemetry()
+        if telemetry is not None:
+            attributes = self._network_attributes()
+            if session.connection.closed != _CLOSED:
+                attributes["error.type"] = ConnectionLost.__name__
+            telemetry.session_ended("client", start, attributes)
 
     async def _discover(self, session: Session) -> Discovery:
         """Negotiate with the server, first in the era that was saved of it."""
@@ -284,7 +303,7 @@ class ClientConnection:
         return await negotiation.run(era)
 
     def _negotiation(self, session: Session) -> Negotiation:
-        return Negotiation(session, self._info, self._capabilities, self.span)
+        return Negotiation(session, self._info, self._capabilities, self.observe)
 
     async def is_outdated(self, session: Session) -> bool:
         """Whether the server refused a request because the saved discovery is outdated: then the next session negotiates.
@@ -361,7 +380,7 @@ class ClientConnection:
             task.cancel()
         if ending:
             await asyncio.wait(ending)
-        await self._shut("the client was closed")
+        await self._shut(_CLOSED)
 
     async def _shut(self, reason: str) -> None:
         session, self.session, self._latest = self._latest, None, None
@@ -403,7 +422,7 @@ async def _end(session: Session, channel: Channel) -> None:
         with suppress(HingeError):
             await channel.close()
     finally:
-        session.close("the client was closed")
+        session.close(_CLOSED)
         await session.finish()
 
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from hinge.errors import CallError, CallTimeout, ConnectFailed, HttpStatus, PeerError, shorten
+from hinge.jsonrpc import RequestId
 from hinge.protocol.eras.base import Era, EraName, EraOption
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
@@ -31,6 +32,7 @@ from hinge.schema.lifecycle import (
 )
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from hinge.session import Session
+from hinge.telemetry import Operation
 
 UNSUPPORTED_VERSION = -32022
 #: Errors that only a stateless server sends.
@@ -259,7 +261,10 @@ def _words(error: Exception | None) -> str:
     return shorten(str(error)) if isinstance(error, CallError) else "its answer to server/discover can't be read"
 
 
-MakeSpan = Callable[[str, Mapping[str, Any], object], AbstractContextManager[dict[str, str]]]
+#: Observes a message by its method, params and id; see `ClientConnection.observe`.
+Observe = Callable[
+    [str, Mapping[str, Any], RequestId | None], AbstractContextManager[tuple[Operation | None, dict[str, str]]]
+]
 
 
 #: What a client declares in an era.
@@ -270,12 +275,12 @@ class Negotiation:
     """Runs the negotiation over an open session."""
 
     def __init__(
-        self, session: Session, info: Implementation, capabilities: DeclaredCapabilities, span: MakeSpan
+        self, session: Session, info: Implementation, capabilities: DeclaredCapabilities, observe: Observe
     ) -> None:
         self._session = session
         self._info = info
         self._capabilities = capabilities
-        self._span = span
+        self._observe = observe
         #: A probe without an answer: over a byte stream a slow server may still answer it.
         self._probe: asyncio.Task[StepAnswer] | None = None
 
@@ -337,11 +342,14 @@ class Negotiation:
     async def _ask(self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"]) -> StepAnswer:
         try:
             pending = self._session.register_request(method)
-            with self._span(method, {}, pending.id) as trace:
+            with self._observe(method, {}, pending.id) as (operation, trace):
                 if trace:
                     params = msgspec.to_builtins(params)
                     params["_meta"] = {**params.get("_meta", {}), **trace}
-                return StepAnswer(to, result=await self._session.send_request(pending, params, headers=headers))
+                result = await self._session.send_request(pending, params, headers=headers)
+                if operation is not None:
+                    operation.finished(method, result)
+                return StepAnswer(to, result=result)
         except CallTimeout:
             return StepAnswer(to)
         except CallError as exc:

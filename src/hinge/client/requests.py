@@ -8,12 +8,11 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from hinge.client import telemetry
 from hinge.client.cache import METHODS as CACHEABLE
 from hinge.client.cache import Cache
 from hinge.client.call_options import OnProgress
@@ -46,9 +45,6 @@ from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import ProgressParams
 from hinge.session import Session
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Tracer
 
 logger = logging.getLogger("hinge")
 
@@ -141,7 +137,7 @@ class Requests:
     async def _notify(self, notification: ClientContext) -> None:
         connection, method, params = self._connection, notification.method, notification.params
         session = await connection.ready_session()
-        with connection.span(method, params) as trace:
+        with connection.observe(method, params) as (_, trace):
             meta = {**trace, **(notification.meta or {})}
             await session.notify(method, connection.notification_params(params, meta))
 
@@ -269,9 +265,8 @@ class Requests:
             if session is None or session.connection.closed is not None:
                 session = await self._session(request.method, error, seconds)
             try:
-                if connection.tracer is None:
-                    return await self._attempt(session, request, params, seconds)
-                return await self._traced_attempt(session, request, params, seconds, connection.tracer)
+                attempt = self._observed_attempt if connection.observed else self._attempt
+                return await attempt(session, request, params, seconds)
             except CallTimeout:
                 self._connection.check_liveness(session)
                 raise
@@ -363,22 +358,22 @@ class Requests:
         request.credentials = pending.credentials
         return raw
 
-    async def _traced_attempt(
-        self, session: Session, request: ClientContext, params: dict[str, Any], seconds: float | None, tracer: Tracer
+    async def _observed_attempt(
+        self, session: Session, request: ClientContext, params: dict[str, Any], seconds: float | None
     ) -> Raw:
-        connection = self._connection
-        revision = connection.discovery.revision if connection.discovery is not None else None
-        traced = telemetry.span(tracer, request.method, params, revision=revision, place=connection.place)
-        with traced as (span, trace):
+        with self._connection.observe(request.method, params) as (operation, trace):
+            if operation is None:
+                return await self._attempt(session, request, params, seconds)
+            observed = operation
             raw = await self._attempt(
                 session,
                 request,
                 params,
                 seconds,
                 trace,
-                lambda pending: span.set_attribute("jsonrpc.request.id", str(pending.id)),
+                lambda pending: observed.set("jsonrpc.request.id", str(pending.id)),
             )
-            telemetry.ended(span, request.method, raw)
+            observed.finished(request.method, raw)
             return raw
 
     def _mirrors(self, request: ClientContext) -> bool:

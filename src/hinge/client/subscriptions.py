@@ -239,7 +239,7 @@ class Subscription:
         if session.channel.kind == "post":
             headers = request_headers("subscriptions/listen", None, revision)
         try:
-            with self._connection.span("subscriptions/listen", {}, pending.id) as trace:
+            with self._connection.observe("subscriptions/listen", {}, pending.id) as (_, trace):
                 meta = {"progressToken": pending.id, **msgspec.json.decode(self._connection.meta), **trace}
                 requested = {**msgspec.to_builtins(self._filter), **self._requested_topics}
                 params = {"notifications": requested, "_meta": meta}

@@ -170,6 +170,11 @@ class Dispatch:
         self.mounted_notifications: dict[str, Served] = {}
         self.mounted_result_types: dict[str, str] = {}
 
+    def serves(self, method: str) -> bool:
+        """Whether anything serves this method, in any revision."""
+        tables = (METHODS, self.requests, self.notifications, self.mounted_requests, self.mounted_notifications)
+        return any(method in table for table in tables)
+
     async def request(self, ctx: Context[Any]) -> Any:
         """Serve one request. The result is ready to be encoded; `errors.wire_error` says what the client learns of errors."""
         call = ctx._call

@@ -35,7 +35,7 @@ from hinge.server.features.options import check_text, icons_of
 from hinge.server.features.subscriptions import Subscriptions
 from hinge.server.lifespan import Conversations, Lifespan
 from hinge.server.middleware.chain import Middleware, build_chains
-from hinge.server.middleware.telemetry import tracing
+from hinge.server.middleware.telemetry import observe_session, observer
 from hinge.server.options import (
     LIFESPAN,
     ApiOptions,
@@ -315,7 +315,9 @@ class Server(Router, Generic[StateT]):
         return middleware
 
     def _build(self) -> None:
-        self._chains = build_chains(self._dispatch, self._middleware, lifespan=self._connections, tracing=tracing())
+        self._chains = build_chains(
+            self._dispatch, self._middleware, lifespan=self._connections, observer=observer(self._dispatch.serves)
+        )
 
     # ---------------------------------------------------------------- serving
 
@@ -335,6 +337,7 @@ class Server(Router, Generic[StateT]):
         session = Session(connection, channel, self.handle)
         if kind != "post":
             self._subscriptions.join(session)
+            observe_session(session)
         return session
 
     def notify(self, event: Changed) -> None:
@@ -549,7 +552,7 @@ class Server(Router, Generic[StateT]):
         except BaseException:
             await self._lifespan.exit()
             raise
-        self._build()  # a tracer provider may have been installed by now
+        self._build()  # telemetry may have been installed by now
         watch(self.limits.stall)
 
     async def _exit(self) -> None:

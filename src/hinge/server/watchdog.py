@@ -19,6 +19,7 @@ from hinge.server.features.prompts import RegisteredPrompt
 from hinge.server.features.resources import RegisteredResource
 from hinge.server.features.tools import RegisteredTool
 from hinge.signals import observe_signals
+from hinge.telemetry import LOOP_LAG, measure
 
 logger = logging.getLogger("hinge")
 
@@ -58,16 +59,18 @@ class Watchdog:
     def _run(self) -> None:
         while not self._stop.wait(self._limit):
             self._answered.clear()
+            start = time.perf_counter()
             try:
                 self._loop.call_soon_threadsafe(self._answered.set)
             except RuntimeError:
                 return  # the loop is closed
-            if self._answered.wait(self._limit):
-                continue
-            stack = list(_stack(self._thread_id))
-            if not self._answered.wait(_GRACE) and not self._stop.is_set():
-                self._report(stack)
-                self._answered.wait()
+            if not self._answered.wait(self._limit):
+                stack = list(_stack(self._thread_id))
+                if not self._answered.wait(_GRACE) and not self._stop.is_set():
+                    self._report(stack)
+                    self._answered.wait()
+            if not self._stop.is_set():
+                measure(LOOP_LAG, time.perf_counter() - start)
 
     def _report(self, stack: list[FrameType]) -> None:
         if not stack or stack[0].f_code.co_filename.endswith(_IDLE):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import AccessLog, Client, Context, ProtocolError, Server, ToolError
+from hinge import AccessLog, Client, Context, Implementation, PeerError, ProtocolError, Server, ToolError
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -109,6 +109,21 @@ async def test_the_record_has_attributes_for_programs(caplog: pytest.LogCaptureF
     assert record["mcp_ms"] > 0
     assert '"word":"hello"' in record["mcp_params"].replace(" ", "")
     assert record["levelno"] == logging.DEBUG
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_the_record_names_the_client_of_known_and_of_unsupported_methods(
+    caplog: pytest.LogCaptureFixture, era: Any
+) -> None:
+    """B-024."""
+    caplog.set_level("INFO", "hinge.access")
+    async with Client(logged(), era=era, info=Implementation(name="caller", version="7")) as client:
+        await client.call_tool("say", {"word": "hello"})
+        with pytest.raises(PeerError):
+            await client.request("acme/missing")
+    records = [vars(record) for record in caplog.records if record.name == "hinge.access"]
+    clients = {record["mcp_method"]: (record["mcp_client"], record["mcp_client_version"]) for record in records}
+    assert clients["tools/call"] == clients["acme/missing"] == ("caller", "7")
 
 
 async def test_nothing_is_written_where_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:

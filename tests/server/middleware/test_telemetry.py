@@ -1,45 +1,76 @@
-"""Spans of requests and notifications, against the real OpenTelemetry SDK."""
+"""Spans and metrics of what a server receives, against the real OpenTelemetry SDK."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry import baggage, trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from hinge import Client, MissingClientCapability, PeerError, Server
-from tests.support import V2025_11
+from hinge import (
+    CallToolResult,
+    Client,
+    Context,
+    Limits,
+    MissingClientCapability,
+    PeerError,
+    Principal,
+    Server,
+    ToolCallError,
+)
+from hinge.telemetry import BOUNDARIES
+from tests.observed import Observed, attributes, observing
+from tests.support import V2025_11, V2026_07
+from tests.transports.http_rig import serving
 
-_exporter = InMemorySpanExporter()
+ERAS = {"2025": V2025_11, "2026": V2026_07}
+both_eras = pytest.mark.parametrize("era", list(ERAS))
 
 
 @pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(_exporter))
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)  # set_tracer_provider can't be taken back
-    _exporter.clear()
-    yield _exporter
-    _exporter.clear()
+def observed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Observed]:
+    yield from observing(monkeypatch)
 
 
-def _server() -> Server[Any]:
-    server: Server[Any] = Server("traced")
+def _server(**options: Any) -> Server[Any]:
+    server: Server[Any] = Server("traced", **options)
 
     @server.tool
     async def fine() -> str:
         return "fine"
 
     @server.tool
+    async def failed() -> CallToolResult:
+        return CallToolResult(content=[], is_error=True)
+
+    @server.tool
+    async def crashes() -> str:
+        raise RuntimeError("boom")
+
+    @server.tool
     async def needy() -> str:
         raise MissingClientCapability({"sampling": {}})
+
+    @server.tool
+    async def carried() -> str:
+        return str(baggage.get_baggage("user"))
+
+    @server.tool
+    async def asks(ctx: Context[Any]) -> str:
+        return await ctx.elicit("Who?", str)
+
+    @server.prompt
+    async def brief() -> str:
+        return "brief"
+
+    @server.resource("data://one")
+    async def one() -> str:
+        return "one"
 
     @server.request("acme/crash")
     async def crash(ctx: Any, params: Any) -> None:
@@ -48,93 +79,278 @@ def _server() -> Server[Any]:
     return server
 
 
-def _span(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
-    return next(span for span in exporter.get_finished_spans() if span.name == name)
+def served(observed: Observed, name: str) -> Any:
+    return observed.span(SpanKind.SERVER, name)
 
 
-async def test_a_request_is_one_server_span_named_by_its_method_and_target(spans: InMemorySpanExporter) -> None:
-    """A-060, A-061, A-062, A-063, A-069."""
-    async with Client(_server(), era="2026") as client:
+# ---------------------------------------------------------------- spans
+
+
+@both_eras
+async def test_a_request_over_http_is_one_server_span_as_the_conventions_have_it(observed: Observed, era: Any) -> None:
+    """A-060, A-062, A-063, A-069, B-024."""
+
+    async def authenticate(*request: Any) -> Principal:
+        return Principal("ada")
+
+    site, address = serving(_server(), authenticate=authenticate), "http://127.0.0.1:{}/mcp"
+    async with site as running, Client(address.format(running.port), era=era) as client:
         await client.call_tool("fine")
-    span = _span(spans, "MCP handle tools/call fine")
-    assert span.kind is SpanKind.SERVER
-    assert span.attributes is not None
-    assert span.attributes["mcp.method.name"] == "tools/call"
-    assert span.attributes["jsonrpc.request.id"].__class__ is str
-    assert span.status.status_code is not StatusCode.ERROR
+        await client.get_prompt("brief")
+        await client.read_resource("data://one")
+        with pytest.raises(PeerError):
+            await client.request("acme/missing")
+    span = served(observed, "tools/call fine")
+    assert span.status.status_code is StatusCode.UNSET
+    found = attributes(span)
+    assert found.pop("jsonrpc.request.id").isdecimal()
+    assert found.pop("client.port") > 0
+    if era == "2025":
+        assert found.pop("mcp.session.id")
+    assert found.pop("mcp.client.version")
+    assert found == {
+        "mcp.method.name": "tools/call",
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "fine",
+        "mcp.protocol.version": ERAS[era],
+        "network.transport": "tcp",
+        "network.protocol.name": "http",
+        "network.protocol.version": "1.1",
+        "client.address": "127.0.0.1",
+        "enduser.id": "ada",
+        "mcp.client.name": "hinge",
+    }
+    assert attributes(served(observed, "prompts/get brief"))["gen_ai.prompt.name"] == "brief"
+    assert attributes(served(observed, "resources/read"))["mcp.resource.uri"] == "data://one"
+    assert attributes(served(observed, "acme/missing"))["mcp.client.name"] == "hinge"
 
 
-async def test_the_parent_comes_from_the_trace_context_in_meta(spans: InMemorySpanExporter) -> None:
+async def test_initialize_says_which_revision_was_negotiated(observed: Observed) -> None:
+    async with Client(_server(), era="2025"):
+        pass
+    for kind in (SpanKind.CLIENT, SpanKind.SERVER):
+        assert attributes(observed.span(kind, "initialize"))["mcp.protocol.version"] == V2025_11
+
+
+@pytest.mark.foreign_words("a tool whose name is a number")
+async def test_a_name_that_is_no_text_is_no_target(observed: Observed) -> None:
+    """A-061, A-067: and what a client sent is not in the description."""
+    async with Client(_server(), era="2026") as client:
+        with pytest.raises(PeerError):
+            await client.request("tools/call", {"name": 5, "arguments": {}})
+    assert served(observed, "tools/call").status.description == "Invalid request parameters"
+
+
+async def test_the_parent_comes_from_the_trace_context_in_meta_and_the_current_span_is_linked(
+    observed: Observed,
+) -> None:
     """A-064, META-05, META-06."""
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    async with Client(_server(), era="2026") as client:
-        await client.request("tools/call", {"name": "fine", "arguments": {}, "_meta": {"traceparent": parent}})
-    span = _span(spans, "MCP handle tools/call fine")
-    assert span.parent is not None
+    meta = {"traceparent": parent, "baggage": "user=seven"}
+    with trace.get_tracer("web framework").start_as_current_span("POST") as ambient:
+        async with Client(_server(), era="2026") as client:
+            result = await client.request("tools/call", {"name": "carried", "arguments": {}, "_meta": meta})
+    span = served(observed, "tools/call carried")
     assert f"{span.parent.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
+    assert [link.context.span_id for link in span.links] == [ambient.get_span_context().span_id]
+    assert "seven" in str(result)
 
 
-async def test_garbage_in_the_trace_context_is_ignored(spans: InMemorySpanExporter) -> None:
+async def test_garbage_in_the_trace_context_is_ignored(observed: Observed) -> None:
     """META-06."""
     async with Client(_server(), era="2026") as client:
         meta = {"traceparent": "nonsense", "tracestate": 5, "baggage": None}
         await client.request("tools/call", {"name": "fine", "arguments": {}, "_meta": meta})
-    assert _span(spans, "MCP handle tools/call fine").parent is None
+    assert served(observed, "tools/call fine").parent is None
 
 
-async def test_a_protocol_error_marks_the_span_but_is_no_recorded_exception(spans: InMemorySpanExporter) -> None:
+async def test_a_protocol_error_marks_the_span_but_is_no_recorded_exception(observed: Observed) -> None:
     """A-065, A-066."""
     async with Client(_server(), era="2026") as client:
         with pytest.raises(PeerError):
             await client.call_tool("needy")
-    span = _span(spans, "MCP handle tools/call needy")
+    span = served(observed, "tools/call needy")
     assert span.status.status_code is StatusCode.ERROR
     assert span.status.description == "Missing required client capability: sampling"
+    assert attributes(span)["error.type"] == attributes(span)["rpc.response.status_code"] == "-32021"
     assert not span.events
 
 
-@pytest.mark.foreign_words("a tool whose name is a number")
-async def test_what_a_client_sent_never_stands_in_a_span(spans: InMemorySpanExporter) -> None:
-    """A-067."""
+@both_eras
+async def test_a_failed_tool_and_a_crashed_one_are_errors_and_the_crash_is_recorded(
+    observed: Observed, era: Any
+) -> None:
+    """A-065, A-068: although both are answered with a result."""
+    async with Client(_server(), era=era) as client:
+        for name in ("failed", "crashes"):
+            with pytest.raises(ToolCallError):
+                await client.call_tool(name)
+    for name, events in (("failed", []), ("crashes", ["exception"])):
+        span = served(observed, f"tools/call {name}")
+        assert (span.status.status_code, attributes(span)["error.type"]) == (StatusCode.ERROR, "tool_error")
+        assert [event.name for event in span.events] == events
+
+
+async def test_an_unexpected_exception_is_recorded_and_named_as_the_peer_sees_it(observed: Observed) -> None:
+    """A-068."""
     async with Client(_server(), era="2026") as client:
-        with pytest.raises(PeerError):
-            await client.request("tools/call", {"name": 5, "arguments": {}})
-    span = _span(spans, "MCP handle tools/call")
-    assert span.status.description == "Invalid request parameters"
+        with pytest.raises(PeerError, match="Internal server error"):
+            await client.request("acme/crash")
+    span = served(observed, "acme/crash")
+    assert span.status.description == "Internal server error"
+    assert attributes(span)["error.type"] == "-32603"
+    assert [event.name for event in span.events] == ["exception"]
 
 
-async def test_a_clients_names_are_cut_and_a_revision_is_said_once_it_is_agreed(spans: InMemorySpanExporter) -> None:
-    """A-060: what a stranger sends has no say in how much is kept of it."""
+async def test_notifications_have_spans_too(observed: Observed) -> None:
+    """A-022, A-024."""
+    async with Client(_server(), era="2025") as client:
+        await client.call_tool("fine")
+    assert "jsonrpc.request.id" not in attributes(served(observed, "notifications/initialized"))
+
+
+async def test_a_request_of_the_server_has_a_span_on_both_sides(observed: Observed) -> None:
+    async with Client(_server(), era="2025", on_elicit=lambda form: {"value": "Ada"}) as client:
+        await client.call_tool("asks")
+    call, sent, answered = (
+        served(observed, "tools/call asks"),
+        observed.span(SpanKind.CLIENT, "elicitation/create"),
+        served(observed, "elicitation/create"),
+    )
+    assert sent.parent is not None
+    assert sent.context is not None
+    assert answered.parent is not None
+    assert (sent.parent.span_id, answered.parent.span_id) == (call.context.span_id, sent.context.span_id)
+
+
+async def test_what_a_stranger_sends_has_no_say_in_how_much_is_recorded(observed: Observed) -> None:
     long = "x" * 100_000
     async with Client(_server(), era="2025") as client:
         with pytest.raises(PeerError):
             await client.call_tool(long)
         with pytest.raises(PeerError):
+            await client.read_resource("x:" + long)
+        with pytest.raises(PeerError):
             await client.request(long)
-    served = [span for span in spans.get_finished_spans() if span.kind is SpanKind.SERVER]
-    assert all(len(span.name) < 500 for span in served)
-    said = {span.name: dict(span.attributes or {}).get("mcp.protocol.version") for span in served}
-    assert said.pop("MCP handle initialize") is None
-    assert set(said.values()) == {V2025_11}
+    spans = [span for name in observed.names(SpanKind.SERVER) for span in observed.spans(SpanKind.SERVER, name)]
+    assert max(len(span.to_json()) for span in spans) < 5000
 
 
-async def test_an_unexpected_exception_is_recorded(spans: InMemorySpanExporter) -> None:
-    """A-068."""
-    async with Client(_server(), era="2026") as client:
-        with pytest.raises(PeerError, match="Internal server error"):
-            await client.request("acme/crash")
-    span = _span(spans, "MCP handle acme/crash")
-    assert span.status.description == "boom"
-    assert [event.name for event in span.events] == ["exception"]
+# ---------------------------------------------------------------- metrics
 
 
-async def test_notifications_have_spans_too(spans: InMemorySpanExporter) -> None:
-    """A-022, A-024."""
-    async with Client(_server(), era="2025") as client:
+@both_eras
+async def test_the_duration_of_each_operation_is_measured_on_both_sides(observed: Observed, era: Any) -> None:
+    async with serving(_server()) as site, Client(f"http://127.0.0.1:{site.port}/mcp", era=era) as client:
         await client.call_tool("fine")
-    span = _span(spans, "MCP handle notifications/initialized")
-    assert span.attributes is not None
-    assert "jsonrpc.request.id" not in span.attributes
+        with pytest.raises(ToolCallError):
+            await client.call_tool("failed")
+    shared = {
+        "mcp.method.name": "tools/call",
+        "gen_ai.operation.name": "execute_tool",
+        "mcp.protocol.version": ERAS[era],
+        "network.transport": "tcp",
+        "network.protocol.name": "http",
+    }
+    for side, address in (
+        ("client", {"server.address": "127.0.0.1", "server.port": site.port}),
+        ("server", {"network.protocol.version": "1.1"}),
+    ):
+        points = observed.points(f"mcp.{side}.operation.duration")
+        (fine,) = (point for point in points if attributes(point).get("gen_ai.tool.name") == "fine")
+        assert attributes(fine) == {**shared, **address, "gen_ai.tool.name": "fine"}
+        assert (fine.count, tuple(fine.explicit_bounds)) == (1, BOUNDARIES)
+        (failed,) = (point for point in points if attributes(point).get("gen_ai.tool.name") == "failed")
+        assert attributes(failed)["error.type"] == "tool_error"
+
+
+@both_eras
+async def test_the_duration_of_each_session_is_measured_on_both_sides(observed: Observed, era: Any) -> None:
+    async with Client(_server(), era=era) as client:
+        await client.call_tool("fine")
+        (active,) = observed.points("hinge.server.active_sessions")
+        assert active.value == 1
+    (mine,) = observed.points("mcp.client.session.duration")
+    (theirs,) = observed.points("mcp.server.session.duration")
+    assert (mine.count, theirs.count) == (1, 1)
+    assert attributes(mine) == {"mcp.protocol.version": ERAS[era]}
+    assert attributes(theirs) == ({"mcp.protocol.version": V2025_11} if era == "2025" else {})
+    (active,) = observed.points("hinge.server.active_sessions")
+    assert active.value == 0
+
+
+async def test_names_that_peers_make_up_do_not_multiply_the_metrics(observed: Observed) -> None:
+    """SEC-30: each set of attributes is kept in memory as long as the process lives."""
+    async with Client(_server(), era="2026") as client:
+        for number in range(50):
+            with pytest.raises(PeerError):
+                await client.request(f"acme/{number}")
+            await client.notify(f"notifications/acme{number}")
+            with pytest.raises(PeerError):
+                await client.request("tools/call", {"name": f"tool{number}", "arguments": {}})
+            with pytest.raises(PeerError):
+                await client.read_resource(f"data://{number}")
+    assert len(observed.points("mcp.server.operation.duration")) < 10
+    assert "_OTHER" in {
+        attributes(point)["mcp.method.name"] for point in observed.points("hinge.server.active_requests")
+    }
+
+
+async def test_requests_in_flight_are_counted(observed: Observed) -> None:
+    counts: list[int] = []
+    server: Server[Any] = Server("counted")
+
+    @server.tool
+    async def active() -> str:
+        points = observed.points("hinge.server.active_requests")
+        counts.extend(point.value for point in points if attributes(point) == {"mcp.method.name": "tools/call"})
+        return ""
+
+    async with Client(server) as client:
+        await client.call_tool("active")
+    assert counts == [1]
+    assert {point.value for point in observed.points("hinge.server.active_requests")} == {0}
+
+
+async def test_streams_are_counted_while_they_are_open(observed: Observed) -> None:
+    async with Client(_server(), era="2026") as client, client.listen(tools=True):
+        assert [point.value for point in observed.points("hinge.server.active_streams")] == [1]
+    assert [point.value for point in observed.points("hinge.server.active_streams")] == [0]
+
+
+async def test_the_lag_of_the_event_loop_is_measured(observed: Observed) -> None:
+    server = _server(limits=Limits(stall=0.01))
+
+    async with Client(server), asyncio.timeout(10):
+        while not observed.points("hinge.event_loop.lag"):  # noqa: ASYNC110 # a thread measures it
+            await asyncio.sleep(0.01)
+
+
+def test_prometheus_finds_the_metrics_beside_the_endpoint() -> None:
+    """In a process of its own, where the provider that is installed stays."""
+    code = (
+        "import asyncio, hinge, urllib.request\n"
+        "from hinge import metrics_app\n"
+        "from tests.transports.http_rig import serving\n"
+        "app = metrics_app()\n"
+        "assert metrics_app() is app\n"
+        "server = hinge.Server('x')\n"
+        "@server.tool\n"
+        "async def fine() -> str: return 'fine'\n"
+        "async def main():\n"
+        "    async with serving(server, routes={'/metrics': app}) as site:\n"
+        "        address = f'http://127.0.0.1:{site.port}'\n"
+        "        async with hinge.Client(address + '/mcp') as client: await client.call_tool('fine')\n"
+        "        print(await asyncio.to_thread(lambda: urllib.request.urlopen(address + '/metrics').read().decode()))\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    assert 'mcp_server_operation_duration_seconds_count{gen_ai_operation_name="execute_tool"' in done.stdout
+    assert "hinge_server_active_requests" in done.stdout
+
+
+# ---------------------------------------------------------------- without telemetry
 
 
 def test_without_a_provider_nothing_of_opentelemetry_is_imported() -> None:

@@ -10,6 +10,7 @@ import msgspec
 from hinge.errors import HingeError, PeerError, ToolError
 from hinge.schema.input_required import InputRequiredResult
 from hinge.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRefused, StepCall
+from hinge.telemetry import NETWORK, current_telemetry
 
 
 class HandshakeElicitation(ElicitationStrategy):
@@ -21,7 +22,7 @@ class HandshakeElicitation(ElicitationStrategy):
         if item.timeout is not None:
             item.timeout.pause()
         try:
-            raw = await self._session.request(item.method, item.params, about=self._call, total=limit)
+            raw = await self._request(item, limit)
             return msgspec.json.decode(raw, type=item.kind)
         except PeerError as exc:
             raise InputRefused(exc.error, item.method) from exc
@@ -30,6 +31,18 @@ class HandshakeElicitation(ElicitationStrategy):
         finally:
             if item.timeout is not None:
                 item.timeout.resume()
+
+    async def _request(self, item: ClientInput[Any], limit: float) -> msgspec.Raw:
+        telemetry, session = current_telemetry(), self._session
+        if telemetry is None:
+            return await session.request(item.method, item.params, about=self._call, total=limit)
+        pending = session.register_request(item.method)
+        network = {**NETWORK[session.channel.kind], "mcp.protocol.version": self._call.revision}
+        details = {"jsonrpc.request.id": str(pending.id)}
+        with telemetry.sending(item.method, {}, network, details) as (_, trace):
+            params = msgspec.to_builtins(item.params)
+            params["_meta"] = {**params.get("_meta", {}), **trace}
+            return await session.send_request(pending, params, about=self._call, total=limit)
 
     async def step(self, call: StepCall) -> Any:
         """Run the step: the call has one round only."""

@@ -33,6 +33,7 @@ from hinge.schema.subscriptions import ListenParams, ListenResult, SubscriptionF
 from hinge.server.context import Context
 from hinge.server.extensions import Topic, accept_topics
 from hinge.session import Session
+from hinge.telemetry import ACTIVE_STREAMS, count
 
 logger = logging.getLogger("hinge")
 
@@ -200,12 +201,14 @@ class Subscriptions:
     async def _run(self, ctx: Context[Any], agreed: SubscriptionFilter) -> None:
         stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx))
         self._streams.add(stream)
+        count(ACTIVE_STREAMS, 1)
         unregister = ctx._session.on_end_of_input(stream.end)
         try:
             await stream.run()
         finally:
             unregister()
             self._streams.discard(stream)
+            count(ACTIVE_STREAMS, -1)
 
     async def _agreed(
         self, ctx: Context[Any], requested: SubscriptionFilter, uris: Iterable[str]

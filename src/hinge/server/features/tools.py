@@ -35,6 +35,7 @@ from hinge.server.functions.results import ADVICE_ON_CONTENT, OutputSchema
 from hinge.server.functions.signature import Signature
 from hinge.server.threads import Threads
 from hinge.signals import is_ctrl_c
+from hinge.telemetry import record_exception
 
 logger = logging.getLogger("hinge")
 
@@ -221,6 +222,7 @@ class Tools(Entries[RegisteredTool]):
         except ToolError as exc:
             if not isinstance(exc, ToolCallError):  # that is the text of another server
                 return failure(str(exc))
+            record_exception(exc)
             logger.exception("Tool %r failed", params.name)
         except ProtocolError:
             raise
@@ -229,6 +231,7 @@ class Tools(Entries[RegisteredTool]):
         except (Exception, SystemExit, KeyboardInterrupt) as exc:
             if is_ctrl_c(exc):
                 raise
+            record_exception(exc)
             logger.exception("Tool %r failed", params.name)
         return _unexpected(ctx, params.name)
 

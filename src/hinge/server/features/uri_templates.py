@@ -364,10 +364,13 @@ def _take_last(parts: list[Part], signs: tuple[str, ...]) -> Expression | None:
 def _take_fragment(template: str, parts: list[Part]) -> str | None:
     """The variable of `{#x}` at the end."""
     expression = _take_last(parts, ("#",))
-    if expression is not None and len(expression.variables) > 1:
+    if expression is None:
+        return None
+    variable, *others = expression.variables
+    if others:
         problem = "can't be matched: a fragment may contain commas, so write one variable"
         raise _mistake(template, f"{expression.text} {problem}")
-    return None if expression is None else expression.variables[0].name
+    return variable.name
 
 
 def _take_query(template: str, parts: list[Part]) -> tuple[bool, set[str]]:

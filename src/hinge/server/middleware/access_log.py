@@ -41,7 +41,8 @@ class AccessLog:
         server.add_middleware(AccessLog())
 
     The record has attributes for formatters that write JSON: `mcp_method`, `mcp_target` (the tool, prompt or URI),
-    `mcp_outcome`, `mcp_ms`, `mcp_principal`, `mcp_request_id`, `mcp_version`. The outcome is `ok`, `failed` (a result with
+    `mcp_outcome`, `mcp_ms`, `mcp_principal`, `mcp_client` and `mcp_client_version` (as the client says), `mcp_request_id`,
+    `mcp_version`. The outcome is `ok`, `failed` (a result with
     `isError`), `asked` (a round that asks the user), `error -32602` (a JSON-RPC error code), `crashed` or `cancelled`.
     Arguments and results are not logged.
 
@@ -97,13 +98,15 @@ class AccessLog:
             self._write(ctx, outcome, (time.perf_counter() - start) * 1000)
 
     def _write(self, ctx: Context[Any], outcome: str, ms: float) -> None:
-        target = target_of(ctx)
+        target, client = target_of(ctx), ctx.client_info
         more: dict[str, Any] = {
             "mcp_method": ctx.method,
             "mcp_target": target,
             "mcp_outcome": outcome,
             "mcp_ms": round(ms, 3),
             "mcp_principal": ctx.principal,
+            "mcp_client": shorten(client.name) if client is not None else None,
+            "mcp_client_version": shorten(client.version) if client is not None else None,
             "mcp_request_id": ctx.request_id,
             "mcp_version": ctx.protocol_version,
         }

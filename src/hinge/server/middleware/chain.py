@@ -1,6 +1,6 @@
 """The middleware chain of a server: its order, outermost first.
 
-1. tracing, if the process has a tracer provider
+1. telemetry, if the process has a tracer or meter provider
 2. shaping results that middleware made itself for the caller's revision
 3. the connection lifespan
 4. the middleware that was added, in that order
@@ -32,12 +32,12 @@ class Chains(NamedTuple):
 
 
 def build_chains(
-    dispatch: Dispatch, middleware: Sequence[Middleware], *, lifespan: Middleware | None, tracing: Middleware | None
+    dispatch: Dispatch, middleware: Sequence[Middleware], *, lifespan: Middleware | None, observer: Middleware | None
 ) -> Chains:
-    """Compose the chains; `lifespan` and `tracing` are left out where they are None."""
+    """Compose the chains; `lifespan` and `observer` are left out where they are None."""
     middleware = list(map(_suspendable, middleware))
     inner = [*([_suspendable(lifespan)] if lifespan else []), *middleware]
-    outer = [tracing] if tracing else []
+    outer = [observer] if observer else []
     return Chains(
         request=compose([*outer, *([dispatch.finish_results] if middleware else []), *inner], dispatch.request),
         notification=compose([*outer, *inner], dispatch.notification),

@@ -1,74 +1,75 @@
-"""OpenTelemetry tracing. Left out of the middleware chain if no tracer provider is installed when serving starts.
-
-Spans hold no arguments and no results, only the name of what was called.
-"""
+"""OpenTelemetry for what a server receives: left out of the middleware chain if the process has no provider."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable
+from typing import Any
 
-import msgspec
-
-from hinge.errors import InvalidParams, ProtocolError, shorten
-from hinge.jsonrpc import ABSENT
 from hinge.server.context import Context
 from hinge.server.middleware.chain import CallNext, Middleware
+from hinge.session import Session
+from hinge.telemetry import ACTIVE_SESSIONS, NETWORK, Telemetry, current_telemetry, telemetry_params
 
-if TYPE_CHECKING:
-    from opentelemetry.trace import Tracer
 
+def observer(serves: Callable[[str], bool]) -> Middleware | None:
+    """Middleware that makes a span and measurements for each message; None in a process without a provider.
 
-def tracing() -> Middleware | None:
-    """Middleware that makes a SERVER span for each request and notification; None if no tracer provider is installed."""
-    trace = sys.modules.get("opentelemetry.trace")
-    if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+    `serves` says whether a method exists.
+    """
+    telemetry = current_telemetry()
+    if telemetry is None:
         return None
-    tracer: Tracer = trace.get_tracer("hinge")
-    return lambda ctx, call_next: _traced(tracer, ctx, call_next)
+    return lambda ctx, call_next: _observed(telemetry, serves(ctx.method), ctx, call_next)
 
 
-async def _traced(tracer: Tracer, ctx: Context[Any], call_next: CallNext) -> Any:
-    from opentelemetry.propagate import extract
-    from opentelemetry.trace import SpanKind, Status, StatusCode
-
-    target, meta = _target_and_meta(ctx)
-    method = shorten(ctx.method)
-    attributes = {"mcp.method.name": method}
+async def _observed(telemetry: Telemetry, served: bool, ctx: Context[Any], call_next: CallNext) -> Any:
+    network = dict(NETWORK[ctx._session.channel.kind])
+    details: dict[str, Any] = {}
+    _add_client_address(ctx._call.origin.transport, network, details)
     if not ctx._call.inline:  # `initialize` negotiates the revision
-        attributes["mcp.protocol.version"] = ctx.protocol_version
-    if ctx.request_id is not None:
-        attributes["jsonrpc.request.id"] = shorten(str(ctx.request_id))
-    with tracer.start_as_current_span(
-        f"MCP handle {method}" + (f" {shorten(target)}" if target is not None else ""),
-        context=extract(meta),
-        kind=SpanKind.SERVER,
-        attributes=attributes,
-        record_exception=False,
-        set_status_on_exception=False,
-    ) as span:
-        try:
-            return await call_next(ctx)
-        except InvalidParams:
-            span.set_status(Status(StatusCode.ERROR, "Invalid request parameters"))  # never the validator's text
-            raise
-        except ProtocolError as exc:
-            span.set_status(Status(StatusCode.ERROR, exc.error.message))
-            raise
-        except Exception as exc:
-            span.record_exception(exc)
-            span.set_status(Status(StatusCode.ERROR, str(exc)))
-            raise
+        network["mcp.protocol.version"] = ctx.protocol_version
+    client, head = ctx.client_info, ctx._call.origin.head
+    names: dict[str, Any] = {
+        "jsonrpc.request.id": None if ctx.request_id is None else str(ctx.request_id)[:100],
+        "mcp.session.id": head.session_id if head is not None else None,
+        "enduser.id": ctx.principal,
+        "mcp.client.name": client.name[:100] if client is not None else None,
+        "mcp.client.version": client.version[:100] if client is not None else None,
+    }
+    details |= {name: value for name, value in names.items() if value is not None}
+    with telemetry.receiving(ctx.method, telemetry_params(ctx.params), network, details, served=served) as operation:
+        result = await call_next(ctx)
+        operation.finished(ctx.method, result)
+        return result
 
 
-def _target_and_meta(ctx: Context[Any]) -> tuple[str | None, dict[str, str]]:
-    """The name in the call's params, and the trace context in its `_meta`; invalid values there are ignored."""
-    try:
-        params = msgspec.json.decode(ctx.params) if ctx.params is not ABSENT else {}
-    except (msgspec.MsgspecError, RecursionError):
-        return None, {}
-    name, meta = params.get("name"), params.get("_meta")
-    found = meta if isinstance(meta, Mapping) else {}
-    carrier = {key: value for key, value in found.items() if isinstance(value, str)}
-    return name if isinstance(name, str) else None, carrier
+def _add_client_address(transport: Any, network: dict[str, Any], details: dict[str, Any]) -> None:
+    """Describe the peer by what the transport knows: an ASGI scope, or the address of a socket."""
+    address = transport
+    if isinstance(transport, dict):
+        network["network.protocol.version"] = transport.get("http_version", "1.1")
+        address = transport.get("client")
+    if isinstance(address, list | tuple) and len(address) >= 2:
+        details["client.address"], details["client.port"] = str(address[0]), address[1]
+    elif isinstance(address, str):
+        network["network.transport"] = "unix"
+
+
+def observe_session(session: Session) -> None:
+    """Measure a session of the server until it ends, if the process has a meter provider."""
+    telemetry = current_telemetry()
+    if telemetry is None:
+        return
+    start = time.perf_counter()
+    sessions = telemetry.counters[ACTIVE_SESSIONS]
+    sessions.add(1)
+
+    async def ended() -> None:
+        sessions.add(-1)
+        network = dict(NETWORK[session.channel.kind])
+        if session.connection.handshake.client_info is not None:
+            network["mcp.protocol.version"] = session.connection.handshake.revision
+        telemetry.session_ended("server", start, network)
+
+    session.on_close(ended)
