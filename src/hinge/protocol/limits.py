@@ -43,6 +43,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     #: Events and bytes stored per HTTP session to resume streams.
     replay_events: int = 1000
     replay_bytes: int = 4 * MIB
+    #: Bytes stored for all HTTP sessions of one endpoint together; then the oldest event of any session is dropped.
+    replay_total: int = 128 * MIB
     #: Unread bytes of one stream, and how long its sender waits before the stream is closed.
     stream_bytes: int = MIB
     stream_wait: float = 30.0

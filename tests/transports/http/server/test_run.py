@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Limits, NotFinished, StartError
+from hinge import Context, Limits, NotFinished, StartError
 from hinge.http1.server import listener as http_listener
 from hinge.transports.http.server.run import serve_http
 from tests.transports.http_rig import (
@@ -330,3 +330,40 @@ async def test_a_process_without_free_descriptors_goes_on_serving() -> None:
         await wire.send("GET", {}, path="/livez")
         assert (await wire.reply()).status == 200
         wire.close()
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_handler_that_ignores_its_cancellation_is_answered_for_once(era: str, streams: bool) -> None:
+    log = Log()
+    server = make_server(log, limits=Limits(drain=0.1, teardown=0.1))
+
+    @server.tool
+    async def stubborn(ctx: Context[Any]) -> str:
+        if streams:
+            await ctx.report_progress(1)
+        log.add("begun")
+        while not log.gate.is_set():
+            with suppress(asyncio.CancelledError):
+                await log.gate.wait()
+        return "done"
+
+    async with serving(server) as site:
+        try:
+            if era == "2025":
+                call = await site.call(await site.session(), handshake_call("stubborn"))
+            else:
+                call = await site.tool("stubborn")
+            await log.until("begun")
+            assert site.app is not None
+            await site.app.stop()
+            reply = await call.head()
+            if reply.streams:
+                answer = await call.message()
+                while "error" not in answer:
+                    answer = await call.message()
+            else:
+                answer = json.loads(await call.reader.readexactly(int(reply.headers["content-length"])))
+            assert answer["error"]["code"] == NotFinished.code
+        finally:
+            log.gate.set()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Limits
+from hinge import Limits, NotFinished
 from hinge.http1.asgi import Scope
 from hinge.transports.http.server import session_store as http_session_table
 from tests.support import FIRST, V2025_03, V2025_06, V2025_11, Headers
@@ -353,7 +353,19 @@ async def test_the_end_of_a_session_stops_its_calls_and_ends_its_streams(site: S
     assert (await site.ask(session, b"", "DELETE")).status == 204
     await log.until("wait is cancelled")
     assert await standing.event() is None
-    assert b"result" not in (await call.reply()).body
+    answer = (await call.reply()).json()
+    assert (answer["id"], answer["error"]["code"]) == (1, NotFinished.code)
+
+
+async def test_a_call_that_its_client_cancelled_gets_no_answer_at_the_end_of_its_session(site: Site, log: Log) -> None:
+    session = await site.session()
+    call = await site.call(session, handshake_call("wait", 5))
+    await log.until("wait begins")
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
+    await site.ask(session, cancelled)
+    await log.until("wait is cancelled")
+    await site.ask(session, b"", "DELETE")
+    assert (await call.reply()).body == b""
 
 
 async def test_sessions_that_were_never_used_make_room_when_places_are_short(

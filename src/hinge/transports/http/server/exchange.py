@@ -15,7 +15,7 @@ from hinge import jsonrpc
 from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest, Overloaded
 from hinge.http1.asgi import CLOSE, HeaderPairs, Message, Receive, Scope, Send
 from hinge.jsonrpc import Request, RequestId
-from hinge.protocol.calls import Inbound, Record
+from hinge.protocol.calls import Inbound, Outgoing, Record
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import body_too_large
 from hinge.protocol.http.request import Refusal
@@ -213,6 +213,9 @@ class ExchangeOwner(Protocol):
     def stop(self, reason: str) -> None:
         """The server stops: cancel what runs for this exchange alone."""
 
+    def unfinished(self, reason: str) -> Outgoing | None:
+        """The answer to send if the handler does not stop; None if there is none."""
+
     def opening(self) -> bytes:
         """The first bytes of an event stream, empty if there are none."""
         ...
@@ -385,6 +388,18 @@ class Exchange(Record):
         if self.owner is not None:
             self.owner.stop(reason)
 
+    def expire(self, reason: str) -> None:
+        """The handler did not stop: answer in its place."""
+        reply = None if self.over or self.owner is None else self.owner.unfinished(reason)
+        if reply is not None:
+            self._open.keep(asyncio.get_running_loop().create_task(self._answer(reply)))
+
+    async def _answer(self, reply: Outgoing) -> None:
+        if self.streaming:
+            await self.end(sse.encode(reply.data))
+        elif not self.over:
+            await self.reply(reply.status, reply.data)
+
     def cut(self) -> None:
         """End it at once."""
         if not self.over:
@@ -419,8 +434,11 @@ class WatchedRequest(Protocol):
     def stop(self, reason: str) -> None:
         """The time to drain is over."""
 
+    def expire(self, reason: str) -> None:
+        """Its handler did not stop."""
+
     def cut(self) -> None:
-        """It is still open after `stop`."""
+        """It is still open after `expire`."""
 
 
 class OpenExchanges:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hinge")
 
 _REASON = "the server is stopping"
+#: When the server stops: seconds for cancelled handlers to end, and for the answers of those that don't.
+CANCEL_SECONDS = 0.15
+ANSWER_SECONDS = 0.05
 
 
 class Hooks(NamedTuple):
@@ -115,10 +118,15 @@ class Lifecycle:
         for request in self.requests.everyone():
             request.stop(_REASON)
         self._sessions.cancel_all(_REASON)
-        await self._wait_until_quiet(self.loop.time() + 0.2)
+        await self._wait_until_quiet(self.loop.time() + CANCEL_SECONDS)
+        # Handlers that do not stop are answered for.
+        self._sessions.end_all(_REASON)
+        for request in self.requests.everyone():
+            request.expire(_REASON)
+        await self._wait_until_quiet(self.loop.time() + ANSWER_SECONDS)
         for request in self.requests.everyone():
             request.cut()
-        await self._sessions.close("the server has stopped")
+        await self._sessions.finish()
         self.requests.stop()
         if self.started:
             await self._run_hook("on_stop", self._hooks.on_stop, limits.teardown)

@@ -109,6 +109,9 @@ class RoutedRequest:
             self._stopped = True
             self._raw.task.cancel()
 
+    def expire(self, reason: str) -> None:
+        """Only the app can answer."""
+
     def cut(self) -> None:
         """It is still open after `stop`."""
         self._raw.cut()

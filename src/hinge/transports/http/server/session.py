@@ -16,11 +16,12 @@ from hinge.errors import ChannelClosed
 from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.http import sse
 from hinge.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
+from hinge.protocol.states import CallState
 from hinge.schema.revisions import knows
 from hinge.transports.http.server.exchange import Exchange
 from hinge.transports.http.server.options import HttpSettings
-from hinge.transports.http.server.replay import ReplayLog
-from hinge.transports.http.server.stateless import stopped_reply
+from hinge.transports.http.server.replay import ReplayLog, ReplayStore
+from hinge.transports.http.server.stateless import unfinished_reply
 
 #: The number of the stream that GET opens.
 STANDING = 0
@@ -30,6 +31,7 @@ class HttpSession:
     """The channel of one HTTP session. `on_end(session)` is called once when it ends."""
 
     __slots__ = (
+        "_interrupted",
         "_log",
         "_loop",
         "_next_stream",
@@ -57,6 +59,7 @@ class HttpSession:
         principal: str | None,
         options: HttpSettings,
         serve: Serve,
+        replay: ReplayStore,
         on_end: Callable[[HttpSession], None],
     ) -> None:
         self.id = session_id
@@ -64,7 +67,7 @@ class HttpSession:
         self._options = options
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._log = ReplayLog(options.limits.replay_events, options.limits.replay_bytes)
+        self._log: ReplayLog = replay.open()
         self._next_stream = STANDING
         #: Streams that have not ended, by number.
         self._streams: dict[int, SessionStream] = {}
@@ -72,6 +75,8 @@ class HttpSession:
         self._stream_of: dict[Call, SessionStream] = {}
         self._tasks: dict[asyncio.Task[None], Call | Batch] = {}
         self._stopping = False
+        #: The calls that the server has cancelled because it stops.
+        self._interrupted: list[Call | Batch] = []
         #: Open HTTP responses that carry a stream.
         self._open_responses = 0
         #: When it was last used; meaningful while it is not busy.
@@ -135,7 +140,7 @@ class HttpSession:
             raise
         finally:
             if reply is None and self._stopping:
-                reply = stopped_reply(got)
+                reply = unfinished_reply(got, "the server is stopping")
             for call in calls:
                 self._stream_of.pop(call, None)
             self._streams.pop(stream.number, None)
@@ -237,17 +242,32 @@ class HttpSession:
 
     def cancel_all(self, reason: str) -> None:
         """Cancel the calls that still run."""
+        self._interrupted = self._running()
         for call in list(self._tasks.values()):
             self.conversation.cancel(call, reason)
 
+    def _running(self) -> list[Call | Batch]:
+        """The calls that were neither answered nor cancelled."""
+        return [
+            got
+            for got in self._tasks.values()
+            if any(call.state is CallState.RUNNING for call in (got.calls if isinstance(got, Batch) else (got,)))
+        ]
+
     def end(self, reason: str) -> None:
-        """End the session: handlers are cancelled, streams end. May be called twice."""
-        if not self.closed:
-            self.closed = reason
-            self._on_end(self)
-            self.conversation.close(reason)
-            for stream in list(self._streams.values()):
-                stream.end()
+        """End the session: running calls are answered with an error and cancelled, streams end. May be called twice."""
+        if self.closed:
+            return
+        self.closed = reason
+        self._on_end(self)
+        for got in self._interrupted or self._running():
+            stream = self._stream_of.get(got.calls[0] if isinstance(got, Batch) else got)
+            if stream is not None:
+                stream.finish(unfinished_reply(got, reason))
+        self.conversation.close(reason)
+        for stream in list(self._streams.values()):
+            stream.end()
+        self._log.close()
 
     async def finish(self) -> None:
         """After `end`: wait, bounded, for handlers and clean-up."""
@@ -317,7 +337,9 @@ class SessionStream:
         return self._log.mark(self.number, retry)
 
     def finish(self, reply: Outgoing | None) -> None:
-        """End with the reply: the last event, or a JSON body if there was no event before."""
+        """End with the reply: the last event, or a JSON body if there was no event before. Ignored after the end."""
+        if self.ended:
+            return
         response = self.response
         if reply is not None:
             if response is not None and response.accepts & TAKES_JSON and not response.streaming:
@@ -468,6 +490,10 @@ class StreamResponse:
 
     def stop(self, reason: str) -> None:
         """Nothing runs for this response alone."""
+
+    def unfinished(self, reason: str) -> Outgoing | None:
+        """The session answers its calls."""
+        return None
 
     def opening(self) -> bytes:
         """The opening event, if a keep-alive begins the stream."""

@@ -8,11 +8,12 @@ from secrets import token_urlsafe
 
 from hinge.channel import Serve
 from hinge.transports.http.server.options import HttpSettings
+from hinge.transports.http.server.replay import MemoryReplayStore, ReplayStore
 from hinge.transports.http.server.session import HttpSession
 
 logger = logging.getLogger("hinge")
 
-#: Seconds after which a session that was never used after its handshake may be ended when places are short.
+#: Seconds after which a session that was never used after its handshake may be ended to make room for another.
 NEVER_USED = 60.0
 
 
@@ -26,6 +27,7 @@ class SessionStore:
         self._loop = loop
         self._options = options
         self.by_key: dict[tuple[str, str | None], HttpSession] = {}
+        self._replay: ReplayStore = MemoryReplayStore(options.limits)
         self._ending: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -41,7 +43,7 @@ class SessionStore:
         if len(self.by_key) >= most:
             return None
         # 256 random bits in visible ASCII.
-        return HttpSession(token_urlsafe(32), principal, self._options, serve, self._forget)
+        return HttpSession(token_urlsafe(32), principal, self._options, serve, self._replay, self._forget)
 
     def add(self, session: HttpSession) -> None:
         """Store a session whose handshake succeeded."""
@@ -53,11 +55,12 @@ class SessionStore:
     def expire(self, now: float) -> None:
         """End sessions that have been idle for too long."""
         limit = self._options.limits.session_idle
-        for session in [one for one in self.by_key.values() if not one.busy and now - one.idle_since >= limit]:
+        idle = [each for each in self.by_key.values() if not each.busy and now - each.idle_since >= limit]
+        for session in idle:
             self.end(session, f"the session was idle for {limit:g} seconds")
 
     def _reclaim(self, now: float) -> None:
-        """End sessions of clients that shook hands and never came back."""
+        """End sessions that were never used after their handshake."""
         for session in list(self.by_key.values()):
             if not session.busy and not session.revision and now - session.idle_since >= NEVER_USED:
                 self.end(session, "the session was never used")
@@ -85,9 +88,12 @@ class SessionStore:
         """Whether a call of a session still runs."""
         return any(session.busy for session in self.by_key.values())
 
-    async def close(self, reason: str) -> None:
-        """End all sessions and wait, bounded, for their clean-up."""
+    def end_all(self, reason: str) -> None:
+        """End all sessions."""
         for session in list(self.by_key.values()):
             self.end(session, reason)
+
+    async def finish(self) -> None:
+        """Wait, bounded, for the clean-up of sessions that were ended."""
         if self._ending:
             await asyncio.wait(self._ending, timeout=self._options.limits.teardown)

@@ -15,10 +15,10 @@ from hinge.protocol.http.media_types import BOTH, TAKES_EVENTS, TAKES_JSON
 from hinge.transports.http.server.exchange import STOPPING_ANSWER, Exchange, OpenExchanges, id_of, retry_after
 
 
-def stopped_reply(call: Call | Batch) -> Outgoing:
+def unfinished_reply(call: Call | Batch, reason: str) -> Outgoing:
     """The answer to a call that the server itself ended: nothing else will answer it."""
     request_id = call.id if isinstance(call, Call) else None
-    error = NotFinished("the server is stopping")
+    error = NotFinished(reason)
     return Outgoing.failure(jsonrpc.encode_failure(request_id, error.error), request_id, error, error.http_status)
 
 
@@ -67,7 +67,7 @@ class PostChannel(Record):
                 except asyncio.CancelledError:  # answer first; the request ends here either way
                     reply = Outgoing.interrupted(call)
                 if reply is None and not exchange.over:
-                    reply = stopped_reply(call)
+                    reply = unfinished_reply(call, "the server is stopping")
                 if reply is None:
                     pass  # nobody is left to be answered
                 elif self._accepts & TAKES_JSON and not exchange.streaming:
@@ -115,6 +115,10 @@ class PostChannel(Record):
         self.disconnect_reason = reason
         if self._cancels:
             self.stop(reason)
+
+    def unfinished(self, reason: str) -> Outgoing | None:
+        """The answer for a handler that does not stop."""
+        return None if self.call is None else unfinished_reply(self.call, reason)
 
     def opening(self) -> bytes:
         """A stream of the stateless era has no ids and no retry: it can't be resumed."""
