@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge.protocol.validation import MAX_BYTES, MAX_DEPTH, compile_schema, first_problem
+from hinge.protocol.validation import MAX_BYTES, MAX_DEPTH, MAX_PROBLEMS, compile_schema, first_problem
 
 DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 NEWEST = "https://json-schema.org/draft/2020-12/schema"
@@ -200,3 +200,109 @@ def test_the_value_itself_is_not_told(schema: Any) -> None:
     assert found is not None
     assert found.startswith("a: ")
     assert "canary" not in found
+
+
+# ---------------------------------------------------------------- work
+
+
+class Spy:
+    """Counts what the library is asked for."""
+
+    def __init__(self, validator: Any) -> None:
+        self._validator = validator
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.append(name)
+        return getattr(self._validator, name)
+
+
+def asked(schema: Any, value: Any) -> tuple[list[str], list[str]]:
+    """The problems of a value, and what the library was asked for."""
+    validator = compile_schema(schema)
+    spy = Spy(validator._compiled)
+    validator._compiled = spy  # type: ignore[assignment]  # it behaves like one
+    return validator.problems(value), spy.asked
+
+
+OPTIONS = [f"word {number}" for number in range(8000)]
+ALTERNATIVES = {
+    "$defs": {
+        "n": {
+            "anyOf": [
+                {"type": "array", "items": {"$ref": "#/$defs/n"}},
+                {"type": "array", "items": {"$ref": "#/$defs/n"}, "minItems": 1},
+            ]
+        }
+    },
+    "$ref": "#/$defs/n",
+}
+
+
+def nested_lists(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"items": {"enum": OPTIONS}}, ["other"] * 8000),
+        ({"items": {"type": "integer"}}, ["x"] * 900_000),
+        ({"items": {"type": "integer"}}, [*[1] * 900_000, "x"]),
+        ({"additionalProperties": False}, {f"name {number}": 1 for number in range(300_000)}),
+        (ALTERNATIVES, nested_lists(20)),
+        (ALTERNATIVES, nested_lists(200)),
+    ],
+)
+def test_a_large_wrong_value_is_decided_and_not_explained(schema: Any, value: Any) -> None:
+    """An explanation takes the library seconds and gigabytes, during which nothing else runs."""
+    problems, calls = asked(schema, value)
+    assert problems == ["it does not fit the schema, and is too large to say where"]
+    assert calls == ["is_valid"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"items": {"enum": [{"a": number} for number in range(5000)]}}, [{"a": -1}] * 2000),
+        ({"allOf": [{"pattern": f"{number}$"} for number in range(1000)]}, "x" * 4_000_000),
+        ({"items": {"allOf": [{"minimum": number} for number in range(2000)]}}, list(range(100_000))),
+        ({"items": {"dependentRequired": {f"p{number}": [] for number in range(5000)}}}, [{"q": 1}] * 20_000),
+    ],
+)
+def test_a_validation_that_takes_too_many_steps_does_not_begin(schema: Any, value: Any) -> None:
+    problems, calls = asked(schema, value)
+    assert problems == ["validating it takes more than 10,000,000 steps: it is too large for its schema"]
+    assert calls == []
+    assert not compile_schema(schema).is_valid(value)
+
+
+def test_at_most_twenty_problems_are_listed() -> None:
+    problems, _ = asked({"items": {"type": "integer"}}, ["x"] * 100)
+    assert len(problems) == MAX_PROBLEMS
+    assert problems[0].startswith("0: ")
+
+
+def test_the_first_problem_of_a_larger_value_is_named() -> None:
+    problems, calls = asked({"items": {"type": "integer"}}, [*[1] * 50_000, "x"])
+    assert len(problems) == 1
+    assert problems[0].startswith("50000: ")
+    assert calls == ["is_valid", "validate"]
+
+
+def test_large_values_that_fit_are_accepted() -> None:
+    """Several megabytes of records, each with alternatives."""
+    number = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    record = {"type": "object", "properties": {f"f{n}": number for n in range(20)}, "additionalProperties": False}
+    rows = [{f"f{n}": n for n in range(20)}] * 20_000
+    assert asked({"type": "array", "items": record}, rows) == ([], ["is_valid"])
+    tree: Any = {"kids": []}
+    for _ in range(30):
+        tree = {"kids": [tree, {"kids": []}]}
+    of_trees = {"type": "object", "properties": {"kids": {"items": {"$ref": "#"}}}, "required": ["kids"]}
+    assert asked(of_trees, tree) == ([], ["is_valid"])
+    (problem,), _ = asked(of_trees, {"kids": [tree, {"kids": [{}]}]})
+    assert problem.startswith("kids.1.kids.0: ")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidResponse, shorten
 from hinge.protocol.http.mirror import ParamHeader, collect_param_headers, param_headers
-from hinge.protocol.validation import compile_schema, first_problem
+from hinge.protocol.validation import Validator, compile_schema, first_problem
 from hinge.schema.tools import CallToolResult, Tool
-
-if TYPE_CHECKING:
-    import jsonschema_rs
 
 logger = logging.getLogger("hinge")
 
@@ -27,7 +24,7 @@ class KnownTool:
     def __init__(self, tool: Tool, headers: tuple[ParamHeader, ...]) -> None:
         self.tool = tool
         self.headers = headers
-        self._validator: jsonschema_rs.Validator | None = None
+        self._validator: Validator | None = None
         self._compiled_once = False
 
     @property
@@ -52,14 +49,14 @@ class KnownTool:
         if problem is not None:
             raise InvalidResponse(f"Tool {self.tool.name!r}: the result does not fit its output schema: {problem}")
 
-    def _compiled(self, schema: Any) -> jsonschema_rs.Validator | None:
+    def _compiled(self, schema: Any) -> Validator | None:
         if not self._compiled_once:
             self._compiled_once = True
             self._validator = _compile(schema, self.tool.name)
         return self._validator
 
 
-def _compile(schema: Any, name: str) -> jsonschema_rs.Validator | None:
+def _compile(schema: Any, name: str) -> Validator | None:
     """A bounded validator; None, with a log message, for a schema that can't be used."""
     try:
         return compile_schema(schema)

@@ -16,7 +16,7 @@ import msgspec
 
 from hinge.contracts.display import name_shown
 from hinge.contracts.json_schema import KEYWORDS, Root, inner_schemas, list_of, newest, pairs_of, with_inner
-from hinge.protocol.validation import compile_schema
+from hinge.protocol.validation import Validator, compile_schema
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -564,7 +564,7 @@ def _item(schema: dict[str, Any], index: int) -> Schema:
 
 
 @lru_cache(maxsize=256)
-def _pattern(text: str) -> jsonschema_rs.Validator:
+def _pattern(text: str) -> Validator:
     """A validator of names."""
     try:
         return compile_schema({"pattern": text})

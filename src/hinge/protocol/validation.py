@@ -1,12 +1,13 @@
-"""In how many ways one JSON Schema looks at one place of a value: what a hostile schema doubles at each step.
+"""JSON Schema validation within counted bounds, for schemas and values that a peer or a user wrote.
 
-Pure arithmetic on the schema's text; it knows keywords and references, and validates nothing.
+jsonschema_rs validates. It cannot be interrupted, so the work is estimated before it starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 import msgspec
@@ -16,42 +17,74 @@ from hinge.errors import shorten
 if TYPE_CHECKING:
     import jsonschema_rs
 
+#: A larger or deeper schema is refused.
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 64
+#: How often a schema may look at one place of a value.
+MAX_LOOKS = 1_000_000
+#: References may follow each other this often.
+MAX_REFERENCES = 300
+#: A step is one look of a schema at one part of a value, some 25 ns. A validation that may take more fails.
+MAX_STEPS = 10_000_000
+#: Up to so many steps the first problem is named, and up to so many all of them, but at most MAX_PROBLEMS. Both build
+#: messages, which is slower than deciding, and follow each alternative of a recursive schema to the bottom.
+MAX_STEPS_FIRST = 100_000
+MAX_STEPS_ALL = 10_000
+MAX_PROBLEMS = 20
+#: A pattern looks at each character: so many of them count as one more part.
+_CHARACTERS_PER_PART = 16
+#: Comparing one part of a listed array or object is slower than a look.
+_LOOKS_PER_LISTED_PART = 10
 
-#: Keywords that look at the same place again.
-_SAME_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "extends")
-#: Keywords whose members look at different places: only the worst of them counts.
-_OTHER_PLACES = ("properties", "prefixItems")
-#: Keywords that look at places within: more than one may look at the same.
-_WITHIN = (
-    *("items", "additionalItems", "unevaluatedItems", "contains", "patternProperties", "additionalProperties"),
-    *("unevaluatedProperties", "propertyNames", "contentSchema"),
-)
+#: Keywords that look at the same value again.
+_SAME_VALUE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "extends")
+#: Keywords that look at the items of an array, and at the properties of an object.
+_ITEMS = ("items", "additionalItems", "unevaluatedItems", "contains")
+_PROPERTIES = ("patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames", "contentSchema")
+_NAMED = ("dependentSchemas", "dependencies", "patternProperties")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
-#: References follow each other so far and no further.
-MAX_STEPS = 300
+
+class _Looks(NamedTuple):
+    """How often a part of a schema looks at a value and at the worst place inside it; `loops` for a recursive schema.
+
+    `loops` says how often one step into an array or an object leads back to a part that is being counted: 1 for a tree.
+    """
+
+    here: int = 1
+    inside: int = 0
+    items_loops: int = 0
+    properties_loops: int = 0
+
+    @property
+    def worst(self) -> int:
+        return max(self.here, self.inside)
+
+    @property
+    def loops(self) -> int:
+        return max(self.items_loops, self.properties_loops)
 
 
-class Ways:
-    """The ways of one schema, counted once for each of its parts."""
+class _Counter:
+    """Counts the looks of one schema, once for each of its parts. Raises ValueError for too long chains of references."""
 
     def __init__(self, schema: Any) -> None:
         self._root = schema
-        self._counted: dict[int, int] = {}
+        self._counted: dict[int, _Looks] = {}
         self._open: set[int] = set()
         self._bases: dict[int, str] = {}
         #: Parts that have a name: by their own address, with or without an anchor.
         self._named: dict[str, Any] = {"": schema}
         self._name(schema)
 
-    def count(self) -> int:
-        """How often the worst place is looked at; a part that refers to itself counts once. Raises ValueError for 300 steps."""
+    def count(self) -> _Looks:
+        """The looks of the whole schema; a part that refers to itself counts once."""
         return self._count(self._root, 0)
 
     def _name(self, schema: Any) -> None:
-        left: list[tuple[Any, str]] = [(schema, "")]
-        while left:
-            part, base = left.pop()
+        pending: list[tuple[Any, str]] = [(schema, "")]
+        while pending:
+            part, base = pending.pop()
             if isinstance(part, dict):
                 identity = part.get("$id", part.get("id"))
                 if isinstance(identity, str):
@@ -61,64 +94,139 @@ class Ways:
                     if isinstance(part.get(word), str):
                         self._named.setdefault(f"{base}#{part[word]}", part)
                 self._bases[id(part)] = base
-                left.extend((inner, base) for inner in part.values())
+                pending.extend((inner, base) for inner in part.values())
             elif isinstance(part, list):
-                left.extend((inner, base) for inner in part)
+                pending.extend((inner, base) for inner in part)
 
-    def _count(self, part: Any, steps: int) -> int:
-        if isinstance(part, list):
-            return sum(self._count(inner, steps) for inner in part)
-        if not isinstance(part, dict) or id(part) in self._open:
-            return 1
-        known = self._counted.get(id(part))
-        if known is not None:
-            return known
-        if steps > MAX_STEPS:
-            raise ValueError(f"its references follow each other for more than {MAX_STEPS} steps")
-        self._open.add(id(part))
-        found = 1 + sum(self._looks(part, steps + 1))
-        self._open.discard(id(part))
-        self._counted[id(part)] = found
-        return found
+    def _count(self, part: Any, depth: int) -> _Looks:
+        if not isinstance(part, dict):
+            return _Looks()
+        if id(part) in self._open:
+            return _Looks(items_loops=1, properties_loops=1)
+        if id(part) not in self._counted:
+            if depth > MAX_REFERENCES:
+                raise ValueError(f"its references follow each other for more than {MAX_REFERENCES} steps")
+            self._open.add(id(part))
+            self._counted[id(part)] = self._sum(part, depth + 1)
+            self._open.discard(id(part))
+        return self._counted[id(part)]
 
-    def _looks(self, part: dict[str, Any], steps: int) -> Iterator[int]:
+    def _sum(self, part: dict[str, Any], depth: int) -> _Looks:
+        same = [self._count(inner, depth) for word in _SAME_VALUE for inner in _schemas(part, word)]
         for word in _REFERENCES:
             if isinstance(part.get(word), str):
-                yield self._count(self._target(part[word], self._bases.get(id(part), "")), steps)
-        for word in (*_SAME_PLACE, *_WITHIN):
-            inner = part.get(word)
-            many = word in ("dependentSchemas", "dependencies", "patternProperties") and isinstance(inner, dict)
-            if inner is not None:
-                yield self._count(list(inner.values()) if many and isinstance(inner, dict) else inner, steps)
-        for word in _OTHER_PLACES:
-            inner = part.get(word)
-            inner = list(inner.values()) if isinstance(inner, dict) else inner
-            if isinstance(inner, list):
-                yield max((self._count(one, steps) for one in inner), default=0)
+                same.append(self._count(self._target(part[word], self._bases.get(id(part), "")), depth))
+        items = [self._count(inner, depth) for word in _ITEMS for inner in _schemas(part, word)]
+        items.append(_worst([self._count(inner, depth) for inner in _schemas(part, "prefixItems")]))
+        properties = [self._count(inner, depth) for word in _PROPERTIES for inner in _schemas(part, word)]
+        named = part.get("properties")
+        each = named.values() if isinstance(named, dict) else ()
+        properties.append(_worst([self._count(inner, depth) for inner in each]))
+        return _Looks(
+            here=1 + _listed(part) + sum(looks.here for looks in same),
+            inside=sum(looks.inside for looks in same)
+            + max(sum(looks.worst for looks in items), sum(looks.worst for looks in properties)),
+            items_loops=sum(looks.items_loops for looks in same) + sum(looks.loops for looks in items),
+            properties_loops=sum(looks.properties_loops for looks in same) + sum(looks.loops for looks in properties),
+        )
 
     def _target(self, reference: str, base: str) -> Any:
-        """What a reference names; None for nothing here, which the library refuses."""
+        """The part that a reference names; None if there is none, which the library refuses."""
         url, fragment = urldefrag(urljoin(base, reference) if not reference.startswith("#") else base + reference)
         if fragment and not fragment.startswith("/"):
             return self._named.get(f"{url}#{fragment}")
-        found = self._named.get(url)
+        target = self._named.get(url)
         for token in fragment.split("/")[1:]:
             name = unquote(token).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and name.isdigit() and int(name) < len(found):
-                found = found[int(name)]
+            if isinstance(target, list) and name.isdigit() and int(name) < len(target):
+                target = target[int(name)]
             else:
-                found = found.get(name) if isinstance(found, dict) else None
-        return found
+                target = target.get(name) if isinstance(target, dict) else None
+        return target
 
 
-#: A larger or deeper schema is refused rather than compiled.
-MAX_BYTES = 1024 * 1024
-MAX_DEPTH = 64
-#: In how many ways a schema may look at one place of a value: some 50 ms of work.
-MAX_WAYS = 1_000_000
+def _schemas(part: dict[str, Any], word: str) -> Iterable[Any]:
+    value = part.get(word)
+    if isinstance(value, list):
+        return value
+    if word in _NAMED and isinstance(value, dict):
+        return value.values()
+    return () if value is None else (value,)
 
 
-def compile_schema(schema: Any) -> jsonschema_rs.Validator:
+def _worst(looks: list[_Looks]) -> _Looks:
+    return _Looks(*map(max, zip(*looks, strict=True))) if looks else _Looks(here=0)
+
+
+def _listed(part: dict[str, Any]) -> int:
+    """The looks at what is listed: names are looked up one by one, and arrays and objects are compared one by one."""
+    options = part.get("enum", [part.get("const")])
+    options = options if isinstance(options, list) else []
+    looks = _LOOKS_PER_LISTED_PART * _parts(options) if any(isinstance(one, dict | list) for one in options) else 0
+    return looks + sum(len(part.get(word) or ()) for word in ("dependentRequired", "dependentSchemas"))
+
+
+def _parts(value: Any) -> int:
+    """An upper bound of the number of parts of a JSON value."""
+    text = msgspec.json.encode(value)
+    return 1 + sum(map(text.count, (b",", b"{", b"["))) + len(text) // _CHARACTERS_PER_PART
+
+
+class Validator:
+    """A compiled schema. It decides first and explains afterwards, both within counted steps; see `compile_schema`."""
+
+    __slots__ = ("_compiled", "_looks", "_schema_parts")
+
+    def __init__(self, compiled: jsonschema_rs.Validator, looks: _Looks, schema_parts: int) -> None:
+        self._compiled = compiled
+        self._looks = looks
+        self._schema_parts = schema_parts
+
+    def is_valid(self, value: Any) -> bool:
+        """Return whether a JSON value fits, False for one that would take too many steps."""
+        return self._steps(value) <= MAX_STEPS and self._compiled.is_valid(value)
+
+    def problems(self, value: Any) -> list[str]:
+        """Return where a JSON value does not fit and why: at most 20 lines, without the value itself; none if it fits.
+
+        A value that would take too many steps is one problem, and so is one that is too large to explain.
+        """
+        steps = self._steps(value)
+        if steps > MAX_STEPS:
+            return [f"validating it takes more than {MAX_STEPS:,} steps: it is too large for its schema"]
+        if self._compiled.is_valid(value):
+            return []
+        steps = self._steps_to_explain(value, steps)
+        if steps > MAX_STEPS_FIRST:
+            return ["it does not fit the schema, and is too large to say where"]
+        if steps > MAX_STEPS_ALL:
+            return [_line(_first_error(self._compiled, value))]
+        return [_line(error) for error in islice(self._compiled.iter_errors(value), MAX_PROBLEMS)]
+
+    def _steps(self, value: Any) -> int:
+        try:
+            return _parts(value) * self._looks.worst
+        except (TypeError, ValueError, RecursionError):
+            return MAX_STEPS + 1  # not JSON, or nested too deeply to be written
+
+    def _steps_to_explain(self, value: Any, steps: int) -> int:
+        """An error repeats the options of an enum, and that of a recursive schema has one inside for each alternative."""
+        if self._looks.loops > 1:
+            steps *= self._looks.loops ** min(depth(value), 50)
+        return steps * (1 + self._schema_parts // 100)
+
+
+def _first_error(validator: jsonschema_rs.Validator, value: Any) -> jsonschema_rs.ValidationError:
+    import jsonschema_rs
+
+    try:
+        validator.validate(value)
+    except jsonschema_rs.ValidationError as exc:
+        return exc
+    raise AssertionError("an invalid value has an error")
+
+
+def compile_schema(schema: Any) -> Validator:
     """A validator by the dialect that `$schema` names, 2020-12 by default.
 
     References leave the schema only within itself: nothing is ever fetched. Raises ValueError, in words for people, for a
@@ -126,52 +234,49 @@ def compile_schema(schema: Any) -> jsonschema_rs.Validator:
     """
     import jsonschema_rs
 
-    if len(msgspec.json.encode(schema)) > MAX_BYTES:
+    size = len(msgspec.json.encode(schema))
+    if size > MAX_BYTES:
         raise ValueError(f"the schema is larger than {MAX_BYTES} bytes")
-    if _depth(schema) > MAX_DEPTH:
+    if depth(schema, MAX_DEPTH) > MAX_DEPTH:
         raise ValueError(f"the schema is nested deeper than {MAX_DEPTH} levels")
-    if Ways(schema).count() > MAX_WAYS:
-        raise ValueError(f"the schema looks at one place of a value in more than {MAX_WAYS:,} ways")
+    looks = _Counter(schema).count()
+    if looks.worst > MAX_LOOKS:
+        raise ValueError(f"the schema looks at one place of a value in more than {MAX_LOOKS:,} ways")
     try:
-        return jsonschema_rs.validator_for(
+        compiled = jsonschema_rs.validator_for(
             schema, retriever=_refuse, pattern_options=jsonschema_rs.RegexOptions(), mask="the value"
         )
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as exc:
-        raise ValueError(f"no usable JSON Schema: {shorten(_in_a_line(exc))}") from exc
+        raise ValueError(f"no usable JSON Schema: {shorten(_line(exc))}") from exc
+    return Validator(compiled, looks, _parts(schema))
 
 
-def _in_a_line(exc: Exception) -> str:
+def _line(exc: Exception) -> str:
     """What is wrong and where, without the picture that the library draws of it."""
-    words = str(exc).partition("\n")[0]
+    text = getattr(exc, "message", None) or str(exc).partition("\n")[0]
     place = ".".join(map(str, getattr(exc, "instance_path", ())))
-    return f"{place}: {words}" if place else words
+    return shorten(f"{place}: {text}" if place else text)
 
 
-def schema_errors(validator: jsonschema_rs.Validator, value: Any) -> Iterator[str]:
-    """Where the value doesn't fit and why, one line each, without the value itself."""
-    for error in validator.iter_errors(value):
-        place = ".".join(map(str, error.instance_path))
-        yield shorten(f"{place}: {error.message}" if place else error.message)
-
-
-def first_problem(validator: jsonschema_rs.Validator, value: Any) -> str | None:
-    """The first of `schema_errors`; None when the value fits."""
-    return next(schema_errors(validator, value), None)
+def first_problem(validator: Validator, value: Any) -> str | None:
+    """The first of `Validator.problems`; None when the value fits."""
+    return next(iter(validator.problems(value)), None)
 
 
 def _refuse(uri: str) -> Any:
     raise ValueError(f"it refers to {shorten(uri)}, and only references inside a schema are followed")
 
 
-def _depth(schema: Any) -> int:
-    deepest, left = 0, [(schema, 1)]
-    while left and deepest <= MAX_DEPTH:
-        item, depth = left.pop()
-        deepest = max(deepest, depth)
-        inner: Iterable[Any] = ()
-        if isinstance(item, dict):
-            inner = item.values()
-        elif isinstance(item, list):
-            inner = item
-        left.extend((one, depth + 1) for one in inner)
-    return deepest
+def depth(value: Any, limit: int = 1_000) -> int:
+    """How deep a JSON value is nested; not counted further than one level over the limit."""
+    level, items = 0, [value]
+    while items and level <= limit:
+        level += 1
+        items = [inner for item in items for inner in _inner(item)]
+    return level
+
+
+def _inner(item: Any) -> Iterable[Any]:
+    if isinstance(item, dict):
+        return item.values()
+    return item if isinstance(item, list) else ()

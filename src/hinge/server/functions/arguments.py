@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams
-from hinge.protocol.validation import compile_schema, schema_errors
+from hinge.protocol.validation import compile_schema
 from hinge.server.functions.json_schema import Schema
 from hinge.server.functions.validation_errors import (
     NOT_AN_OBJECT,
@@ -243,7 +243,7 @@ class SchemaArguments:
     def from_json(self, text: Raw | bytes) -> dict[str, Any]:
         """Read and check the JSON text. Raises InvalidArguments with every error."""
         given = msgspec.json.decode(text)
-        found = list(schema_errors(self._validator, given))
+        found = self._validator.problems(given)
         if found:
             raise InvalidArguments(found)
         return {self._parameter: given}
@@ -256,9 +256,9 @@ class SchemaArguments:
         given = msgspec.json.decode(text or b"{}")
         renamed = {name: value for inner, value in given.items() if (name := rename(inner)) is not None}
         validator = compile_schema({**self._schema, "properties": outer, "required": required})
-        found = list(schema_errors(validator, renamed))
+        found = validator.problems(renamed)
         if not found:
-            raise _wrong_fixed_argument(list(schema_errors(self._validator, given)))
+            raise _wrong_fixed_argument(self._validator.problems(given))
         return InvalidArguments(found)
 
 

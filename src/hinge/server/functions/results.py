@@ -10,13 +10,13 @@ import collections.abc
 import enum
 import typing
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hinge.errors import DefinitionError
-from hinge.protocol.validation import compile_schema, first_problem
+from hinge.protocol.validation import Validator, compile_schema, first_problem
 from hinge.schema.base import Result
 from hinge.schema.content import ContentBlock
 from hinge.schema.tools import CallToolResult
@@ -24,9 +24,6 @@ from hinge.server.functions.annotations import Place, Predicate, bare, members, 
 from hinge.server.functions.json_schema import Schema, SchemaWriter, root_schema
 from hinge.server.functions.validation_errors import error_lines, explain
 from hinge.server.functions.values import MsgspecType, NotSerializable, ValueRejected, encode, value_type
-
-if TYPE_CHECKING:
-    import jsonschema_rs
 
 _AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
 _CONTAINERS = (list, tuple, collections.abc.Sequence)
@@ -211,7 +208,7 @@ class OutputSchema:
             raise ValueError("no usable JSON Schema: write it as a dict")
         self.explicit = explicit
         self._schema = schema
-        self._validator: jsonschema_rs.Validator | None = compile_schema(schema) if explicit else None
+        self._validator: Validator | None = compile_schema(schema) if explicit else None
 
     def check(self, result: Result) -> Result:
         """Check a result that the function returned. Raises DefinitionError if its structured content doesn't fit."""
