@@ -3,6 +3,9 @@
 import datetime
 import decimal
 import enum
+import gc
+import sys
+import tracemalloc
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -377,3 +380,95 @@ def test_no_more_than_a_little_of_the_callers_text_comes_back(signature: Signatu
     """At most 200 bytes of it, in all lines together."""
     lines = refused(signature, value) or []
     assert "".join(lines).count("§") * len("§".encode()) <= ECHO_LIMIT
+
+
+# ---------------------------------------------------------------- large bodies
+
+
+class LargeItem(msgspec.Struct):
+    number: int
+
+
+def takes_much(
+    values: list[int],
+    numbers: dict[str, int] | None = None,
+    items: list[LargeItem] | None = None,
+    anything: Any = None,
+) -> None: ...
+
+
+LARGE = 100_000
+WRONG_BODIES: dict[str, tuple[Any, str]] = {
+    "each item": ({"values": ["x"] * LARGE}, "values[0]: expected integer, got string"),
+    "the last item": ({"values": [*[1] * LARGE, "x"]}, f"values[{LARGE}]: expected integer, got string"),
+    "unknown names": (
+        {"values": [], **{f"name {n}": 1 for n in range(LARGE)}},
+        '["name 0"]: unknown argument; known: ',
+    ),
+    "a member": (
+        {"values": [], "numbers": {f"n{n}": "x" for n in range(LARGE)}},
+        'numbers["…"]: expected integer, got ',
+    ),
+    "a field": (
+        {"values": [], "items": [{"number": n} for n in range(LARGE)] + [{}]},
+        f"items[{LARGE}].number: missing",
+    ),
+    "a missing argument": ({"anything": [[1]] * LARGE}, "values: missing (required array)"),
+    "numbers with a point": ({"values": [1.0] * LARGE}, "values[0]: expected integer, got number"),
+    "an array": ([1] * LARGE, "arguments: expected object, got array"),
+    "a long name": ({"values": [], "x" * LARGE: 1}, '["xxxxxxxxxxxxxxxxxxxx'),
+}
+
+
+@pytest.mark.parametrize("shape", WRONG_BODIES)
+def test_a_large_wrong_body_is_decoded_once_and_given_back(shape: str) -> None:
+    """The number of function calls does not depend on the size: nothing of the value is looked at by Python code."""
+    body, line = WRONG_BODIES[shape]
+    text = msgspec.json.encode(body)
+    arguments = inspect_function(takes_much).arguments
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    sys.setprofile(count)
+    try:
+        with pytest.raises(InvalidParams) as caught:
+            arguments.from_json(text)
+    finally:
+        sys.setprofile(None)
+        kept = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+    assert line in str(caught.value)
+    assert len(str(caught.value)) < 500
+    assert calls < 400
+    assert kept < 200_000
+
+
+def test_a_large_body_that_fits_is_read() -> None:
+    body = {"values": [1] * LARGE, "items": [{"number": 1}] * 10}
+    assert len(inspect_function(takes_much).arguments.from_json(msgspec.json.encode(body))["values"]) == LARGE
+    assert gc.isenabled()
+
+
+def test_large_wrong_arguments_of_pydantic_are_counted() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model("Model", number=(int, ...))
+
+    def takes_models(models: list[model]) -> None: ...  # type: ignore[valid-type]  # made at runtime
+
+    takes_models.__annotations__["models"] = list[model]  # type: ignore[valid-type]  # as above
+    arguments = inspect_function(takes_models).arguments
+    with pytest.raises(InvalidArguments, match="models: has 5000 errors"):
+        arguments.from_json(msgspec.json.encode({"models": [{"number": "x" * 20}] * 5000}))
+    with pytest.raises(InvalidArguments, match="models: expected"):
+        arguments.from_json(msgspec.json.encode({"models": [{"number": 1}] * 20_000 + [{"number": "x"}]}))
+
+
+def test_only_so_many_unknown_arguments_are_named() -> None:
+    with pytest.raises(InvalidArguments) as caught:
+        inspect_function(takes_much).arguments.from_json(msgspec.json.encode({f"n{n}": 1 for n in range(4000)}))
+    assert len(caught.value.errors) == 21

@@ -11,13 +11,12 @@ import pytest
 from msgspec import UNSET, Raw
 
 from hinge.server.functions.json_schema import SchemaWriter, UnsupportedType
-from hinge.server.functions.validation_errors import Rejection
+from hinge.server.functions.validation_errors import Rejection, rejection_of
 from hinge.server.functions.values import (
     MsgspecType,
     NotSerializable,
     PydanticType,
     ValueRejected,
-    rejection_of,
     value_type,
 )
 

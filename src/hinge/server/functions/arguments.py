@@ -5,25 +5,33 @@ How the errors are worded is decided in validation_errors.py.
 
 from __future__ import annotations
 
+import gc
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams
 from hinge.protocol.validation import compile_schema
 from hinge.server.functions.json_schema import Schema
 from hinge.server.functions.validation_errors import (
+    MAX_ERRORS,
+    MAX_EXPLAINED,
     NOT_AN_OBJECT,
     NOT_JSON,
     REPEATED,
     TOO_DEEP,
+    Key,
     Rejection,
     Violation,
     error_lines,
     explain,
+    first_violation,
+    from_rejection,
     missing,
     out_of_range,
     unknown_member,
@@ -69,25 +77,43 @@ class Arguments:
         self._schema = schema
         self._decode = msgspec.json.Decoder(_struct(parameters)).decode
         #: Parameters that msgspec leaves as JSON text, for another library to read.
-        self._separate = tuple((item.name, item.type.read) for item in parameters if item.type.field is Raw)
+        self._separate = tuple(parameter for parameter in parameters if parameter.type.field is Raw)
 
     def from_json(self, text: bytes | Raw) -> dict[str, Any]:
         """Read the JSON text of an object, with defaults; empty text and null count as `{}`.
 
         Raises InvalidArguments with every error, and InvalidParams if the text isn't a JSON object.
         """
+        if len(text) > MAX_EXPLAINED:
+            return self._read_large(text, str)
         try:
             values = _asdict(self._decode(text))
-            for name, read in self._separate:
-                value = values[name]
+            for parameter in self._separate:
+                value = values[parameter.name]
                 if type(value) is Raw:
-                    values[name] = read(value)
+                    values[parameter.name] = parameter.type.read(value)
             return values
         except (msgspec.MsgspecError, ValueRejected, UnicodeDecodeError, RecursionError):
             again = b"{}" if bytes(text).strip() in (b"", b"null") else _with_integers(text)
             if again is not None:
                 return self.from_json(again)
             raise self.errors(text) from None
+
+    def _read_large(self, text: bytes | Raw, rename: Rename) -> dict[str, Any]:
+        """Read text whose values are decoded once and never looked at: only the first error is reported."""
+        with _collector_paused():
+            try:
+                values = _asdict(self._decode(text))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise self._first_error(error, rename) from None
+            for parameter in self._separate:
+                value = values[parameter.name]
+                if type(value) is Raw:
+                    try:
+                        values[parameter.name] = parameter.type.read(value)
+                    except (ValueRejected, msgspec.MsgspecError, RecursionError) as error:
+                        raise self._first_error(error, rename, parameter.wire_name) from None
+            return values
 
     def from_text(self, values: Mapping[str, str]) -> dict[str, Any]:
         """Read plain strings (prompts, URI templates): each is taken as a string if that fits, else as JSON.
@@ -115,6 +141,11 @@ class Arguments:
         InvalidArguments if they break the schema, plain InvalidParams if they aren't a JSON object, which breaks the
         shape of the request. Raises DefinitionError when only arguments that the caller doesn't pass are wrong.
         """
+        if len(text) > MAX_EXPLAINED:
+            try:
+                self._read_large(text, rename)
+            except InvalidParams as refused:
+                return refused
         try:
             given = msgspec.json.decode(text, type=dict[str, Raw])
         except RecursionError:
@@ -140,6 +171,27 @@ class Arguments:
         if fixed and not found:
             raise _wrong_fixed_argument(error_lines(fixed))
         return InvalidArguments(error_lines(found or [Violation(("arguments",), REPEATED)]))
+
+    def _first_error(self, error: Exception, rename: Rename, parameter: str | None = None) -> InvalidParams:
+        """The first thing that is wrong with large arguments, or with one of them."""
+        match error:
+            case ValueRejected():
+                violation = from_rejection(self._schema, UNSET, error.rejections[0])
+            case msgspec.ValidationError():
+                violation = first_violation(error, self._schema, "argument")
+            case RecursionError():
+                violation = Violation((), TOO_DEEP)
+            case _:
+                return InvalidParams(error_lines([Violation(("arguments",), NOT_JSON)])[0])
+        path = violation.path if parameter is None else (parameter, *violation.path)
+        if not path:
+            lines = error_lines([violation._replace(path=("arguments",))])
+            return InvalidArguments(lines) if violation.text == TOO_DEEP else InvalidParams(lines[0])
+        name = rename(str(path[0]))
+        if name is None:
+            raise _wrong_fixed_argument(error_lines([violation._replace(path=path)]))
+        step = Key(name) if isinstance(path[0], Key) else name
+        return InvalidArguments(error_lines([violation._replace(path=(step, *path[1:]))]))
 
     def _from_one_text(self, parameter: Parameter, text: str, found: list[Violation]) -> Any:
         try:
@@ -179,9 +231,10 @@ class Arguments:
             return [Violation(path, TOO_DEEP)]
 
     def _unknown(self, given: Mapping[str, Any], rename: Rename = str) -> list[Violation]:
-        known = [parameter.wire_name for parameter in self._parameters]
-        shown = [name for one in known if (name := rename(one)) is not None]
-        return [unknown_member(rename(name) or name, shown, what="argument") for name in given if name not in known]
+        names = [parameter.wire_name for parameter in self._parameters]
+        shown = [outer for name in names if (outer := rename(name)) is not None]
+        unknown = islice((name for name in given if name not in names), MAX_ERRORS + 1)
+        return [unknown_member(rename(name) or name, shown, what="argument") for name in unknown]
 
 
 def _struct(parameters: Sequence[Parameter]) -> type[msgspec.Struct]:
@@ -193,6 +246,18 @@ def _struct(parameters: Sequence[Parameter]) -> type[msgspec.Struct]:
     ]
     names = {item.name: item.wire_name for item in parameters}
     return msgspec.defstruct("Arguments", fields, rename=names, kw_only=True, forbid_unknown_fields=True)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Many new objects would start the garbage collector again and again: most of the time of a large body."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _with_integers(text: bytes | Raw) -> bytes | None:

@@ -11,17 +11,23 @@ import decimal
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from hinge.errors import ECHO_LIMIT, shorten
 
 #: At most this many errors are listed: a model corrects a few at a time.
-_MAX_ERRORS = 20
-#: At most this many parts of a value are compared.
+MAX_ERRORS = 20
+#: At most this many parts of a value and options of a schema are compared.
 _MAX_VISITS = 10_000
+#: Of JSON text with more bytes only the first error is reported.
+MAX_EXPLAINED = 64 * 1024
+#: At most this many alternatives are described, and so deep.
+_MAX_ALTERNATIVES = 12
+_MAX_DESCRIBED_DEPTH = 4
 #: How similar two names must be for one to be suggested in place of the other, 0 to 1.
 _SIMILARITY = 0.7
 #: At most this many bytes of one value are repeated.
@@ -63,14 +69,14 @@ class Violation(NamedTuple):
 
     path: Path
     text: str
-    value: Any = msgspec.UNSET
+    value: Any = UNSET
 
 
 def error_lines(violations: Sequence[Violation]) -> list[str]:
     """One line for each: `days: expected integer, got string "three"`."""
     writer = _LineWriter()
-    texts = [writer.line(violation) for violation in violations[:_MAX_ERRORS]]
-    if len(violations) > _MAX_ERRORS:
+    texts = [writer.line(violation) for violation in violations[:MAX_ERRORS]]
+    if len(violations) > MAX_ERRORS:
         texts.append("and more")
     return texts
 
@@ -82,16 +88,65 @@ def explain(
 
     With `exact` the library checks just what the schema says, so that each difference counts. Without, it may be more
     lenient: only differences at a place that it rejected count, and patterns are left to it.
-    `schema` may hold `$ref`s into its own `$defs`. Paths of rejections are relative to the value.
+    `schema` may hold `$ref`s into its own `$defs`. Paths of rejections are relative to the value. A value that is UNSET is
+    not known: only the rejections count. At most 21 are returned.
     """
-    found = _SchemaComparison(schema, patterns=exact).violations(schema, value, ())
+    differences: Iterator[Violation] = iter(())
+    if value is not UNSET:
+        differences = _SchemaComparison(schema, patterns=exact).violations(schema, value, ())
     if not exact:
-        found = [error for error in found if any(_overlap(error.path, rejection.path) for rejection in rejections)]
-    for rejection in rejections:
+        places = [rejection.path for rejection in rejections]
+        differences = (one for one in differences if any(_overlap(one.path, place) for place in places))
+    found = list(islice(differences, MAX_ERRORS + 1))
+    for rejection in rejections[: MAX_ERRORS + 1]:
         explained = found if rejection.member else [one for one in found if _overlap(one.path, rejection.path)]
         if rejection.reason is not None or not explained:
-            found.append(_from_rejection(schema, value, rejection))
-    return [error._replace(path=path + error.path) for error in found]
+            found.append(from_rejection(schema, value, rejection))
+    return [violation._replace(path=path + violation.path) for violation in found]
+
+
+_PLACE = re.compile(r" - at `(?:key in `)?\$(.*?)`$")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
+_GOT = re.compile(r", got `(\w+)`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*)`$")
+_NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+
+
+def rejection_of(error: msgspec.ValidationError) -> Rejection:
+    """Where msgspec rejected a value, with the text of the author's own check (`__post_init__`) if that raised."""
+    path, text = _place_of(error)
+    known = path[: path.index(_SOME_KEY)] if _SOME_KEY in path else path
+    return Rejection(known, text if error.__cause__ is not None else None)
+
+
+def first_violation(error: msgspec.ValidationError, schema: Schema, what: str) -> Violation:
+    """What msgspec says about a value that is too large to look at. `what` are the members of its root."""
+    path, text = _place_of(error)
+    if error.__cause__ is not None:
+        return Violation(path, shorten(" ".join(text.split())))
+    here = schema_at(schema, path)
+    if unknown := _UNKNOWN.match(text):
+        return unknown_member(unknown[1], here.get("properties", ()), path, "field" if path else what)
+    if absent := _MISSING.match(text):
+        return missing((*path, absent[1]), here.get("properties", {}).get(absent[1], {}), schema)
+    got = _GOT.search(text)
+    return Violation(
+        path, f"expected {describe(here, schema)}" + (f", got {_NAMES.get(got[1], got[1])}" if got else "")
+    )
+
+
+#: A key of a mapping, which msgspec doesn't name.
+_SOME_KEY = "…"
+
+
+def _place_of(error: msgspec.ValidationError) -> tuple[Path, str]:
+    text = str(error)
+    place = _PLACE.search(text)
+    path: Path = ()
+    for step in _STEP.finditer(place[1] if place else ""):
+        path += (step[1] or (int(step[2]) if step[2] else _SOME_KEY),)
+    return path, text[: place.start()] if place else text
 
 
 def unknown_member(name: str, known: Iterable[str], path: Path = (), what: str = "field") -> Violation:
@@ -132,39 +187,42 @@ def _overlap(one: Path, other: Path) -> bool:
     return one[:shared] == other[:shared]
 
 
-def _from_rejection(schema: Schema, value: Any, rejection: Rejection) -> Violation:
+def from_rejection(schema: Schema, value: Any, rejection: Rejection, path: Path = ()) -> Violation:
+    """A rejection in our words. `path` is the place of the value, which may be UNSET."""
+    place = path + rejection.path
     if rejection.reason is not None:
-        return Violation(rejection.path, shorten(" ".join(rejection.reason.split())))
-    for step in rejection.path:
+        return Violation(place, shorten(" ".join(rejection.reason.split())))
+    for step in rejection.path if value is not UNSET else ():
         try:
             value = value[step]
         except (KeyError, IndexError, TypeError):
-            return Violation(rejection.path, "missing")
+            return Violation(place, "missing")
     here = schema_at(schema, rejection.path)
     if rejection.fallback is not None and not here.keys() & {"format", "pattern", "contentEncoding"}:
-        return Violation(rejection.path, shorten(rejection.fallback), value)
-    return Violation(rejection.path, f"expected {describe(here, schema)}", value)
+        return Violation(place, shorten(rejection.fallback), value)
+    return Violation(place, f"expected {describe(here, schema)}", value)
 
 
 class _SchemaComparison:
-    """Compares a value with a schema."""
+    """Compares a value with a schema, as far as the number of visits allows."""
 
     def __init__(self, root: Schema, *, patterns: bool) -> None:
         self.root = root
         self.patterns = patterns
         self.visits = 0
 
-    def violations(self, schema: Schema | bool, value: Any, path: Path) -> list[Violation]:
+    def violations(self, schema: Schema | bool, value: Any, path: Path) -> Iterator[Violation]:
         self.visits += 1
         if self.visits > _MAX_VISITS or not isinstance(schema, Mapping):
-            return []
+            return
         if isinstance(reference := schema.get("$ref"), str):
-            return self.violations(definition(self.root, reference), value, path)
-        if "anyOf" in schema or "oneOf" in schema:
-            return self._union(schema, value, path)
-        if not self._has_type(schema, value) or not self._is_listed(schema, value):
-            return [Violation(path, f"expected {describe(schema, self.root)}", value)]
-        return list(self._inside(schema, value, path))
+            yield from self.violations(definition(self.root, reference), value, path)
+        elif "anyOf" in schema or "oneOf" in schema:
+            yield from self._union(schema, value, path)
+        elif not has_type(schema, value) or not self._is_listed(schema, value):
+            yield Violation(path, f"expected {describe(schema, self.root)}", value)
+        else:
+            yield from self._inside(schema, value, path)
 
     def _inside(self, schema: Schema, value: Any, path: Path) -> Iterator[Violation]:
         for part in schema.get("allOf", ()):
@@ -176,18 +234,12 @@ class _SchemaComparison:
         elif not self._within_limits(schema, value):
             yield Violation(path, f"expected {describe(schema, self.root)}", value)
 
-    def _has_type(self, schema: Schema, value: Any) -> bool:
-        expected = schema.get("type")
-        if expected is None:
-            return True
-        types = expected if isinstance(expected, list) else [expected]
-        actual = json_type(value)
-        return actual in types or (actual == "integer" and "number" in types)
-
     def _is_listed(self, schema: Schema, value: Any) -> bool:
         if "const" in schema:
             return _same(schema["const"], value)
-        return "enum" not in schema or any(_same(option, value) for option in schema["enum"])
+        options = schema.get("enum", (value,))
+        self.visits += len(options) // 10
+        return any(_same(option, value) for option in options)
 
     def _within_limits(self, schema: Schema, value: Any) -> bool:
         for word, holds in _LIMITS.items():
@@ -207,13 +259,15 @@ class _SchemaComparison:
             if name not in value:
                 yield missing((*path, name), properties.get(name, {}), self.root)
         for name, item in value.items():
+            if self.visits > _MAX_VISITS:
+                return
             if name in properties:
                 yield from self.violations(properties[name], item, (*path, name))
             elif others is False:
                 yield unknown_member(name, properties, path)
             else:
                 yield from self.violations(others, item, (*path, Key(name)))
-                if "propertyNames" in schema and self.violations(schema["propertyNames"], name, path):
+                if any(self.violations(schema.get("propertyNames", True), name, path)):
                     yield Violation((*path, Key(name)), "the name is not allowed here")
         if not _counts(schema, len(value), "minProperties", "maxProperties"):
             yield Violation(path, f"expected {describe(schema, self.root)}", value)
@@ -224,37 +278,48 @@ class _SchemaComparison:
         if not _counts(schema, len(value), "minItems", "maxItems"):
             yield Violation(path, f"expected {describe(schema, self.root)}", value)
         for index, item in enumerate(value):
+            if self.visits > _MAX_VISITS:
+                return
             yield from self.violations(first[index] if index < len(first) else rest, item, (*path, index))
 
-    def _union(self, schema: Schema, value: Any, path: Path) -> list[Violation]:
+    def _union(self, schema: Schema, value: Any, path: Path) -> Iterator[Violation]:
         """Nothing if a branch fits, else the violations of the branch that was most likely meant."""
         branches = [resolved(self.root, branch) for branch in schema.get("anyOf") or schema["oneOf"]]
-        tagged = [branch for branch in branches if self._has_tag_of(branch, value)]
+        tagged = [branch for branch in branches if _has_tag_of(branch, value)]
         meant: list[list[Violation]] = []
         for branch in tagged or branches:
-            found = self.violations(branch, value, path)
+            found = list(islice(self.violations(branch, value, path), MAX_ERRORS + 1))
             if not found:
-                return []
-            if self._has_type(branch, value):
+                return
+            if has_type(branch, value):
                 meant.append(found)
+        closest = min(meant, key=len, default=[])
         if isinstance(value, dict) and not tagged and (tags := _tags(branches)):
             name, options = tags
             if name not in value:
-                return [missing((*path, name), {"enum": options}, self.root)]
-            return [Violation((*path, name), f"expected {describe({'enum': options}, self.root)}", value[name])]
-        closest = min(meant, key=len, default=[])
-        if len(meant) == 1 or any(violation.path != path for violation in closest):
-            return closest
-        return [Violation(path, f"expected {describe(schema, self.root)}", value)]
+                yield missing((*path, name), {"enum": options}, self.root)
+            else:
+                yield Violation((*path, name), f"expected {describe({'enum': options}, self.root)}", value[name])
+        elif len(meant) == 1 or any(violation.path != path for violation in closest):
+            yield from closest
+        else:
+            yield Violation(path, f"expected {describe(schema, self.root)}", value)
 
-    def _has_tag_of(self, branch: Schema, value: Any) -> bool:
-        """Whether a member that has only one possible value in this branch has that value."""
-        if not isinstance(value, dict):
-            return False
-        return any(
-            "const" in schema and name in value and _same(schema["const"], value[name])
-            for name, schema in branch.get("properties", {}).items()
-        )
+
+def has_type(schema: Schema, value: Any) -> bool:
+    """Whether the type of a value is one that the schema names."""
+    expected = schema.get("type")
+    types = expected if isinstance(expected, list) else [expected]
+    actual = json_type(value)
+    return expected is None or actual in types or (actual == "integer" and "number" in types)
+
+
+def _has_tag_of(branch: Schema, value: Any) -> bool:
+    """Whether a member that has only one possible value in this branch has that value."""
+    properties = branch.get("properties", {}).items() if isinstance(value, dict) else ()
+    return any(
+        "const" in schema and name in value and _same(schema["const"], value[name]) for name, schema in properties
+    )
 
 
 def _tags(branches: Sequence[Schema]) -> tuple[str, list[Any]] | None:
@@ -297,7 +362,7 @@ class _LineWriter:
     def line(self, violation: Violation) -> str:
         path = self.path(violation.path)
         text = violation.text
-        if violation.value is not msgspec.UNSET:
+        if violation.value is not UNSET:
             text += f", got {self.value(violation.value)}{_json_in_a_string(violation)}"
         return f"{path}: {text}" if path else text
 
@@ -436,14 +501,17 @@ def _step(schema: Schema, step: str | int) -> Schema | None:
     return found if isinstance(found, Mapping) else None
 
 
-def describe(schema: Schema | bool, root: Schema) -> str:
+def describe(schema: Schema | bool, root: Schema, depth: int = 0) -> str:
     """What the schema expects, in a few words; `root` holds the definitions that it refers to."""
+    if depth > _MAX_DESCRIBED_DEPTH:
+        return "…"
     if not isinstance(schema, Mapping):
         return "any value" if schema else "nothing"
     schema = resolved(root, schema)
     branches = schema.get("anyOf") or schema.get("oneOf")
     if branches:
-        return " or ".join(dict.fromkeys(describe(branch, root) for branch in branches))
+        texts = [describe(branch, root, depth + 1) for branch in branches[:_MAX_ALTERNATIVES]]
+        return " or ".join(dict.fromkeys([*texts, *["…"] * (len(branches) > _MAX_ALTERNATIVES)]))
     if "const" in schema:
         return _json(schema["const"])
     if "enum" in schema:

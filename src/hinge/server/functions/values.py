@@ -20,7 +20,7 @@ from msgspec import UNSET, Raw
 
 from hinge.server.functions.annotations import Traits, bare, traits_of
 from hinge.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
-from hinge.server.functions.validation_errors import Path, Rejection
+from hinge.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pydantic_core import PydanticSerializationError
 
 _encode = msgspec.json.Encoder().encode
+#: More errors of pydantic are only counted.
+_MAX_ERRORS = 1_000
 
 
 class ValueRejected(ValueError):
@@ -137,23 +139,6 @@ class MsgspecType:
         return text
 
     write_default = write
-
-
-_PLACE = re.compile(r" - at `(?:key in `)?\$(.*?)`$")
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
-
-
-def rejection_of(error: msgspec.ValidationError) -> Rejection:
-    """Where msgspec rejected a value, with the text of the author's own check (`__post_init__`) if that raised."""
-    text = str(error)
-    place = _PLACE.search(text)
-    path: Path = ()
-    for step in _STEP.finditer(place[1] if place else ""):
-        if step[1] is None and step[2] is None:
-            break
-        path += (step[1] if step[1] is not None else int(step[2]),)
-    own_words = text[: place.start()] if place else text
-    return Rejection(path, own_words if error.__cause__ is not None else None)
 
 
 def encode(value: Any) -> bytes:
@@ -278,7 +263,9 @@ def _with_base64(schema: Any) -> Any:
 
 
 def _decoded(text: bytes | Raw) -> Any:
-    """JSON text as plain types. Raises DecodeError for text that isn't JSON."""
+    """JSON text as plain types, UNSET if it is too large to look at. Raises DecodeError for text that isn't JSON."""
+    if len(bytes(text)) > MAX_EXPLAINED:
+        return UNSET
     try:
         return msgspec.json.decode(text)
     except msgspec.ValidationError:  # a number beyond Python's float
@@ -291,6 +278,8 @@ def _plain(value: Any) -> Any:
 
 
 def _rejected(error: ValidationError, value: Any) -> ValueRejected:
+    if error.error_count() > _MAX_ERRORS:  # each of them becomes a dict
+        return ValueRejected([Rejection((), fallback=f"has {error.error_count()} errors")], value)
     found: list[Rejection] = []
     for problem in error.errors(include_url=False, include_input=False):
         path = _path_of(problem["loc"], value, missing=problem["type"] == "missing")
