@@ -58,7 +58,7 @@ REFUSED_CLASS_ENDINGS = ("Manager", "Helper", "Handler")
 
 # Each of them costs a user who doesn't need it a good part of the start-up time.
 HEAVY = frozenset(
-    {"argparse", "httptools", "jsonschema_rs", "opentelemetry", "pydantic", "pyreqwest", "uvicorn", "uvloop"}
+    {"argparse", "httptools", "httpx2", "jsonschema_rs", "opentelemetry", "pydantic", "pyreqwest", "uvicorn", "uvloop"}
 )
 
 

@@ -80,6 +80,17 @@ def check_name(name: str) -> None:
         raise NotSent(f"{name!r} can't be the name of a header")
 
 
+def check_header(name: str, value: str) -> tuple[bytes, bytes]:
+    """Return a header as bytes. Raises NotSent if it can't be written."""
+    check_name(name)
+    if set(value) & {"\r", "\n", "\0"}:
+        raise NotSent(f"The value of the header {name} holds a line end or NUL")
+    try:
+        return name.encode(), value.encode()
+    except UnicodeEncodeError as exc:
+        raise NotSent(f"The value of the header {name} can't be written as UTF-8: {exc.reason}") from None
+
+
 def request_head(method: str, target: Target, headers: HeaderPairs, length: int | None, proxied: bool = False) -> bytes:
     """The bytes of a request's head. Raises NotSent for a header that can't be written (a line end, a NUL)."""
     path = f"http://{target.authority}{target.path}" if proxied else target.path
@@ -92,13 +103,13 @@ def request_head(method: str, target: Target, headers: HeaderPairs, length: int 
     lines.append("\r\n")
     head = "\r\n".join(lines)
     # Each line end must be one of ours, or a value could smuggle in a header or a request.
-    if head.count("\n") != len(lines) or head.count("\r") != len(lines) or "\0" in head:
-        bad = [name for name, value in headers if set(value) & {"\r", "\n", "\0"}]
-        raise NotSent(f"The value of the header {', '.join(bad)} holds a line end or NUL, which no header can")
-    try:
-        return head.encode()
-    except UnicodeEncodeError as exc:
-        raise NotSent(f"A header's value can't be written as UTF-8: {exc.reason}") from None
+    is_safe = head.count("\n") == head.count("\r") == len(lines) and "\0" not in head
+    if not is_safe or not head.isascii():
+        for name, value in headers:
+            check_header(name, value)
+        if not is_safe:
+            raise NotSent(f"{method!r} can't be a method")
+    return head.encode()
 
 
 class SocketWire:

@@ -11,6 +11,7 @@ import inspect
 import logging
 import secrets
 from collections.abc import Coroutine
+from importlib.util import find_spec
 from typing import Any, Unpack
 from urllib.parse import urljoin
 
@@ -107,15 +108,21 @@ class UrlTransport(Transport):
             user_headers(headers)
         self.url = url
         self.limits = limits
-        tls = self._settings["tls"]
-        self._tls = DEFAULT_TLS if tls is True else TlsContext(tls)
+        tls, wire = self._settings["tls"], self._settings["wire"]
+        self._tls = DEFAULT_TLS if tls is True and wire is None else TlsContext(tls)
+        if wire == "httpx2" and find_spec("httpx2") is None:
+            raise DefinitionError("wire=\"httpx2\" needs the extra httpx2: pip install 'hinge[httpx2]'")
         self._latest_endpoint: RemoteEndpoint | None = None
 
     def _wire(self) -> Wire:
-        settings = self._settings
-        if settings["wire"] is not None:
-            return settings["wire"]()
-        return SocketWire(tls=self._tls, proxy=settings["proxy"], connect=self.limits.connect)
+        wire, proxy = self._settings["wire"], self._settings["proxy"]
+        if wire is None:
+            return SocketWire(tls=self._tls, proxy=proxy, connect=self.limits.connect)
+        if not isinstance(wire, str):
+            return wire()
+        from hinge.transports.http.client.httpx_wire import HttpxWire
+
+        return HttpxWire(tls=self._tls, proxy=proxy, connect=self.limits.connect)
 
     def _endpoint(self, url: str, wire: Wire) -> RemoteEndpoint:
         self._latest_endpoint = RemoteEndpoint(url, wire, self._settings)

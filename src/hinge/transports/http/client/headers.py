@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hinge.errors import DefinitionError, NotSent
-from hinge.http1.client.pool import check_name
+from hinge.http1.client.pool import check_header
 from hinge.options import are_texts
 
 #: Headers that the protocol or the connection sets; those of the user are ignored.
@@ -61,9 +61,7 @@ def _check(headers: Any) -> list[tuple[str, str]]:
     pairs = [(name, value) for name, value in headers.items() if name.lower() not in RESERVED]
     try:
         for name, value in pairs:
-            check_name(name)
-            if set(value) & {"\r", "\n", "\0"}:
-                raise NotSent(f"The value of the header {name} holds a line end or NUL")
+            check_header(name, value)
     except NotSent as exc:
         raise DefinitionError(f"`headers` must map header names to text: {exc}") from None
     return pairs

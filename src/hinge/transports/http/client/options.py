@@ -1,10 +1,10 @@
 """The options of a client of a URL. Annotations are evaluated here: see `hinge.options`."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 from hinge.errors import HttpStatus
-from hinge.options import TEXT, Check, Option, function, or_none
+from hinge.options import TEXT, Check, Option, or_none
 
 if TYPE_CHECKING:
     import ssl
@@ -82,8 +82,13 @@ class HttpClientOptions(TypedDict, total=False):
         ),
     ]
     wire: Annotated[
-        "Callable[[], Wire] | None",
+        "Callable[[], Wire] | Literal['httpx2'] | None",
         Option(
-            "Makes the HTTP client that carries the requests.", None, or_none(function("a function that makes a Wire"))
+            'The HTTP client: "httpx2" for HTTP/2, SOCKS, brotli and cookies (extra `httpx2`), or a function that makes a Wire.',
+            None,
+            Check(
+                lambda value: value is None or value == "httpx2" or callable(value),
+                'write "httpx2" or a function that makes a Wire, or None',
+            ),
         ),
     ]
