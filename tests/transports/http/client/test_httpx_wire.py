@@ -8,10 +8,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-import brotli  # type: ignore[import-untyped]
 import pytest
-from hypercorn.asyncio import serve
-from hypercorn.config import Config
 
 from hinge import Client, ConnectionLost, DefinitionError, InvalidResponse, NotSent, Server, content_to_text
 from hinge.transports.http.client.transport import HttpTransport
@@ -26,6 +23,9 @@ from tests.transports.scripted_http import (
     result_of,
     until,
 )
+
+for package in ("httpx2", "brotli", "hypercorn"):
+    pytest.importorskip(package)
 
 
 async def answers(asked: Asked, answer: Answer) -> None:
@@ -196,6 +196,9 @@ def slow_server() -> tuple[Server[Any], asyncio.Event, asyncio.Event]:
 async def test_a_server_that_speaks_http2_only_is_called_and_learns_of_a_cancelled_call(
     certificate: Path, era: Any
 ) -> None:
+    from hypercorn.asyncio import serve
+    from hypercorn.config import Config
+
     server, started, cancelled = slow_server()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -240,6 +243,8 @@ def is_open(port: int) -> bool:
 
 
 async def test_brotli_and_cookies() -> None:
+    import brotli
+
     async def script(asked: Asked, answer: Answer) -> None:
         if "br" not in asked.headers["accept-encoding"]:
             raise AssertionError("brotli was not offered")
