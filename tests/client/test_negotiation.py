@@ -125,6 +125,21 @@ async def test_a_slow_stateless_server_is_recognised_although_the_handshake_bega
 
 
 @in_no_time
+async def test_a_server_that_answers_the_probe_and_the_handshake_at_once_is_stateless() -> None:
+    """VER-09: it was slow to start, and both requests waited for it."""
+
+    def shake(puppet: Puppet, message: dict[str, Any]) -> Any:
+        puppet.answer(puppet.came[0], discovered())
+        return shaken()
+
+    puppet = Puppet({"server/discover": SILENCE, "initialize": shake, "tools/list": {"tools": []}})
+    async with Client(puppet) as client:
+        assert client.era == "2026"
+        await client.request("tools/list")
+    assert "notifications/initialized" not in puppet.methods()
+
+
+@in_no_time
 async def test_a_slow_handshake_server_is_not_taken_for_anything_else() -> None:
     """VER-09, VER-10."""
 
@@ -134,6 +149,39 @@ async def test_a_slow_handshake_server_is_not_taken_for_anything_else() -> None:
 
     puppet = Puppet({"server/discover": SILENCE, "initialize": shake})
     assert (await found(puppet)).era == "2025"
+
+
+async def test_a_server_that_ends_at_the_probe_is_started_again_for_the_handshake() -> None:
+    """Servers of the official Python SDK up to 1.9 do."""
+    puppet = legacy(server_discover=HANG_UP, tools_list={"tools": []})
+    async with Client(puppet) as client:
+        assert client.era == "2025"
+        assert puppet.methods() == ["server/discover", "initialize", "notifications/initialized"]
+        assert puppet.connections == 2
+        puppet.hang_up()
+        await puppet.until(lambda: not client.connected)
+        assert await client.list_tools() == []
+    assert puppet.connections == 3, "it is probed once in the life of a client"
+
+
+@in_no_time
+async def test_a_server_that_ends_at_the_message_after_the_probe_is_started_again_for_the_handshake() -> None:
+    """Servers of the official Python SDK 1.2 do."""
+
+    def shake(puppet: Puppet, message: dict[str, Any]) -> Any:
+        return shaken() if puppet.connections == 2 else HANG_UP
+
+    puppet = legacy(server_discover=SILENCE, initialize=shake)
+    assert (await found(puppet)).era == "2025"
+    assert puppet.methods() == ["server/discover", "initialize", "initialize", "notifications/initialized"]
+
+
+@pytest.mark.parametrize(("options", "connections"), [({}, 2), ({"era": "2026"}, 1)])
+async def test_a_server_that_always_ends_is_started_again_once(options: Any, connections: int) -> None:
+    puppet = Puppet({"server/discover": HANG_UP, "initialize": HANG_UP})
+    with pytest.raises(ConnectFailed):
+        await found(puppet, **options)
+    assert puppet.connections == connections
 
 
 async def test_a_pinned_era_asks_for_nothing_else() -> None:
@@ -311,11 +359,9 @@ async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
         await found(puppet)
 
 
-@pytest.mark.parametrize("step", ["server/discover", "initialize"])
-async def test_a_server_that_goes_away_meanwhile_is_an_error_of_one_kind(step: str) -> None:
+async def test_a_server_that_goes_away_meanwhile_is_an_error_of_one_kind() -> None:
     """T-08: no verdict about the era, and no fallback on a connection that is gone."""
-    puppet = legacy()
-    puppet.by_method[step] = HANG_UP
+    puppet = legacy(initialize=HANG_UP)
     with pytest.raises(ConnectFailed) as caught:
         await found(puppet)
     assert isinstance(caught.value.__cause__, ConnectionLost)

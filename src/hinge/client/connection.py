@@ -14,7 +14,14 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from hinge.channel import Channel, Transport
-from hinge.client.negotiation import DeclaredCapabilities, Discovery, Negotiation, combine_eras, may_be_older
+from hinge.client.negotiation import (
+    DeclaredCapabilities,
+    Discovery,
+    Negotiation,
+    ProbeEndedServer,
+    combine_eras,
+    may_be_older,
+)
 from hinge.client.targets import words_of
 from hinge.client.telemetry import network_attributes
 from hinge.errors import (
@@ -82,6 +89,8 @@ class ClientConnection:
         self._saved = saved if saved is not None and combine_eras(era, saved.era) is not None else None
         #: The session that relies on `_saved`, and the check whether that was wrong, once it has begun.
         self._unverified: tuple[Session, asyncio.Future[bool] | None] | None = None
+        #: False for a server that ended when it was probed.
+        self._probes = True
         self._limits = limits
         #: Whether a lost connection is opened again.
         self.reconnects = reconnect
@@ -240,6 +249,13 @@ class ClientConnection:
         """Negotiate over the transport, or over its older form if the server only knows that."""
         try:
             await self._negotiate(resources)
+        except ProbeEndedServer as exc:
+            if self.discovery is not None:
+                raise
+            logger.debug("The server is started again, without a probe: %s", exc)
+            await resources.aclose()
+            self._probes = False
+            await self._negotiate(resources)
         except CallError as exc:
             older = self._transport.older()
             if older is None or combine_eras(self._era, older.era) is None or not may_be_older(exc):
@@ -294,6 +310,8 @@ class ClientConnection:
         """Negotiate with the server, first in the era that was saved of it."""
         negotiation = self._negotiation(session)
         era: EraOption = self._era if self._era != "auto" else self._transport.era
+        if era == "auto" and not self._probes:
+            return await negotiation.run(HANDSHAKE.name)
         if era == "auto" and self._saved is not None:
             try:
                 return await negotiation.run(self._saved.era)

@@ -15,7 +15,16 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from hinge.errors import CallError, CallTimeout, ConnectFailed, HttpStatus, PeerError, shorten
+from hinge.errors import (
+    CallError,
+    CallTimeout,
+    ConnectFailed,
+    ConnectionLost,
+    HttpStatus,
+    NotSent,
+    PeerError,
+    shorten,
+)
 from hinge.jsonrpc import RequestId
 from hinge.protocol.eras.base import Era, EraName, EraOption
 from hinge.protocol.eras.handshake import HANDSHAKE
@@ -271,6 +280,10 @@ Observe = Callable[
 DeclaredCapabilities = Callable[[Era], ClientCapabilities]
 
 
+class ProbeEndedServer(ConnectionLost):
+    """A server on a byte stream ended at the probe, as servers of the official Python SDK up to 1.9 do: start it again."""
+
+
 class Negotiation:
     """Runs the negotiation over an open session."""
 
@@ -281,6 +294,8 @@ class Negotiation:
         self._info = info
         self._capabilities = capabilities
         self._observe = observe
+        #: The step that was begun last.
+        self._step: Probe | Initialize | None = None
         #: A probe without an answer: over a byte stream a slow server may still answer it.
         self._probe: asyncio.Task[StepAnswer] | None = None
 
@@ -294,12 +309,18 @@ class Negotiation:
         except StopIteration as done:
             found: Discovery = done.value
             return found
+        except (ConnectionLost, NotSent) as exc:
+            probed = isinstance(self._step, Probe) or self._probe is not None
+            if era == "auto" and probed and self._session.channel.kind != "post":
+                raise ProbeEndedServer(str(exc)) from exc
+            raise
         finally:
             if self._probe is not None:
                 self._probe.cancel()
                 await asyncio.wait([self._probe])
 
     async def _take(self, step: Probe | Initialize) -> StepAnswer:
+        self._step = step
         if isinstance(step, Probe):
             return await self._discover(step.revision, only=step.only)
         return await self._initialize(step.revision)
@@ -328,8 +349,9 @@ class Negotiation:
             return await _own(asking)
         probe = self._probe
         try:
-            done, _ = await asyncio.wait([asking, probe], return_when=asyncio.FIRST_COMPLETED)
-            if asking in done or not _modern(probe.result()):
+            await asyncio.wait([asking, probe], return_when=asyncio.FIRST_COMPLETED)
+            # A server that was busy starting answers both at once: then the probe decides.
+            if not probe.done() or not _modern(probe.result()):
                 return await _own(asking)
         except BaseException:
             asking.cancel()
