@@ -233,11 +233,12 @@ class Session(Record, weakref=True):
             return
         if connection.era.cancels_by_message(self.channel.kind == "post", connection.handshake):
             params = {"requestId": pending.id, "reason": reason}
-            self._start_sending(
+            self.start_sending(
                 asyncio.wait_for(self.notify("notifications/cancelled", params), connection.limits.teardown)
             )
 
-    def _start_sending(self, sending: Awaitable[None]) -> None:
+    def start_sending(self, sending: Awaitable[None]) -> None:
+        """Send something in a task of its own, which ends with the session. Failures are logged."""
         if self._sending is None:
             self._sending = set()
         task = self.loop.create_task(self._send_quietly(sending))
@@ -269,7 +270,7 @@ class Session(Record, weakref=True):
     def _enqueue(self, data: bytes, method: str) -> None:
         if self._queue is None:
             self._queue = {}
-            self._start_sending(self._send_queue(self._queue))
+            self.start_sending(self._send_queue(self._queue))
         self._queue[data] = method
 
     async def _send_queue(self, queue: dict[bytes, str]) -> None:

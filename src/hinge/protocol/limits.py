@@ -30,7 +30,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     all_calls: int = 10_000
     #: How long a call waits if the concurrency of its tool is exhausted.
     concurrency_wait: float = 30.0
-    #: If the event loop is blocked for longer than this, the log names the tool; 0 disables the check.
+    #: If the event loop is blocked for longer than this, the log names the tool; 0 disables the check. A loop that is still
+    #: blocked `drain` + `teardown` after a signal ends a process of `server.run()`.
     stall: float = 1.0
     #: Outbound requests of one connection that wait for a response.
     pending: int = 10_000
@@ -62,6 +63,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     #: Open `subscriptions/listen` streams of one server, and subscribed URIs of one client.
     streams: int = 10_000
     watched: int = 1000
+    #: Unread change notifications of one `subscriptions/listen` stream or session, and the bytes of their URIs; repeats are
+    #: merged. Beyond, everything that is subscribed to counts as changed.
+    queued_changes: int = 256
+    queued_change_bytes: int = 64 * 1024
     #: Sync functions running concurrently in worker threads.
     threads: int = 40
     #: Client: size of a decoded HTTP response or SSE event.

@@ -148,9 +148,7 @@ class Server(Router, Generic[StateT]):
             page_size=page_size,
             authorize=settings["authorize_subscription"],
         )
-        self._subscriptions = Subscriptions(
-            backend_for(settings["backend"]), self.catalog, streams=limits.streams, uris=limits.watched
-        )
+        self._subscriptions = Subscriptions(backend_for(settings["backend"]), self.catalog, limits)
         protocol_handlers: dict[str, RequestHandler] = {
             "initialize": self._initialize,
             "ping": self._ping,

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hinge import Changed, ChangesLost, Context, Limits, Server
 from hinge.backends.memory import MemoryBackend
 from hinge.protocol.changes import covers
+from hinge.server.features.subscriptions import PendingChanges
 from tests.transports.http_rig import modern, serving
 from tests.wire import routes
 from tests.wire.scenario import NEWEST
@@ -156,6 +157,76 @@ async def test_repeats_are_merged_while_a_listener_is_slow() -> None:
         slow.heard()
         await slow.route.cancel(number, "2026")
         await quick.route.cancel(other, "2026")
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize(
+    ("limits", "uri"),
+    [
+        (Limits(queued_changes=20, stream_bytes=2000), "file:///dir/{}"),
+        (Limits(queued_change_bytes=2000, stream_bytes=2000), "file:///dir/{}" + "x" * 100),
+    ],
+)
+async def test_changes_of_distinct_things_wait_within_bounds_and_their_loss_is_told(
+    era: str, thread: bool, limits: Limits, uri: str
+) -> None:
+    """C-014: a reader that does not read holds no more than this, and is told to look at everything again."""
+
+    async def allow(ctx: Context[Any], uri: str) -> bool:
+        return True
+
+    server = a_server(limits=limits, authorize_subscription=allow)
+    published = 5000
+
+    def publish() -> None:
+        for number in range(published):
+            server.notify(Changed("resource", uri.format(number)))
+
+    async with talking(server, era) as talk:
+        watched = ["file:///dir", "file:///a"]
+        if era == "2026":
+            listening, _ = await listen(talk, toolsListChanged=True, resourceSubscriptions=watched)
+        else:
+            for one in watched:
+                await talk.ask("resources/subscribe", uri=one)
+        talk.route.channel._hold()  # type: ignore[attr-defined]  # the way of a channel to say that it is full
+        if thread:
+            await asyncio.to_thread(publish)
+        else:
+            publish()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        talk.route.channel._release()  # type: ignore[attr-defined]  # and that it has room again
+        heard: list[str] = []
+        while "file:///a" not in heard or "file:///dir" not in heard:
+            heard.append((await talk.hear(UPDATED))["uri"])
+        await talk.hear(TOOLS)
+        assert len(heard) < 100
+        if era == "2026":
+            await talk.route.cancel(listening, "2026")
+
+
+def test_pending_changes_are_bounded_merged_and_given_in_order() -> None:
+    loop = asyncio.new_event_loop()
+    woken: list[int] = []
+    everything = [Changed("tools"), Changed("resource", "x:/")]
+    limits = Limits(queued_changes=10, queued_change_bytes=200)
+    pending = PendingChanges(loop, limits, lambda: everything, lambda: woken.append(1))
+    for number in range(10):
+        pending.add([Changed("resource", f"x:/{number}"), Changed("resource", "x:/0")])
+    taken = [pending.take() for _ in range(11)]
+    assert taken == [*(Changed("resource", f"x:/{number}") for number in range(10)), None]
+    largest = 0
+    for number in range(100_000):
+        pending.add([Changed("resource", f"x:/{number}")])
+        largest = max(largest, len(pending._changes))
+    assert largest <= 10 + len(everything)
+    pending.add([Changed("resource", "x:/" + "x" * 1000)])
+    assert [pending.take() for _ in range(3)] == [*everything, None]
+    loop.run_until_complete(asyncio.sleep(0))
+    assert woken == [1]
+    loop.close()
 
 
 @pytest.mark.parametrize("channel", ["memory", "http"])

@@ -5,17 +5,21 @@ Stateless era: streams of `subscriptions/listen`
 Handshake era: list changes to every client, and `resources/subscribe`
 (https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions).
 
-A stream keeps one entry per changed thing, so that repetition fills no queue and a slow reader delays nobody else.
+Each reader has a bounded queue with one entry per changed thing, so that repetition fills no queue and a slow reader delays
+nobody else. Beyond the bound, everything that the reader subscribed to counts as changed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, TypeAlias
-from weakref import WeakSet
+from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 import msgspec
 from msgspec import Raw, Struct
@@ -25,6 +29,7 @@ from hinge.backends.base import Backend, Event
 from hinge.errors import InvalidParams, Overloaded
 from hinge.protocol.calls import Outgoing
 from hinge.protocol.changes import Changed, ChangesLost, covers
+from hinge.protocol.limits import Limits
 from hinge.protocol.states import CallState
 from hinge.schema.base import SUBSCRIPTION_ID, EmptyResult
 from hinge.schema.lifecycle import ServerCapabilities
@@ -33,7 +38,7 @@ from hinge.schema.subscriptions import ListenParams, ListenResult, SubscriptionF
 from hinge.server.context import Context
 from hinge.server.extensions import Topic, accept_topics
 from hinge.session import Session
-from hinge.telemetry import ACTIVE_STREAMS, count
+from hinge.telemetry import ACTIVE_STREAMS, DROPPED_CHANGES, count
 
 logger = logging.getLogger("hinge")
 
@@ -79,17 +84,18 @@ class Subscriptions:
         self,
         backend: Backend,
         offered: Offered,
-        *,
-        streams: int,
-        uris: int,
+        limits: Limits,
     ) -> None:
         self._backend = backend
         self._offered = offered
-        self._max_streams = streams
-        self._max_uris = uris
+        self._limits = limits
+        self._max_streams = limits.streams
+        self._max_uris = limits.watched
         self._streams: set[_ListenStream] = set()
         self._watched: dict[Session, set[str]] = {}
         self._sessions: WeakSet[Session] = WeakSet()
+        #: Made when there is something to tell.
+        self._listeners: WeakKeyDictionary[Session, _SessionListener] = WeakKeyDictionary()
         self._stop: Callable[[], None] | None = None
         #: How many subscriptions each URI has or is about to have.
         self._watchers: Counter[str] = Counter()
@@ -129,19 +135,24 @@ class Subscriptions:
         for session in list(self._sessions):
             if not session.connection.handshake.open:
                 continue
-            if isinstance(event, ChangesLost):
-                for kind in self._offered_lists():
-                    session.notify_soon(_LISTS[kind])
-                for uri in self._watched.get(session, ()):
-                    session.notify_soon("notifications/resources/updated", ResourceUpdatedParams(uri=uri))
-            elif event.kind in _LISTS:
-                session.notify_soon(_LISTS[event.kind])
-            elif event.kind == "resource" and event.uri is not None:
-                self._notify_watcher(session, event.uri)
+            watched = tuple(self._watched.get(session, ()))
+            changes = [event] if isinstance(event, Changed) else self._everything(watched)
+            changes = [change for change in changes if change.kind in _LISTS or _is_watched(change, watched)]
+            if changes:
+                listener = self._listeners.get(session)
+                if listener is None:
+                    everything = partial(self._everything_of, ref(session))
+                    listener = self._listeners[session] = _SessionListener(session, self._limits, everything)
+                listener.changes.add(changes)
 
-    def _notify_watcher(self, session: Session, uri: str) -> None:
-        if any(covers(watched, uri) for watched in self._watched.get(session, ())):
-            session.notify_soon("notifications/resources/updated", ResourceUpdatedParams(uri=uri))
+    def _everything_of(self, session: ReferenceType[Session]) -> list[Changed]:
+        found = session()
+        return self._everything(() if found is None else tuple(self._watched.get(found, ())))
+
+    def _everything(self, watched: Iterable[str]) -> list[Changed]:
+        """All that a session is told about."""
+        lists = [Changed(kind) for kind in self._offered_lists()]
+        return lists + [Changed("resource", uri) for uri in watched]
 
     async def subscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
         """`resources/subscribe` of the handshake era. Raises Overloaded and InvalidParams."""
@@ -199,7 +210,7 @@ class Subscriptions:
         return ListenResult(meta={SUBSCRIPTION_ID: ctx.request_id})
 
     async def _run(self, ctx: Context[Any], agreed: SubscriptionFilter) -> None:
-        stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx))
+        stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx), self._limits)
         self._streams.add(stream)
         count(ACTIVE_STREAMS, 1)
         unregister = ctx._session.on_end_of_input(stream.end)
@@ -243,12 +254,117 @@ class Subscriptions:
             self._stop = None
 
 
+def _is_watched(change: Changed, watched: Iterable[str]) -> bool:
+    return change.kind == "resource" and any(covers(uri, change.uri or "") for uri in watched)
+
+
+class PendingChanges:
+    """Changes that one reader was not told yet; repeats are merged.
+
+    Beyond `limits.queued_changes` or `limits.queued_change_bytes` they are replaced by `everything` that the reader subscribed
+    to. `wake` is called in the event loop when there is something to take.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: Limits,
+        everything: Callable[[], Iterable[Changed]],
+        wake: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._max_count = limits.queued_changes
+        self._max_bytes = limits.queued_change_bytes
+        self._everything = everything
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._changes: dict[Changed, None] = {}
+        self._count = 0
+        self._bytes = 0
+        self._waking = False
+
+    def add(self, changes: Iterable[Changed]) -> None:
+        """Add changes; from any thread."""
+        with self._lock:
+            for change in changes:
+                if change not in self._changes:
+                    self._changes[change] = None
+                    self._count += 1
+                    self._bytes += _size(change)
+            if self._count > self._max_count or self._bytes > self._max_bytes:
+                self._replace_by_everything()
+            if self._waking or not self._changes:
+                return
+            self._waking = True
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._woken)
+
+    def _replace_by_everything(self) -> None:
+        everything = dict.fromkeys(self._everything())
+        # What waits already keeps its place, so that a reader gets to the end of it.
+        kept = {change: None for change in self._changes if change in everything}
+        count(DROPPED_CHANGES, len(self._changes) - len(kept))
+        self._changes = {**kept, **everything}
+        self._count = self._bytes = 0
+
+    def _woken(self) -> None:
+        self._waking = False
+        self._wake()
+
+    def take(self) -> Changed | None:
+        """Remove and return the oldest change; None if there is none."""
+        with self._lock:
+            if not self._changes:
+                return None
+            change = next(iter(self._changes))
+            del self._changes[change]
+            self._count = max(self._count - 1, 0)
+            self._bytes = max(self._bytes - _size(change), 0)
+            return change
+
+
+def _size(change: Changed) -> int:
+    return len(change.uri or "")
+
+
+class _SessionListener:
+    """The changes that a session of the handshake era was not told yet; one task sends them while there are any."""
+
+    def __init__(self, session: Session, limits: Limits, everything: Callable[[], Iterable[Changed]]) -> None:
+        self._session = ref(session)
+        self._sending = False
+        self.changes = PendingChanges(session.loop, limits, everything, self._start)
+
+    def _start(self) -> None:
+        session = self._session()
+        if session is not None and not self._sending and session.connection.closed is None:
+            self._sending = True
+            session.start_sending(self._send(session))
+
+    async def _send(self, session: Session) -> None:
+        try:
+            while session.connection.closed is None and (change := self.changes.take()) is not None:
+                if change.kind == "resource":
+                    params = ResourceUpdatedParams(uri=change.uri or "")
+                    await session.notify("notifications/resources/updated", params)
+                else:
+                    await session.notify(_LISTS[change.kind])
+        finally:
+            self._sending = False
+
+
 class _ListenStream:
     """One listen request: its filter, and the changes that it wasn't told yet."""
 
     __slots__ = ("_changes", "_ctx", "_ended", "_first", "_lists", "_loop", "_topics", "_uris", "_wake")
 
-    def __init__(self, ctx: Context[Any], agreed: SubscriptionFilter, topics: Mapping[str, tuple[Topic, Any]]) -> None:
+    def __init__(
+        self,
+        ctx: Context[Any],
+        agreed: SubscriptionFilter,
+        topics: Mapping[str, tuple[Topic, Any]],
+        limits: Limits,
+    ) -> None:
         self._ctx = ctx
         self._loop = asyncio.get_running_loop()
         self._lists = {
@@ -261,7 +377,7 @@ class _ListenStream:
             if on
         }
         self._uris = agreed.resource_subscriptions or ()
-        self._changes: dict[Changed, None] = {}
+        self._changes = PendingChanges(self._loop, limits, self._everything, self._wake_up)
         self._wake: asyncio.Future[None] | None = None
         self._ended = False
         #: Topics of extensions by the kind of change, each with its keys, or True for all keys.
@@ -274,29 +390,23 @@ class _ListenStream:
 
     def add(self, event: Event) -> None:
         """Add an event if the filter has it; from any thread."""
-        changes = self._matching(event)
-        if changes:
-            self._loop.call_soon_threadsafe(self._add, changes)
+        self._changes.add(self._matching(event))
 
     def _matching(self, event: Event) -> list[Changed]:
         if isinstance(event, ChangesLost):
-            all_of_them = [Changed(kind) for kind in self._lists] + [Changed("resource", uri) for uri in self._uris]
-            return all_of_them + [change for kind in self._topics for change in self._all_of(kind)]
+            return self._everything()
         if event.kind in self._topics:
             _, keys = self._topics[event.kind]
             return [event] if keys is True or event.uri in keys else []
-        if event.kind == "resource":
-            return [event] if any(covers(uri, event.uri or "") for uri in self._uris) else []
-        return [event] if event.kind in self._lists else []
+        return [event] if event.kind in self._lists or _is_watched(event, self._uris) else []
+
+    def _everything(self) -> list[Changed]:
+        lists = [Changed(kind) for kind in self._lists] + [Changed("resource", uri) for uri in self._uris]
+        return lists + [change for kind in self._topics for change in self._all_of(kind)]
 
     def _all_of(self, kind: str) -> list[Changed]:
         _, keys = self._topics[kind]
         return [Changed(kind)] if keys is True else [Changed(kind, key) for key in keys]
-
-    def _add(self, changes: list[Changed]) -> None:
-        for change in changes:
-            self._changes[change] = None
-        self._wake_up()
 
     def end(self) -> None:
         """Send the changes that are left, then end with the result."""
@@ -312,9 +422,7 @@ class _ListenStream:
         ctx = self._ctx
         await ctx.notify("notifications/subscriptions/acknowledged", self._first)
         while True:
-            while self._changes:
-                change = next(iter(self._changes))
-                del self._changes[change]
+            while (change := self._changes.take()) is not None:
                 await self._send(change)
             if self._ended or ctx._call.state is not CallState.RUNNING:
                 self._announce_end()
