@@ -161,7 +161,10 @@ def _http_app(server: Runnable, options: Any) -> Any:
 
 
 def _process_options(options: Any) -> dict[str, Any]:
-    return {name: options[name] for name in ("host", "port", "uds", "tls", "announce")}
+    return {
+        name: options[name]
+        for name in ("host", "port", "uds", "tls", "announce", "engine", "access_log", "trusted_proxies")
+    }
 
 
 def _announce(address: str | tuple[str, int]) -> None:

@@ -145,6 +145,9 @@ class HttpRequest(msgspec.Struct, eq=False):
     task: asyncio.Task[Any] = None  # type: ignore[assignment]  # set when it is served
     #: Bytes of the body that have arrived.
     received: int = 0
+    #: The status of the response, 0 before it has one, and the bytes of its body that were written.
+    status: int = 0
+    sent: int = 0
     _body: bytes | bytearray = b""
     #: Bytes of the body to buffer; more is left in the socket.
     _buffer_limit: int = BODY_AHEAD
@@ -264,6 +267,7 @@ class HttpRequest(msgspec.Struct, eq=False):
         if headers:
             head += header_lines([pair for pair in headers if pair[0].lower() != b"connection"])
         self.begun = True
+        self.status, self.sent = status, len(data)
         if status == 204:
             connection.write(head + b"\r\n")
         elif self.scope["method"] == "HEAD":
@@ -299,6 +303,7 @@ class HttpRequest(msgspec.Struct, eq=False):
         self._keep_alive = not last
         head = self._connection.server.heads.of(status, b"", last=last) + header_lines(kept)
         self.begun = True
+        self.status = status
         self._head = head + b"\r\n"
 
     @property
@@ -315,6 +320,7 @@ class HttpRequest(msgspec.Struct, eq=False):
         if self._over or not self.begun:
             raise RuntimeError("The response is complete already" if self._over else "A response begins with its head")
         head, self._head = self._head, b""
+        self.sent += len(data)
         self._connection.write(head + self._framed(data, more))
         if not more:
             self._finish(self._is_last() or not self.complete)

@@ -367,3 +367,14 @@ async def test_a_handler_that_ignores_its_cancellation_is_answered_for_once(era:
             assert answer["error"]["code"] == NotFinished.code
         finally:
             log.gate.set()
+
+
+async def test_uvicorn_can_serve_in_place_of_the_own_server(tmp_path: Path) -> None:
+    code = PROGRAM.replace("DRAIN", "5").replace("RELEASE", "False").replace("port=0", "port=0, engine='uvicorn'")
+    async with process(tmp_path, code) as running:
+        site = Site(await port_of(running))
+        reply = await (await site.tool("add", a=1, b=2)).reply()
+        assert (reply.headers["server"], text_of(reply.json())) == ("uvicorn", "3")
+        site.close()
+        running.send_signal(signal.SIGTERM)
+        assert await end_of(running) == 0

@@ -5,7 +5,7 @@ Annotations are evaluated here: see `hinge.options`.
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict, final
 
 import msgspec
 
@@ -18,10 +18,12 @@ from hinge.options import (
     TEXTS,
     Check,
     Option,
+    are_texts,
     function,
     instance,
     is_number,
     is_whole,
+    one_of,
     or_none,
     whole,
 )
@@ -38,6 +40,15 @@ Authenticate: TypeAlias = Callable[[Scope, Headers], Awaitable[str | Principal |
 
 #: A single string passes here and is refused later by an error that shows the list.
 _NAMES = TEXTS._replace(test=lambda value: isinstance(value, str) or TEXTS.test(value))
+
+
+def _are_networks(value: Any) -> bool:
+    from ipaddress import ip_network
+
+    try:
+        return are_texts(value) and all(text == "unix" or ip_network(text, strict=False) for text in value)
+    except ValueError:
+        return False
 
 
 class HttpEndpointOptions(TypedDict, total=False):
@@ -151,6 +162,25 @@ class HttpOptions(HttpEndpointOptions, total=False):
             "Certificate and settings for HTTPS.",
             None,
             Check(lambda value: value is None or hasattr(value, "wrap_bio"), "write an ssl.SSLContext, or None"),
+        ),
+    ]
+    engine: Annotated[
+        Literal["hinge", "uvicorn"],
+        Option(
+            'The HTTP server: the built-in one, or "uvicorn" (extra `uvicorn`).', "hinge", one_of("hinge", "uvicorn")
+        ),
+    ]
+    access_log: Annotated[
+        bool,
+        Option("Log each HTTP request to the logger `hinge.access`, by default on standard error.", False, FLAG),
+    ]
+    trusted_proxies: Annotated[
+        Sequence[str],
+        Option(
+            "Addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are used; `unix` for a Unix "
+            "socket.",
+            (),
+            Check(_are_networks, 'write a list of addresses and networks, such as ["10.0.0.0/8"]'),
         ),
     ]
     announce: Annotated[

@@ -11,8 +11,8 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from hinge.errors import StartError
 from hinge.signals import stop_on_signals
@@ -20,6 +20,8 @@ from hinge.transports.http.server.app import HttpApp
 
 if TYPE_CHECKING:
     import ssl
+
+    from hinge.http1.server.access_log import ServeRequest
 
 #: Seconds after the last call in which responses may still reach their clients.
 MARGIN = 0.3
@@ -29,14 +31,23 @@ UNSENT_BYTES = 128 * 1024
 _TCP_NOTSENT_LOWAT = 25
 
 
+class ProcessOptions(TypedDict, total=False):
+    """How a process serves an app, besides its address; see `HttpOptions`."""
+
+    tls: ssl.SSLContext | None
+    announce: Callable[[str], None] | None
+    engine: Literal["hinge", "uvicorn"]
+    access_log: bool
+    trusted_proxies: Sequence[str]
+
+
 async def serve_http(
     app: HttpApp,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
     uds: str | None = None,
-    tls: ssl.SSLContext | None = None,
-    announce: Callable[[str], None] | None = None,
+    **options: Unpack[ProcessOptions],
 ) -> None:
     """Serve until SIGTERM or SIGINT, then stop within `limits.drain` and half a second; a second signal kills the process.
 
@@ -45,38 +56,43 @@ async def serve_http(
         host: The address to listen on.
         port: The port; 0 takes a free one.
         uds: The path of a Unix socket to listen on instead.
-        tls: Certificate and settings for HTTPS.
-        announce: Called with the URL when the server is ready; by default the URL is printed on stderr.
+        options: See `HttpOptions`.
 
     Raises:
         StartError: The server can't start.
     """
     listening = bind(host, port, uds)
     try:
-        await serve_sockets(app, listening, tls=tls, announce=announce)
+        await serve_sockets(app, listening, **options)
     finally:
         unbind(listening, uds)
 
 
-async def serve_sockets(
-    app: HttpApp,
-    listening: list[socket.socket],
-    *,
-    tls: ssl.SSLContext | None = None,
-    announce: Callable[[str], None] | None = None,
-) -> None:
+async def serve_sockets(app: HttpApp, listening: list[socket.socket], **options: Unpack[ProcessOptions]) -> None:
     """The same as `serve_http` on listening sockets, which are closed at the end."""
-    from hinge.http1.server.listener import Listener
+    tls, announce = options.get("tls"), options.get("announce") or print_url
+    access_log, proxies = options.get("access_log", False), options.get("trusted_proxies", ())
+
+    def ready() -> None:
+        announce(url_of(listening[0], app.options.path, tls is not None))
 
     app.health = True
     app.watch_signals = False
+    if options.get("engine") == "uvicorn":
+        from hinge.transports.http.server.uvicorn import serve_with_uvicorn
+
+        await app.start()
+        await serve_with_uvicorn(app, listening, tls=tls, access_log=access_log, trusted_proxies=proxies, ready=ready)
+        return
+    from hinge.http1.server.listener import Listener
+
     await app.start()
-    listener = Listener(app.serve, 2 * app.options.header_bytes)
+    listener = Listener(_wrapped(app.serve, access_log, proxies), 2 * app.options.header_bytes)
     stopping = asyncio.Event()
     try:
         with stop_on_signals(lambda _signal: stopping.set()):
             await listener.open(listening, tls)
-            (announce or print_url)(url_of(listening[0], app.options.path, tls is not None))
+            ready()
             await stopping.wait()
             listener.drain()
             await app.stop()
@@ -86,6 +102,16 @@ async def serve_sockets(
         listener.drain()
         await app.stop()
         listener.close()
+
+
+def _wrapped(serve: ServeRequest, access_log: bool, proxies: Sequence[str]) -> ServeRequest:
+    if not access_log and not proxies:
+        return serve
+    from hinge.http1.server.access_log import with_access_log, with_trusted_proxies
+
+    if access_log:
+        serve = with_access_log(serve)
+    return with_trusted_proxies(serve, proxies) if proxies else serve
 
 
 def print_url(url: str) -> None:

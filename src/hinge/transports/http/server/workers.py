@@ -169,7 +169,7 @@ def run_workers(
             "use sessions=False (handshake clients then can't be asked anything), or one worker"
         )
     listening = bind(host, port, uds)
-    url = url_of(listening[0], app.options.path, "tls" in serving)
+    url = url_of(listening[0], app.options.path, serving.get("tls") is not None)
 
     def work(pipe: int) -> None:
         run_in_own_loop(_serve_until_orphaned(app, listening, pipe, serving))

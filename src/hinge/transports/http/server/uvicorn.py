@@ -1,0 +1,75 @@
+"""`server.run("http", engine="uvicorn")`: the app in uvicorn in place of the built-in HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hinge.errors import StartError
+from hinge.signals import stop_on_signals
+from hinge.transports.http.server.app import HttpApp
+
+if TYPE_CHECKING:
+    import ssl
+
+try:
+    import uvicorn
+except ImportError:
+    raise StartError("engine='uvicorn' needs the extra uvicorn: pip install 'hinge[uvicorn]'") from None
+
+
+class _Server(uvicorn.Server):
+    """Stops as the built-in server does: the first signal drains, and the process ends with status 0."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with stop_on_signals(self._stop):
+            yield
+
+    def _stop(self, _signal: str) -> None:
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
+async def serve_with_uvicorn(
+    app: HttpApp,
+    listening: list[socket.socket],
+    *,
+    tls: ssl.SSLContext | None,
+    access_log: bool,
+    trusted_proxies: Sequence[str],
+    ready: Callable[[], None],
+) -> None:
+    """Serve on listening sockets until a signal or a cancellation."""
+    config = uvicorn.Config(
+        app,
+        lifespan="on",
+        log_level="info" if access_log else "warning",
+        access_log=access_log,
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=list(trusted_proxies),
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=math.ceil(app.options.limits.drain) + 1,
+    )
+    config.load()
+    config.ssl = tls
+    server: Any = _Server(config, ready)
+    serving = asyncio.ensure_future(server.serve(listening))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        server.should_exit = True
+        await asyncio.wait([serving])
+        raise
