@@ -15,10 +15,12 @@ import pytest
 from hinge import (
     CallError,
     CallTimeout,
+    Client,
     ConnectionLost,
     HttpStatus,
     InvalidResponse,
     Limits,
+    NotFinished,
     NotSent,
     Outcome,
     PeerError,
@@ -275,6 +277,36 @@ async def test_an_error_object_does_not_hide_a_refusal_of_access(status: int, ou
     assert error.status == status
     assert error.error is not None
     assert error.error.code == -32600
+
+
+@pytest.mark.parametrize("how", [200, 500, 503, 504, "stream"])
+async def test_a_call_that_a_stopping_server_did_not_finish_is_never_sent_again(how: Any) -> None:
+    """Its outcome is unknown, whatever a proxy makes of the status: to repeat it may run it twice."""
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        if asked.message["method"] != "tools/call":
+            await stateless(asked, answer)
+        elif how == "stream":
+            await answer.stream()
+            await answer.event(an_error(NotFinished.code, id=asked.message["id"]))
+            await answer.end()
+        else:
+            error = an_error(NotFinished.code, id=asked.message["id"])
+            await answer.json(error, status=how, headers={"retry-after": "0"})
+
+    async with ScriptedServer(script) as server, Client(server.url, era="2026") as client:
+        with pytest.raises(PeerError) as caught:
+            await client.call_tool("charge")
+        assert (caught.value.code, caught.value.outcome) == (NotFinished.code, Outcome.UNKNOWN)
+        assert len(server.messages("tools/call")) == 1
+
+
+async def stateless(asked: Asked, answer: Answer) -> None:
+    """The discovery of a server of the stateless era."""
+    info = {"name": "scripted", "version": "1"}
+    result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+    caching = {"ttlMs": 0, "cacheScope": "private", "_meta": {"io.modelcontextprotocol/serverInfo": info}}
+    await answer.result(asked, {**result, **caching})
 
 
 async def test_an_error_status_whose_error_object_names_another_request_keeps_the_status() -> None:

@@ -139,6 +139,32 @@ async def test_a_message_gives_the_attempts_back() -> None:
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("event", ["the same event", "a new id", "no id", "a comment"])
+async def test_a_server_that_always_ends_the_stream_after_a_message_is_given_up(event: str) -> None:
+    """Work is bounded: every reconnection costs both sides a request, and no answer comes."""
+    number = 0
+
+    async def one_more(call: Asked, answer: Answer) -> None:
+        nonlocal number
+        number += 1
+        await answer.stream()
+        if event == "a comment":
+            await answer.chunk(b": still here\n\n")
+        else:
+            ids = {"the same event": "e-2", "a new id": f"e-{number}"}
+            await answer.event(notification("notifications/progress"), id=ids.get(event))
+        await answer.end()
+
+    script = Resumable(*[one_more] * 2000)
+    async with ScriptedServer(script) as server, Talking(server.url) as client:
+        await client.call("initialize")
+        client.channel.set_revision("2025-11-25")
+        with pytest.raises(ConnectionLost, match="could not be resumed"):
+            await client.call()
+        assert len(server.by("GET")) <= Reconnection.QUICK_TRIES
+
+
+@pytest.mark.usefixtures("quick")
 async def test_405_ends_resuming() -> None:
     script = Resumable(not_allowed, finish)
     async with ScriptedServer(script) as server, Talking(server.url) as client:

@@ -24,6 +24,7 @@ from hinge.errors import (
     DefinitionError,
     HingeError,
     InvalidResponse,
+    NotFinished,
     NotSent,
     Overloaded,
     PeerError,
@@ -65,6 +66,8 @@ _REDIRECTS = (*_SAME_METHOD, 303)
 
 #: Statuses that are about access or load, not about the message, whatever error object their body holds.
 _ABOUT_ACCESS = frozenset({401, 403, 407, 429, 502, 503, 504})
+#: Codes that an MCP server sends, whatever the status.
+_OF_THE_SERVER = (Overloaded.code, NotFinished.code)
 _METHOD_NOT_FOUND = -32601
 
 #: Requests that stay open as long as a subscription lasts do not count towards `limits.connections`.
@@ -392,8 +395,8 @@ class HttpChannel:
         """Make the error for a message that was answered with an HTTP error status.
 
         A JSON-RPC error without id, or with the id of the message, becomes a PeerError, unless the status is about access
-        or the load of a gateway; `Overloaded` is a PeerError as on every other transport. A session that the server no
-        longer knows is forgotten; if nobody waits for an answer, the conversation ends.
+        or the load of a gateway; `Overloaded` and `NotFinished` are PeerErrors as on every other transport. A session that
+        the server no longer knows is forgotten; if nobody waits for an answer, the conversation ends.
         """
         status = response.status
         is_json = media_type(response.headers.get("content-type")) == JSON
@@ -407,7 +410,7 @@ class HttpChannel:
             elif session == self.session_id:  # a new one may have begun meanwhile
                 self._forget_session()
             return status_error(what, status, response.headers, body, error, SessionEnded)
-        about_access = status in _ABOUT_ACCESS and (error is None or error.code != Overloaded.code)
+        about_access = status in _ABOUT_ACCESS and (error is None or error.code not in _OF_THE_SERVER)
         if failure is not None and not about_access and failure.id in (None, message.id):
             return PeerError(failure.error)
         return status_error(what, status, response.headers, body, error)

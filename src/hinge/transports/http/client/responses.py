@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Mapping
 
 from hinge.errors import ConnectionLost, ErrorObject, HttpStatus, InvalidResponse, shorten
@@ -50,22 +51,26 @@ class EventReader:
 class Reconnection:
     """Where to resume a stream, and when: after 0.5 s to 30 s, doubling, with jitter; after 8 tries without progress, never.
 
-    The server's `retry` makes a wait longer, not shorter. The minimum is 0.2 s.
+    The server's `retry` makes a wait longer, not shorter. The minimum is 0.2 s. Tries that follow each other in less than
+    5 s are limited to 100 whatever the progress: a server that ends each stream after one message is given up.
     """
 
     FIRST = 0.5
     MOST = 30.0
     FLOOR = 0.2
     TRIES = 8
+    QUICK = 5.0
+    QUICK_TRIES = 100
 
-    __slots__ = ("last_id", "retry", "tries")
+    __slots__ = ("last_id", "last_try", "quick_tries", "retry", "tries")
 
     def __init__(self) -> None:
         #: The id of the last event, "" if the stream can't be resumed.
         self.last_id = ""
         #: The wait in seconds that the server asks for.
         self.retry = 0.0
-        self.tries = 0
+        self.tries = self.quick_tries = 0
+        self.last_try = 0.0
 
     def note(self, event: Event) -> None:
         """Remember the id and `retry` of an event."""
@@ -81,7 +86,10 @@ class Reconnection:
 
     def next_delay(self) -> float | None:
         """Return the seconds until the next try, None after the last one."""
-        if self.tries >= self.TRIES:
+        now = time.monotonic()
+        self.quick_tries += now - self.last_try < self.QUICK
+        self.last_try = now
+        if self.tries >= self.TRIES or self.quick_tries >= self.QUICK_TRIES:
             return None
         longest = min(self.FIRST * float(2**self.tries), self.MOST)
         self.tries += 1
