@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from hinge import Context, DefinitionError, Depends, Limits, Server
+from hinge import CallNext, Context, DefinitionError, Depends, Limits, Server
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Call
 
@@ -310,6 +310,40 @@ async def test_the_server_refuses_what_is_too_much_over_all_connections(era: Era
         gate.open.set()
         assert all("result" in reply for reply in await asyncio.gather(*tasks))
         assert await other.names() == ["work"]
+
+
+@both_eras
+@pytest.mark.parametrize("limits", [Limits(all_calls=2), Limits(calls=2)])
+async def test_a_busy_server_still_says_that_it_is_alive(era: Era, limits: Limits) -> None:
+    """PING-01: also while all places for calls are taken; but a flood of such requests is refused like any other."""
+    server: Server[Any] = Server("small", limits=limits)
+    gate = Gate()
+
+    @server.tool
+    async def work() -> str:
+        async with gate:
+            return "done"
+
+    @server.add_middleware
+    async def slowly(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.meta.get("slow"):
+            await gate.open.wait()
+        return await call_next(ctx)
+
+    method = "ping" if era == "2025" else "server/discover"
+    async with BareEnd(server, era) as end:
+        tasks = start(end, "work") + start(end, "work")
+        await settle()
+        assert (await end.refusal("tools/list"))["code"] == 429
+        assert "result" in await end.reply(method)
+        if limits.calls == 2:
+            flood = [asyncio.create_task(end.reply(method, {"_meta": {"slow": True}})) for _ in range(100)]
+            await settle()
+            refused = [task for task in flood if task.done()]
+            assert len(refused) == 100 - 8
+            tasks += [task for task in flood if task not in refused]
+        gate.open.set()
+        assert all("result" in reply for reply in await asyncio.gather(*tasks))
 
 
 async def test_open_subscriptions_do_not_count_as_running_calls() -> None:

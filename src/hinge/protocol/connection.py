@@ -39,6 +39,9 @@ logger = logging.getLogger("hinge")
 
 _cancelled = msgspec.json.Decoder(CancelledParams)
 
+#: So many requests of `Era.liveness_method` are served beyond the limits of running calls: a busy server is not a dead one.
+LIVENESS_RESERVE = 8
+
 #: What may become of a running call and of a waiting request.
 _CALL_ENDS = CALL_MOVES[RUNNING]
 _PENDING_ENDS = PENDING_MOVES[WAITING]
@@ -129,7 +132,7 @@ class Connection(Record):
         revision: str | None
         try:
             if request_id is not None and len(self.incoming) >= self.limits.calls:
-                raise Overloaded(f"Too many requests: {self.limits.calls} at once is the limit of a connection")
+                self._check_room(era, message.method)
             if description is not None:
                 revision = era.admit(
                     message, inbound.meta, origin.head, self.handshake, description.revisions, self.one_shot
@@ -152,6 +155,11 @@ class Connection(Record):
                 return None
             exc, status = era.finish_error(exc)
             return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, status)
+
+    def _check_room(self, era: Era, method: str) -> None:
+        """Raise Overloaded while `limits.calls` requests are served, except for a few checks whether this side is alive."""
+        if method != era.liveness_method or len(self.incoming) >= self.limits.calls + LIVENESS_RESERVE:
+            raise Overloaded(f"Too many requests: {self.limits.calls} at once is the limit of a connection")
 
     def _add_call(self, call: Call) -> None:
         key: object = call.id

@@ -29,6 +29,7 @@ from hinge.errors import (
     shorten,
 )
 from hinge.jsonrpc import ABSENT, OBJECT, opening
+from hinge.protocol.connection import LIVENESS_RESERVE
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras.base import OPEN_STATES, Era
 from hinge.protocol.eras.detect import ERAS
@@ -191,7 +192,8 @@ class Dispatch:
         if head is not None and name_field is not None:
             sent = params if ctx.params is call.params or ctx.method != call.method else served.read(call.params)
             judge_name(head, getattr(sent, name_field))
-        if self._running >= self._limit:
+        reserve = LIVENESS_RESERVE if ctx.method == call.era.liveness_method else 0
+        if self._running >= self._limit + reserve:
             raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
         ctx._parsed = params
         self._running += 1
