@@ -159,6 +159,10 @@ class UpstreamCatalog(Catalog):
             logger.info("the upstream server refuses a subscription to %s: %s", uri, exc)
             return False
 
+    async def may_see_change(self, ctx: Context[Any], uri: str) -> bool:
+        """The upstream server decides what it reports."""
+        return True
+
     def unwatched(self, uri: str) -> None:
         if self.subscribed is not None:
             self.subscribed.unsubscribe(uri)

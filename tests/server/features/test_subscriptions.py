@@ -437,3 +437,118 @@ def test_any_two_uris_can_be_compared(watched: str, changed: str) -> None:
     assert covers(watched, watched)
     if covers(watched, changed):
         assert changed.startswith(watched)
+
+
+# ---------------------------------------------------------------- who may see a change
+
+
+async def watch(talk: Talk, *uris: str) -> None:
+    if talk.era == "2026":
+        _, honoured = await listen(talk, resourceSubscriptions=list(uris))
+        assert honoured == {"resourceSubscriptions": list(uris)}
+    else:
+        for uri in uris:
+            assert (await talk.ask("resources/subscribe", uri=uri))["result"] == {}
+
+
+async def reported(talk: Talk, server: Server[Any], *uris: str) -> list[str]:
+    """Which of these resources a client that watches `y://end` besides hears of when all have changed."""
+    heard: list[str] = []
+    for uri in (*uris, "y://end"):
+        server.notify(Changed("resource", uri))
+    while not heard or heard[-1] != "y://end":
+        heard.append((await talk.hear(UPDATED))["uri"])
+    return heard[:-1]
+
+
+def guarded(**options: Any) -> Server[Any]:
+    """`y://a/hidden` is hidden; `y://a/off` is switched off; `y://a/new` is not registered."""
+    server: Server[Any] = Server("guarded", **options)
+    for name in ("a", "a/open", "a/secret", "end"):
+        server.resource(f"y://{name}", name=name.replace("/", "-"))(lambda: "text")
+    server.resource("y://a/hidden", name="hidden", visible=lambda caller: False)(lambda: "text")
+    server.resource("y://a/off", name="off")(lambda: "text")
+    server.disable("y://a/off")
+    return server
+
+
+BELOW = ("y://a/open", "y://a/secret", "y://a/hidden", "y://a/off", "y://a/new", "y://a")
+
+
+@pytest.mark.parametrize("route", ["memory", "unix", "http"])
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_a_change_of_what_is_hidden_is_not_reported_through_a_watch_above_it(era: str, route: str) -> None:
+    server = guarded()
+    async with getattr(routes, route)(server) as way:
+        talk = await Talk(way, era).open()
+        await watch(talk, "y://a", "y://end")
+        assert await reported(talk, server, *BELOW) == ["y://a/open", "y://a/secret", "y://a/new", "y://a"]
+        server.disable("y://a")
+        assert await reported(talk, server, "y://a", "y://a/open") == ["y://a/open"]
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("mounted", [None, "prefix", "plain"])
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_the_author_is_asked_about_each_change(era: str, mounted: str | None, later: bool) -> None:
+    """A refused resource is not reported through a watch on the one above it; a hook that fails refuses."""
+
+    def authorize(ctx: Context[Any], uri: str) -> Any:
+        assert uri.startswith("y://")
+        if uri.endswith("new"):
+            raise ValueError("broken hook")
+        allowed = not uri.endswith("secret")
+
+        async def answer() -> bool:
+            return allowed
+
+        return answer() if later else allowed
+
+    server = inner = guarded(authorize_subscription=authorize)
+    prefix = "m+" if mounted == "prefix" else ""
+    if mounted is not None:
+        server = Server("outer")
+        server.resource("y://end", name="end")(lambda: "text")
+        server.mount(inner, "m" if prefix else None)
+    async with talking(server, era) as talk:
+        await watch(talk, f"{prefix}y://a", "y://end")
+        heard = await reported(talk, server, *(prefix + uri for uri in BELOW))
+        expected = ["y://a/open", "y://a"] if mounted != "plain" else ["y://a/open", "y://a/new", "y://a"]
+        assert heard == [prefix + uri for uri in expected]
+
+
+class BrokenBackend(MemoryBackend):
+    """Fails as told."""
+
+    def __init__(self, *broken: str) -> None:
+        super().__init__()
+        self.broken = broken
+
+    def publish(self, event: Changed) -> None:
+        if "publish" in self.broken:
+            raise OSError("no backend")
+        super().publish(event)
+
+    def subscribe(self, listener: Any) -> Callable[[], None]:
+        if "subscribe" in self.broken:
+            raise OSError("no backend")
+        return super().subscribe(listener)
+
+
+@pytest.mark.parametrize("broken", [("publish",), ("subscribe",), ("publish", "subscribe")])
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_a_backend_that_raises_breaks_neither_registration_nor_local_listeners(
+    era: str, broken: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    backend = BrokenBackend(*broken)
+    server = a_server(backend=backend)
+    async with talking(server, era) as talk:
+        if era == "2026":
+            await listen(talk, toolsListChanged=True)
+        server.tool("more")(lambda: "more")
+        await talk.hear(TOOLS)
+        assert "The backend could not" in caplog.text
+        backend.broken = ()
+        server.remove_tool("more")
+        await talk.hear(TOOLS)
+        assert talk.heard() == []

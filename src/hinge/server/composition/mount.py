@@ -203,15 +203,39 @@ class Catalog:
 
     async def may_watch(self, ctx: Context[Any], uri: str) -> bool:
         """Whether this caller may watch a resource: this server's `authorize_subscription`, then that of a mounted one."""
-        if self._authorize is not None:
-            verdict = self._authorize(ctx, uri)
-            if not (verdict if isinstance(verdict, bool) else await verdict):
-                return False
+        if not await self._is_authorized(ctx, uri):
+            return False
         mount, inner = await self._find(ctx, "resources", uri)
         if mount is None:
             return self._authorize is not None or await self._resources.known(ctx, uri)
         await self._enter_mount(mount)
         return await mount.server.catalog.may_watch(ctx, inner)
+
+    async def may_see_change(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether a caller that watches the resource, or one above it, may learn that it changed: asked for each change."""
+        if not await self._is_authorized(ctx, uri):
+            return False
+        if self._resources.registers(uri):
+            return self._has(ctx, "resources", uri)
+        for mount in self._mounts:
+            inner, catalog = mount.prefix.inner_uri(uri), mount.server.catalog
+            if inner is not None and (mount.prefix.text is not None or catalog._registers(inner)):
+                return await catalog.may_see_change(ctx, inner)
+        return True
+
+    async def _is_authorized(self, ctx: Context[Any], uri: str) -> bool:
+        """The verdict of `authorize_subscription`."""
+        if self._authorize is None:
+            return True
+        verdict = self._authorize(ctx, uri)
+        return verdict if isinstance(verdict, bool) else await verdict
+
+    def _registers(self, uri: str) -> bool:
+        """Whether a URI names a resource here or in a mounted server, whoever may see it."""
+        inner_uris = ((mount.server.catalog, mount.prefix.inner_uri(uri)) for mount in self._mounts)
+        return self._resources.registers(uri) or any(
+            inner is not None and catalog._registers(inner) for catalog, inner in inner_uris
+        )
 
     def unwatched(self, uri: str) -> None:
         """Called when the last subscription to a resource has ended."""

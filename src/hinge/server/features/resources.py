@@ -360,6 +360,13 @@ class Resources(Entries[RegisteredResource]):
         """Whether a URI names something here, for this caller. Raises InvalidParams for what isn't a URI."""
         return self._find(ctx, uri) is not None
 
+    def registers(self, uri: str) -> bool:
+        """Whether a URI names a resource here, whether or not a caller sees it."""
+        entry = self.all.get(uri)
+        return (entry is not None and entry.rank is None) or any(
+            template.match(uri) is not None for template in self._templates
+        )
+
     def _find(self, ctx: Context[Any], uri: str) -> tuple[RegisteredResource, Matched] | None:
         """The resource that a URI names, with the values of its variables. Raises InvalidParams for what isn't a URI."""
         entry = self.find(ctx, uri)

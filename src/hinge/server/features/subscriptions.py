@@ -73,6 +73,10 @@ class Offered(Protocol):
         """Whether this caller may watch a resource."""
         ...
 
+    async def may_see_change(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether this caller may learn that a resource changed."""
+        ...
+
     def unwatched(self, uri: str) -> None:
         """Called when the last subscription to a resource has ended."""
 
@@ -92,7 +96,8 @@ class Subscriptions:
         self._max_streams = limits.streams
         self._max_uris = limits.watched
         self._streams: set[_ListenStream] = set()
-        self._watched: dict[Session, set[str]] = {}
+        #: By session and URI: the context of the request that subscribed to the resource.
+        self._watched: dict[Session, dict[str, Context[Any]]] = {}
         self._sessions: WeakSet[Session] = WeakSet()
         #: Made when there is something to tell.
         self._listeners: WeakKeyDictionary[Session, _SessionListener] = WeakKeyDictionary()
@@ -111,13 +116,26 @@ class Subscriptions:
                 self._offered.unwatched(uri)
 
     def publish(self, event: Changed) -> None:
-        """Tell the subscribers in all processes that something changed; from any thread."""
+        """Tell the subscribers in all processes that something changed; from any thread.
+
+        If the backend fails, the subscribers in this process are told all the same.
+        """
         self._connect()
-        self._backend.publish(event)
+        try:
+            self._backend.publish(event)
+        except Exception:
+            logger.exception("The backend could not publish a change: other processes are not told")
+        else:
+            if self._stop is not None:
+                return
+        self._on_event(event)
 
     def _connect(self) -> None:
         if self._stop is None:
-            self._stop = self._backend.subscribe(self._on_event)
+            try:
+                self._stop = self._backend.subscribe(self._on_event)
+            except Exception:
+                logger.exception("The backend could not subscribe: changes of other processes are not reported")
 
     def _on_event(self, event: Event) -> None:
         for stream in list(self._streams):
@@ -142,12 +160,19 @@ class Subscriptions:
                 listener = self._listeners.get(session)
                 if listener is None:
                     everything = partial(self._everything_of, ref(session))
-                    listener = self._listeners[session] = _SessionListener(session, self._limits, everything)
+                    listener = _SessionListener(session, self._limits, everything, self._session_may_see)
+                    self._listeners[session] = listener
                 listener.changes.add(changes)
 
     def _everything_of(self, session: ReferenceType[Session]) -> list[Changed]:
         found = session()
         return self._everything(() if found is None else tuple(self._watched.get(found, ())))
+
+    async def _session_may_see(self, session: Session, uri: str) -> bool:
+        """Whether a session that watches a resource, or one above it, may learn that it changed."""
+        contexts = self._watched.get(session, {})
+        ctx = next((ctx for watched, ctx in contexts.items() if covers(watched, uri)), None)
+        return ctx is not None and await _may_see_change(self._offered, ctx, uri)
 
     def _everything(self, watched: Iterable[str]) -> list[Changed]:
         """All that a session is told about."""
@@ -159,7 +184,7 @@ class Subscriptions:
         session = ctx._session
         watched = self._watched.get(session)
         if watched is None:
-            watched = self._watched[session] = set()
+            watched = self._watched[session] = {}
             session.on_close(self._unsubscriber(session))
         if len(watched) >= self._max_uris and params.uri not in watched:
             raise Overloaded(f"Too many subscriptions: {self._max_uris} at once is the limit here")
@@ -167,9 +192,10 @@ class Subscriptions:
         try:
             if not await self._offered.may_watch(ctx, params.uri):
                 raise InvalidParams("This resource can't be subscribed to", {"uri": params.uri})
-            if self._watched.get(session) is watched and params.uri not in watched:
-                watched.add(params.uri)
-                self._watch((params.uri,))
+            if self._watched.get(session) is watched:
+                if params.uri not in watched:
+                    self._watch((params.uri,))
+                watched[params.uri] = ctx
         finally:
             self._unwatch((params.uri,))
         return EmptyResult()
@@ -182,9 +208,7 @@ class Subscriptions:
 
     async def unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
         """`resources/unsubscribe`."""
-        watched = self._watched.get(ctx._session, set())
-        if params.uri in watched:
-            watched.remove(params.uri)
+        if self._watched.get(ctx._session, {}).pop(params.uri, None) is not None:
             self._unwatch((params.uri,))
         return EmptyResult()
 
@@ -210,7 +234,7 @@ class Subscriptions:
         return ListenResult(meta={SUBSCRIPTION_ID: ctx.request_id})
 
     async def _run(self, ctx: Context[Any], agreed: SubscriptionFilter) -> None:
-        stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx), self._limits)
+        stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx), self._limits, self._offered)
         self._streams.add(stream)
         count(ACTIVE_STREAMS, 1)
         unregister = ctx._session.on_end_of_input(stream.end)
@@ -330,8 +354,15 @@ def _size(change: Changed) -> int:
 class _SessionListener:
     """The changes that a session of the handshake era was not told yet; one task sends them while there are any."""
 
-    def __init__(self, session: Session, limits: Limits, everything: Callable[[], Iterable[Changed]]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        limits: Limits,
+        everything: Callable[[], Iterable[Changed]],
+        may_see: Callable[[Session, str], Awaitable[bool]],
+    ) -> None:
         self._session = ref(session)
+        self._may_see = may_see
         self._sending = False
         self.changes = PendingChanges(session.loop, limits, everything, self._start)
 
@@ -344,19 +375,27 @@ class _SessionListener:
     async def _send(self, session: Session) -> None:
         try:
             while session.connection.closed is None and (change := self.changes.take()) is not None:
-                if change.kind == "resource":
-                    params = ResourceUpdatedParams(uri=change.uri or "")
-                    await session.notify("notifications/resources/updated", params)
-                else:
+                uri = change.uri or ""
+                if change.kind != "resource":
                     await session.notify(_LISTS[change.kind])
+                elif await self._may_see(session, uri):
+                    await session.notify("notifications/resources/updated", ResourceUpdatedParams(uri=uri))
         finally:
             self._sending = False
+
+
+async def _may_see_change(offered: Offered, ctx: Context[Any], uri: str) -> bool:
+    try:
+        return await offered.may_see_change(ctx, uri)
+    except Exception:
+        logger.exception("A change of %s is not reported: it could not be decided who may see it", uri)
+        return False
 
 
 class _ListenStream:
     """One listen request: its filter, and the changes that it wasn't told yet."""
 
-    __slots__ = ("_changes", "_ctx", "_ended", "_first", "_lists", "_loop", "_topics", "_uris", "_wake")
+    __slots__ = ("_changes", "_ctx", "_ended", "_first", "_lists", "_loop", "_offered", "_topics", "_uris", "_wake")
 
     def __init__(
         self,
@@ -364,8 +403,10 @@ class _ListenStream:
         agreed: SubscriptionFilter,
         topics: Mapping[str, tuple[Topic, Any]],
         limits: Limits,
+        offered: Offered,
     ) -> None:
         self._ctx = ctx
+        self._offered = offered
         self._loop = asyncio.get_running_loop()
         self._lists = {
             kind
@@ -443,8 +484,10 @@ class _ListenStream:
 
     async def _send(self, change: Changed) -> None:
         if change.kind == "resource":
-            params: Any = ResourceUpdatedParams(uri=change.uri or "", meta=self._meta())
-            await self._ctx.notify("notifications/resources/updated", params)
+            uri = change.uri or ""
+            if await _may_see_change(self._offered, self._ctx, uri):
+                params: Any = ResourceUpdatedParams(uri=uri, meta=self._meta())
+                await self._ctx.notify("notifications/resources/updated", params)
         elif change.kind in self._topics:
             await self._send_topic(change)
         else:

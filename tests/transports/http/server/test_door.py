@@ -281,15 +281,19 @@ async def test_requests_in_flight_are_bounded_over_all_connections() -> None:
 # ---------------------------------------------------------------- who is it
 
 
-async def test_an_authentication_may_refuse_and_comes_after_the_host_check() -> None:
+@pytest.mark.parametrize("plain", [False, True])
+async def test_an_authentication_may_refuse_and_comes_after_the_host_check(plain: bool) -> None:
     """C-148, C-149, table 4.B rows 1 and 2."""
 
-    async def authenticate(scope: Scope, headers: Headers) -> str | Refusal | None:
+    def check(scope: Scope, headers: Headers) -> str | Refusal | None:
         if headers.get("authorization") != "Bearer good":
             return Refusal(401, "Who are you?", ((b"www-authenticate", b"Bearer"),))
         return "ada"
 
-    async with serving(make_server(Log()), authenticate=authenticate) as site:
+    async def authenticate(scope: Scope, headers: Headers) -> str | Refusal | None:
+        return check(scope, headers)
+
+    async with serving(make_server(Log()), authenticate=check if plain else authenticate) as site:
         headers, body = modern_call("add", a=1, b=2)
         reply = await site.ask(headers, body)
         assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")

@@ -71,7 +71,8 @@ class Admission:
             return None
         if self._authenticate is None:
             return Origin(head, None, scope)
-        caller = await self._authenticate(scope, head.headers)
+        verdict = self._authenticate(scope, head.headers)
+        caller = await verdict if isinstance(verdict, Awaitable) else verdict
         if isinstance(caller, Refusal):
             await exchange.refuse(caller)
             return None

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     import ssl
 
 #: Tells who is calling: a name, a Principal with scopes, None for an anonymous caller, or the Refusal to send (401, 403).
-Authenticate: TypeAlias = Callable[[Scope, Headers], Awaitable[str | Principal | Refusal | None]]
+_Caller: TypeAlias = str | Principal | Refusal | None
+Authenticate: TypeAlias = Callable[[Scope, Headers], _Caller | Awaitable[_Caller]]
 
 #: A single string passes here and is refused later by an error that shows the list.
 _NAMES = TEXTS._replace(test=lambda value: isinstance(value, str) or TEXTS.test(value))
@@ -90,7 +91,7 @@ class HttpEndpointOptions(TypedDict, total=False):
         Option(
             "Who is calling: see [transports](transports.md#authentication).",
             None,
-            or_none(function("`async def authenticate(scope, headers)`")),
+            or_none(function("`async def authenticate(scope, headers)`, or a quick `def`")),
         ),
     ]
     routes: Annotated[
