@@ -145,8 +145,6 @@ async def test_a_call_that_runs_when_the_server_stops_may_have_run(
     route: str, era: Any, stream: bool, obedient: bool, tmp_path: Path
 ) -> None:
     """REL-12: whether or not the handler obeys its cancellation, and whether or not its answer is a stream."""
-    if route == "http" and not obedient:
-        pytest.skip("answered by the HTTP transport soon")
     command = [sys.executable, "-m", "tests.server.stubborn"]
     async with asyncio.timeout(20), AsyncExitStack() as stack:
         target: Any = command

@@ -139,7 +139,8 @@ class ServerOptions(TypedDict, total=False):
     authorize_subscription: Annotated[
         Authorize | None,
         Option(
-            "`async def may_watch(ctx, uri) -> bool`: who may subscribe to a resource; asked again for each change that a subscription covers. By default everyone may who sees the resource.",
+            "`async def may_watch(ctx, uri) -> bool`: who may subscribe to a resource; asked again for each change that a "
+            "subscription covers. By default everyone may who sees the resource.",
             None,
             or_none(function("`async def may_watch(ctx, uri) -> bool`")),
         ),
