@@ -118,6 +118,8 @@ class Connection(Record):
         if self.description is None and _is_noise(data, self.printed_on):
             self.noise = f"; it wrote a line that is no message: {_excerpt(data)}"
             logger.warning("the server wrote a line that is no message: %s", _excerpt(data))
+            if b"{" in data:
+                self._fail_printed_answer(data)
             return None
         return self._unreadable(exc, data)
 
@@ -202,6 +204,23 @@ class Connection(Record):
             self._fail_possible(request_id, f"{exc}: {_excerpt(data)}" if data else str(exc))
             return None
         return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, exc.http_status)
+
+    def _fail_meant(self, request_id: RequestId, why: str) -> None:
+        """Fail the request that an answer was meant for: the id of the request, but perhaps as a string."""
+        pending = self.outgoing.get(request_id)
+        if pending is None and type(request_id) is str and request_id.isascii() and request_id.isdecimal():
+            pending = self.outgoing.get(int(request_id[:20]))
+        if pending is not None:
+            self.fail_request(pending, InvalidResponse(f"The answer to {pending.method} is not valid: {why}"))
+
+    def _fail_printed_answer(self, line: bytes) -> None:
+        """Fail the request whose answer follows a text in the same line."""
+        try:
+            message = jsonrpc.decode(line[line.find(b"{") :])
+        except ProtocolError:
+            return
+        if (type(message) is Response or type(message) is Failure) and message.id is not None:
+            self._fail_meant(message.id, f"there is a text before it: {_excerpt(line)}")
 
     def _fail_possible(self, request_id: RequestId | None, why: str) -> None:
         """Fail the request that a malformed message names; all, if it names none."""
@@ -305,6 +324,8 @@ class Connection(Record):
             return
         pending = self.outgoing.get(message.id)
         if pending is None:
+            if type(message.id) is str:  # our ids are integers
+                self._fail_meant(message.id, f"its id is the string {shorten(message.id)!r}")
             return  # late, or of a request that was cancelled or never sent
         if type(message) is Failure:
             self.fail_request(pending, PeerError(message.error))

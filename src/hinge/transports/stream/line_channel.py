@@ -41,6 +41,7 @@ TAIL = 256
 
 #: One member at the beginning of an object, with its value if that is a string or an integer.
 _MEMBER = re.compile(rb'\s*[{,]\s*"(\w+)"\s*:\s*(?:(-?\d+|"(?:[^"\\]|\\.)*")\s*(?=[,}]))?', re.DOTALL)
+_BATCH = re.compile(rb"\s*\[\s*\{")
 #: An id at the end of an object.
 _LAST_ID = re.compile(rb'[,{]\s*"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")\s*\}\s*$', re.DOTALL)
 
@@ -52,7 +53,7 @@ class Overlong:
 
     def __init__(self, head: bytes, tail: bytes) -> None:
         members: dict[bytes, bytes | None] = {}
-        position = 0
+        position = 0 if _BATCH.match(head) else max(head.find(b"{"), 0)  # a text may stand before the message
         while member := _MEMBER.match(head, position):
             name, value = member.groups()
             members[name] = value
@@ -402,7 +403,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
             logger.warning("%s; the limit is the setting `limits.line`", text)
             if line.is_response:
                 self.feed(_malformed_answer(line, text))
-            else:
+            elif self._server or line.id is not None:
                 error = ParseError(f"Parse error: {text}")
                 data = jsonrpc.encode_failure(line.id, error.error)
                 self._reply(Outgoing.failure(data, line.id, error, 400), last=False)
