@@ -128,13 +128,6 @@ def measure(name: str, seconds: float) -> None:
             telemetry.histograms[name].record(seconds)
 
 
-def record_exception(exc: BaseException) -> None:
-    """Record an exception in the current span, if there is one, for failures that become part of a result."""
-    trace = sys.modules.get("opentelemetry.trace")
-    if trace is not None:
-        trace.get_current_span().record_exception(exc)
-
-
 class Telemetry:
     """The tracer and the instruments of one tracer provider and one meter provider."""
 
@@ -267,6 +260,10 @@ class Operation:
         self._span.set_attribute(name, value)
         if metric:
             self.metric_attributes[name] = value
+
+    def record_exception(self, exc: BaseException) -> None:
+        """Record an exception of a handler in the span; the operation may have a result all the same."""
+        self._span.record_exception(exc)
 
     def hide_target(self) -> None:
         """Leave the target out of the metric, since it may not exist."""

@@ -15,6 +15,7 @@ from hinge.errors import DefinitionError, shorten
 from hinge.options import options_of
 from hinge.protocol.limits import Limits
 from hinge.transports.http.client.options import HttpClientOptions
+from hinge.transports.memory_options import MemoryOptions
 from hinge.transports.stream.options import ProcessOptions
 
 _HTTP = ("http://", "https://")
@@ -25,7 +26,7 @@ ADDRESSES = (*_HTTP, *_SOCKETS)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://")
 
 
-class TransportOptions(HttpClientOptions, ProcessOptions, total=False):
+class TransportOptions(HttpClientOptions, ProcessOptions, MemoryOptions, total=False):
     """The options of all transports of a client."""
 
 
@@ -46,9 +47,14 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
         transport: Transport = _plain(target, options)
         return transport
     if hasattr(target, "serve"):
-        from hinge.transports.memory import connect
+        from hinge.transports.memory import Memory
 
-        return connect(_plain(target, options).serve, limits=limits, running=getattr(target, "running", nullcontext))
+        _check_options(type(target).__name__, MemoryOptions, options)
+        server: Any = target
+        running = getattr(server, "running", nullcontext)
+        return Memory(
+            server.serve, limits=limits, running=running, raise_exceptions=options.get("raise_exceptions", False)
+        )
     if isinstance(target, str) and target.startswith(_HTTP):
         from hinge.transports.http.client.transport import HttpTransport
 
@@ -61,10 +67,14 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
 
 
 def _made(kind: Callable[..., Transport], declared: type, target: Any, limits: Limits, options: Any) -> Transport:
-    """The transport. Raises DefinitionError for unknown options."""
-    if unknown := options.keys() - options_of(declared).keys():
-        raise DefinitionError(f"A client of {target!r} has no option {', '.join(sorted(unknown))}")
+    _check_options(repr(target), declared, options)
     return kind(target, limits=limits, **options)
+
+
+def _check_options(target: str, declared: type, options: Any) -> None:
+    """Raises DefinitionError for unknown options."""
+    if unknown := options.keys() - options_of(declared).keys():
+        raise DefinitionError(f"A client of {target} has no option {', '.join(sorted(unknown))}")
 
 
 def _plain(target: Any, options: Any) -> Any:

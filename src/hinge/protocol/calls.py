@@ -84,6 +84,8 @@ class Call(Record):
     on_cancel: Callable[[], object] | None = None
     #: A notification that follows the response, if the channel stays open.
     parting: Outgoing | None = None
+    #: What a handler raised, although the peer gets a result.
+    failure: BaseException | None = None
 
 
 @final

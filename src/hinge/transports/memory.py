@@ -8,12 +8,13 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from types import coroutine
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from hinge.channel import Channel, ChannelKind, Serve, SessionLike, Transport
-from hinge.errors import ChannelClosed
-from hinge.protocol.calls import Outgoing
+from hinge.errors import ChannelClosed, ProtocolError
+from hinge.protocol.calls import Call, Outgoing
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.session import Session
 from hinge.transports.duplex import DuplexChannel
 
 
@@ -45,6 +46,8 @@ class MemoryChannel(DuplexChannel):
         # The task that serves a message must not inherit the context variables of the sender.
         self._context = contextvars.copy_context()
         self._finishing: asyncio.Task[None] | None = None
+        #: Of a server's end that shows them to the client: what handlers raised, by the id of the request.
+        self._failures: dict[Any, BaseException] = {}
 
     @property
     def kind(self) -> ChannelKind:
@@ -151,7 +154,40 @@ class MemoryChannel(DuplexChannel):
     # ---------------------------------------------------------------- DuplexChannel
 
     def _reply(self, message: Outgoing, *, last: bool) -> None:
-        self._peer._take(message.data)
+        failure = self._failures.pop(message.id, None) if self._failures else None
+        if failure is None or not self._peer._fail(message.id, failure):
+            self._peer._take(message.data)
+
+    def _fail(self, request_id: Any, failure: BaseException) -> bool:
+        """Let a request fail with an exception of its handler. Returns False if it is over."""
+        session = self._session
+        if not isinstance(session, Session) or not isinstance(failure, Exception):
+            return False
+        pending = session.connection.outgoing.get(request_id)
+        if pending is None:
+            return False
+        session.connection.fail_request(pending, failure)
+        return True
+
+    def show_failures(self) -> None:
+        """Let the client's requests fail with what handlers of this end's session raise unexpectedly."""
+        session, failures = self._session, self._failures
+        assert isinstance(session, Session)
+        handle = session.handle
+
+        async def handle_and_remember(session: Session, call: Call) -> Any:
+            try:
+                return await handle(session, call)
+            except ProtocolError:
+                raise
+            except Exception as exc:
+                call.failure = exc
+                raise
+            finally:
+                if call.failure is not None and call.id is not None:
+                    failures[call.id] = call.failure
+
+        session.handle = handle_and_remember
 
     def _hold(self) -> None:
         self._full = True
@@ -170,9 +206,19 @@ class Memory(Transport):
     Args:
         serve_server: Starts the server's session over a channel.
         limits: Limits of messages and calls.
+        running: The lifespan of the server.
+        raise_exceptions: Whether an unexpected exception of a handler is raised in the caller, for tests.
     """
 
-    def __init__(self, serve_server: Serve, *, limits: Limits = DEFAULT_LIMITS, running: Running = nullcontext) -> None:
+    def __init__(
+        self,
+        serve_server: Serve,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        running: Running = nullcontext,
+        raise_exceptions: bool = False,
+    ) -> None:
+        self._raise_exceptions = raise_exceptions
         self._running = running
         self._serve_server = serve_server
         self._limits = limits
@@ -187,6 +233,8 @@ class Memory(Transport):
         theirs = MemoryChannel(self._limits, server=True)
         ours.join(theirs)
         theirs.begin(self._serve_server(theirs))
+        if self._raise_exceptions:
+            theirs.show_failures()
         try:
             ours.begin(serve(ours))
         except BaseException:

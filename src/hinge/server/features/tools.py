@@ -35,7 +35,6 @@ from hinge.server.functions.results import ADVICE_ON_CONTENT, OutputSchema
 from hinge.server.functions.signature import Signature
 from hinge.server.threads import Threads
 from hinge.signals import is_ctrl_c
-from hinge.telemetry import record_exception
 
 logger = logging.getLogger("hinge")
 
@@ -222,16 +221,17 @@ class Tools(Entries[RegisteredTool]):
         except ToolError as exc:
             if not isinstance(exc, ToolCallError):  # that is the text of another server
                 return failure(str(exc))
-            record_exception(exc)
+            ctx._call.failure = exc
             logger.exception("Tool %r failed", params.name)
         except ProtocolError:
             raise
         except DefinitionError as exc:  # the text is complete: no traceback
+            ctx._call.failure = exc
             logger.error("Tool %r: %s", params.name, exc)
         except (Exception, SystemExit, KeyboardInterrupt) as exc:
             if is_ctrl_c(exc):
                 raise
-            record_exception(exc)
+            ctx._call.failure = exc
             logger.exception("Tool %r failed", params.name)
         return _unexpected(ctx, params.name)
 

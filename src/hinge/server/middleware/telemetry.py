@@ -40,6 +40,8 @@ async def _observed(telemetry: Telemetry, served: bool, ctx: Context[Any], call_
     details |= {name: value for name, value in names.items() if value is not None}
     with telemetry.receiving(ctx.method, telemetry_params(ctx.params), network, details, served=served) as operation:
         result = await call_next(ctx)
+        if ctx._call.failure is not None:
+            operation.record_exception(ctx._call.failure)
         operation.finished(ctx.method, result)
         return result
 
