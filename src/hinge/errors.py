@@ -285,13 +285,15 @@ class PeerError(CallError):
 
     Args:
         error: The error object.
+        status: The HTTP status of the response; None on other transports.
     """
 
     outcome = Outcome.ANSWERED
 
-    def __init__(self, error: ErrorObject) -> None:
+    def __init__(self, error: ErrorObject, status: int | None = None) -> None:
         super().__init__(f"{error.message}{_about(error.data)} ({error.code})")
         self.error = error
+        self.status = status
         if error.code == NotFinished.code:
             self.outcome = Outcome.UNKNOWN
 

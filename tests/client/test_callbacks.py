@@ -316,3 +316,27 @@ async def test_a_stateless_server_is_told_nothing_of_changing_roots() -> None:
 
 def test_method_not_found_names_the_method() -> None:
     assert MethodNotFound("acme/x").error.data == "acme/x"
+
+
+@pytest.mark.parametrize("method", ["roots/list", "sampling/createMessage", "elicitation/create", "ping"])
+async def test_a_request_of_a_stateless_server_reaches_no_callback_and_gets_no_response(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """STDIO-04: servers write no requests and clients no responses; input is requested by results."""
+    calls: list[str] = []
+
+    def call(puppet: Puppet, message: dict[str, Any]) -> Any:
+        puppet.say({"id": message["id"], "method": method, "params": {}})
+        return done()
+
+    def note(*arguments: Any) -> Any:
+        calls.append(method)
+
+    puppet = modern(tools_call=call)
+    async with Client(puppet, on_elicit=note, on_sample=note, on_roots=note) as client:
+        assert (await client.call_tool("x")).text == "done"
+        await client.call_tool("x")
+    assert puppet.methods() == ["server/discover", "tools/call", "tools/call"]
+    assert len(puppet.came) == 3
+    assert calls == []
+    assert f"The server sent the request '{method}'" in caplog.text

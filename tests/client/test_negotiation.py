@@ -21,6 +21,7 @@ from hinge import (
     Server,
 )
 from tests.client.puppet import HANG_UP, INFO, META, SILENCE, Error, Puppet, discovered, done, legacy, modern, shaken
+from tests.client.site import URL, Reply, Site
 from tests.jumping_clock import in_no_time
 from tests.support import DEFAULT_LIMITS, HANDSHAKE_REVISIONS, V2025_11, V2026_07
 
@@ -182,6 +183,30 @@ async def test_a_server_that_always_ends_is_started_again_once(options: Any, con
     with pytest.raises(ConnectFailed):
         await found(puppet, **options)
     assert puppet.connections == connections
+
+
+@pytest.mark.parametrize("status", [401, 403, 407, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize("code", [None, -32603, -32000, 429])
+async def test_a_refusal_or_failure_of_http_says_nothing_about_the_era(status: int, code: int | None) -> None:
+    """VER-14: only a 4xx about the request means a handshake server."""
+
+    def refuse(message: dict[str, Any]) -> Reply:
+        error = None if code is None else {"code": code, "message": "no"}
+        return Reply({"jsonrpc": "2.0", "id": message["id"], "error": error} if error else None, status)
+
+    site = Site()
+    site.replies["server/discover"] = refuse
+    with pytest.raises(CallError):
+        async with Client(URL, wire=site):
+            pass
+    assert site.requests == [("", "server/discover")]
+
+
+async def test_a_server_with_too_much_to_do_is_not_taken_for_a_handshake_server() -> None:
+    puppet = legacy(server_discover=Error(429, "busy"))
+    with pytest.raises(CallError, match="busy"):
+        await found(puppet)
+    assert puppet.methods() == ["server/discover"]
 
 
 async def test_a_pinned_era_asks_for_nothing_else() -> None:

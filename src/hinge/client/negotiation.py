@@ -21,7 +21,9 @@ from hinge.errors import (
     ConnectFailed,
     ConnectionLost,
     HttpStatus,
+    NotFinished,
     NotSent,
+    Overloaded,
     PeerError,
     shorten,
 )
@@ -48,6 +50,8 @@ UNSUPPORTED_VERSION = -32022
 MODERN_ERRORS = frozenset({-32020, -32021, UNSUPPORTED_VERSION})
 #: HTTP statuses of a server that does not know the request and says so without JSON-RPC.
 LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
+#: Errors of a server of any era that is busy or stops.
+_OF_LOAD = frozenset({Overloaded.code, NotFinished.code})
 _REFUSALS = frozenset({-32600, -32601, -32602, UNSUPPORTED_VERSION})
 
 
@@ -134,9 +138,9 @@ def _judge(answer: StepAnswer, fallback: bool, *, may_repeat: bool) -> Steps:
 
 
 def _means_legacy(error: Exception | None) -> bool:
-    if error is None or isinstance(error, PeerError):
-        return True
-    return getattr(error, "status", None) in LEGACY_STATUSES
+    if isinstance(error, PeerError):
+        return error.code not in _OF_LOAD and (error.status is None or error.status < 500)
+    return error is None or getattr(error, "status", None) in LEGACY_STATUSES
 
 
 def refuses_the_era(error: PeerError | HttpStatus) -> bool:

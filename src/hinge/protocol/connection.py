@@ -142,6 +142,9 @@ class Connection(Record):
             else:
                 revision = era.admit_from_server(message, self.handshake)
                 if revision is None:
+                    logger.warning(
+                        "The server sent the request %r, which this era does not have", shorten(message.method)
+                    )
                     return None
             call = Call(request_id, message.method, message.params, inbound.meta, era, revision, origin)
             if request_id is not None:

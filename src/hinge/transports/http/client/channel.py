@@ -412,7 +412,7 @@ class HttpChannel:
             return status_error(what, status, response.headers, body, error, SessionEnded)
         about_access = status in _ABOUT_ACCESS and (error is None or error.code not in _OF_THE_SERVER)
         if failure is not None and not about_access and failure.id in (None, message.id):
-            return PeerError(failure.error)
+            return PeerError(failure.error, status)
         return status_error(what, status, response.headers, body, error)
 
     # ---------------------------------------------------------------- messages of the server
