@@ -16,7 +16,7 @@ from typing import Any
 from tests.interop import plans
 from tests.interop.excuses import Excuse, excused
 from tests.interop.judge import Cell, Evidence, complaints
-from tests.interop.matrix import ERAS, Client, Server, clients, servers
+from tests.interop.matrix import ERAS, Client, Server, agents, clients, servers
 from tests.interop.peers import IMPORTS, REVISIONS, ROOT, Peers
 from tests.interop.plans import Plan
 from tests.interop.processes import environment, free_port, http_server, tail
@@ -39,8 +39,10 @@ class Outcome:
 class Matrix:
     """The clients and servers that there are, and the directory that keeps what they leave behind."""
 
-    def __init__(self, peers: Peers, keep: Path, fixture: Path) -> None:
+    def __init__(self, peers: Peers, keep: Path, fixture: Path, *, with_agents: bool = False) -> None:
         self.clients: dict[str, Client] = clients(peers)
+        if with_agents:
+            self.clients = {client.name: client for client in agents(peers)}
         self.servers: dict[str, Server] = servers(peers, fixture)
         self.keep = keep
 
@@ -61,7 +63,7 @@ class Matrix:
 
     def plan(self, cell: Cell) -> Plan:
         """What is to be done in a cell."""
-        plan = self.servers[cell.server].plans[cell.era]
+        plan = self.clients[cell.client].plan or self.servers[cell.server].plans[cell.era]
         is_old = cell.server == "hinge" and self.revision(cell) < REVISIONS["2025"]
         return {**plan, **plans.BEFORE_2025_11} if is_old else plan
 

@@ -90,6 +90,8 @@ def _connected(evidence: Evidence) -> str | None:
     entry = evidence.steps.get("connect", {})
     if "value" not in entry:
         return f"no connection; got {json.dumps(entry)[:400]}"
+    if skipped(entry):
+        return None
     value, revision = entry["value"], evidence.revision
     if value.get("revision") != revision:
         return f"the revision is not {revision}; got {value.get('revision')}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.interop import plans, stories
-from tests.interop.peers import FOREIGN, IMPORTS, OLD_SDKS, REVISIONS, Peers, script
+from tests.interop.peers import AGENTS, FOREIGN, IMPORTS, OLD_SDKS, REVISIONS, Peers, script
 from tests.interop.plans import Plan
 
 HERE = Path(__file__).resolve().parent
@@ -66,6 +66,8 @@ class Client:
     """Whom it is to meet; everybody by default."""
     revision: str = ""
     """The newest that it knows; that of the era by default."""
+    plan: Plan | None = None
+    """What it can do; the server's plan by default."""
 
     def argv(self, transport: str, era: str, plan: Plan, target: str) -> list[str]:
         items = {name: step.item for name, step in plan.items()}
@@ -188,6 +190,16 @@ def _old_clients(peers: Peers) -> list[Client]:
         command = [str(peers.python(name)), str(FOREIGN / program)]
         found.append(Client(name, command, transports, eras=("2025",), servers=("hinge",), revision=revision))
     return found
+
+
+def agents(peers: Peers) -> list[Client]:
+    """The MCP clients of agent frameworks, for Hinge's server."""
+    commands = {name: [str(peers.python(name)), str(FOREIGN / "client_agents.py"), name] for name in AGENTS}
+    commands["ai-sdk"] = [str(peers.node), str(script("client_ai_sdk.mjs"))]
+    return [
+        Client(name, command, ("stdio", "http"), eras=("2025",), servers=("hinge",), plan=plans.AGENT)
+        for name, command in commands.items()
+    ]
 
 
 def clients(peers: Peers) -> dict[str, Client]:

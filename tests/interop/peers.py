@@ -30,6 +30,8 @@ OLD_SDKS: dict[str, tuple[str, tuple[str, ...]]] = {
     if "revision" in group
 }
 """The SDKs of the handshake era by name: the newest revision that each knows, and its transports."""
+AGENTS: tuple[str, ...] = tuple(_TABLE["agents"])
+"""The agent frameworks."""
 IMPORTS = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
 """Where a child finds this checkout, and no other one that may be installed."""
 
@@ -46,8 +48,9 @@ class Peers:
     examples: Path
 
     def python(self, group: str) -> Path:
-        """The interpreter of a group of Python packages."""
-        return Path(CACHE, _TABLE["python"][group]["directory"], "bin", "python")
+        """The interpreter of a group of Python packages, or of an agent framework."""
+        directory = f"{group}-venv" if group in AGENTS else _TABLE["python"][group]["directory"]
+        return Path(CACHE, directory, "bin", "python")
 
     @property
     def conformance(self) -> list[str]:
@@ -101,7 +104,8 @@ def locate() -> Peers:
 def install(only: frozenset[str] = GROUPS) -> Peers:
     """Install what is missing or has another version than peers.toml says; do nothing otherwise.
 
-    `only` names the groups. Raises `SystemExit` with the installer's last words when it fails.
+    `only` names the groups; agent frameworks are installed when they are named. Raises `SystemExit` with the installer's
+    last words when it fails.
     """
     versions = _TABLE
     CACHE.mkdir(exist_ok=True)
@@ -109,11 +113,13 @@ def install(only: frozenset[str] = GROUPS) -> Peers:
         directory = CACHE / versions["node"]["directory"]
         with _one_installer_at_a_time(directory):
             _install_node(versions["node"]["packages"], directory)
-    for name, group in versions["python"].items():
+    pythons = {name: (group["directory"], group["packages"]) for name, group in versions["python"].items()}
+    pythons |= {name: (f"{name}-venv", packages) for name, packages in versions["agents"].items()}
+    for name, (place, packages) in pythons.items():
         if name in only:
-            directory = CACHE / group["directory"]
+            directory = CACHE / place
             with _one_installer_at_a_time(directory):
-                _install_python(group["packages"], directory)
+                _install_python(packages, directory)
     if "examples" in only:
         group = versions["examples"]
         directory = CACHE / group["directory"]

@@ -211,6 +211,18 @@ OLD = {
 #: Wrong arguments were an error of the request before 2025-11-25.
 BEFORE_2025_11: Plan = {"bad_arguments": step("call", "add", {"a": "x"}, code=-32602)}
 
+#: What agent frameworks do with tools; what they tell a model is compared as text.
+AGENT: Plan = {
+    "list_tools": step("items", "tools", names=["echo", "add", "weather", "book"]),
+    "text": step("call", "echo", {"text": "hé ☃"}, text="hé ☃", is_error=False),
+    "structured": step("call", "weather", {"city": "Oslo"}, text="21.5", is_error=False),
+    "error": step("call", "fail", {"reason": "because"}, text="because", is_error=True),
+    "large": step("call", "large", {"size": 700_000}, text="x" * 1000, is_error=False),
+    "bad_arguments": step("call", "add", {"a": "x"}, is_error=True),
+    "concurrent": TOOLS["concurrent"],
+    "afterwards": step("call", "echo", {"text": "still here"}, text="still here", is_error=False),
+}
+
 TIME_PLAN: Plan = {
     "list_tools": step("items", "tools", names=["get_current_time", "convert_time"]),
     "text": step("call", "get_current_time", {"timezone": "UTC"}, is_error=False, text="UTC"),

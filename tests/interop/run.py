@@ -3,6 +3,7 @@
 python -m tests.interop.run                    foreign clients on Hinge, Hinge's client on foreign servers, faults
 python -m tests.interop.run --proof            foreign clients on foreign servers: is the harness itself right?
 python -m tests.interop.run --client python --server hinge --transport http --era 2026 -v
+python -m tests.interop.run --agents           the clients of agent frameworks on Hinge's server
 python -m tests.interop.run --server 'sdk-*'   the examples of the official Python SDK
 """
 
@@ -20,7 +21,7 @@ from tests.interop.cells import Matrix, Outcome
 from tests.interop.excuses import EXCUSES
 from tests.interop.judge import Cell, skipped
 from tests.interop.matrix import HERE
-from tests.interop.peers import install
+from tests.interop.peers import AGENTS, GROUPS, install
 
 
 def _wanted(cell: Cell, matrix: Matrix, chosen: argparse.Namespace) -> bool:
@@ -66,6 +67,7 @@ def _explain(outcomes: list[Outcome]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--proof", action="store_true", help="only pairs without Hinge")
+    parser.add_argument("--agents", action="store_true", help="only the clients of agent frameworks, on Hinge's server")
     parser.add_argument("--client", action="append", help="a name or a pattern; may be repeated, as the next three")
     parser.add_argument("--server", action="append")
     parser.add_argument("--transport", action="append", choices=("stdio", "http", "sse"))
@@ -82,7 +84,8 @@ def main() -> int:
     """Run what the command line asks for; return the exit code."""
     chosen = _arguments()
     keep: Path = (chosen.keep or Path(tempfile.mkdtemp(prefix="interop-"))).resolve()
-    matrix = Matrix(install(), keep, chosen.fixture)
+    groups = frozenset(("node", *AGENTS)) if chosen.agents else GROUPS
+    matrix = Matrix(install(groups), keep, chosen.fixture, with_agents=chosen.agents)
     cells = [cell for cell in matrix.cells() if _wanted(cell, matrix, chosen)]
     if not cells:
         print("interop: FAILED: no cell has that client, server, transport and era")
@@ -91,7 +94,7 @@ def main() -> int:
     with ThreadPoolExecutor(chosen.jobs) as pool:
         if chosen.faults != "only":
             wrong += _matrix(matrix, cells, pool, chosen.verbose)
-        if chosen.faults != "no":
+        if chosen.faults != "no" and not chosen.agents:
             wrong += faults.run_all(matrix, cells, pool)
     print(f"reports, logs and journals: {keep}")
     print(f"interop: FAILED: {'; '.join(wrong)}" if wrong else "interop: passed")
