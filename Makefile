@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile interop bench bench-quick coverage-ids all-checks format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile interop interop-agents bench bench-quick coverage-ids all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -18,6 +18,7 @@ help:
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
 	@echo "make hostile       some 1,500 malicious and malformed messages and requests against server and client"
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm)"
+	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server (needs npm)"
 	@echo "make bench         Hinge beside its peers; bench-quick takes less than 90 s"
 	@echo "make coverage-ids  which requirements the tests cite"
 	@echo "make all-checks    everything above"
@@ -54,13 +55,16 @@ shape: .venv/.check
 conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
 
-all-checks: test check shape demo conformance hostile interop bench coverage-ids
+all-checks: test check shape demo conformance hostile interop interop-agents bench coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
 
 interop: .venv/.demo
 	$(PY) -m tests.interop.run
+
+interop-agents: .venv/.demo
+	$(PY) -m tests.interop.run --agents
 
 bench: .venv/.test
 	$(PY) -m benchmarks.run
