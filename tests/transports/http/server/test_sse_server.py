@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError, Limits
+from hinge import DefinitionError, Limits, Server
 from hinge.http1.asgi import Scope
 from hinge.transports.http.server.app import HttpApp
 from tests.support import FIRST, HANDSHAKE_REVISIONS, V2025_03, Headers
@@ -301,3 +301,28 @@ async def test_a_stop_lets_calls_finish_and_ends_the_stream(log: Log) -> None:
         assert text_of(await old.wire.message()) == "wait"
         assert await old.wire.event() is None
         await stopping
+
+
+async def test_answers_that_nobody_reads_do_not_pile_up() -> None:
+    """Each call is answered on the stream, so that calls are refused until the client has read."""
+    served = 0
+    server: Server[Any] = Server("big")
+
+    @server.tool
+    async def big() -> str:
+        nonlocal served
+        served += 1
+        return "x" * 500_000
+
+    async with serving(server, sse_path="/sse") as site:
+        old = await open_old(site)
+        await old.shake_hands()
+        statuses = [await old.post(handshake_call("big", number)) for number in range(60)]
+        assert statuses[0] == 202
+        assert 503 in statuses
+        taken = statuses.count(202)
+        await asyncio.sleep(0.1)
+        assert served <= taken < 40
+        for _ in range(taken):
+            assert len(text_of(await old.wire.message())) == 500_000
+        assert await old.post(handshake_call("big", 99)) == 202

@@ -28,7 +28,7 @@ from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.session import StreamResponse
 
 _NO_SESSION = Refusal(404, "Session not found: its stream has ended or never was. Open a new one with GET")
-_BUSY = overloaded("Too many messages wait for initialize to be answered: try again later")
+_BUSY = overloaded("Too many messages wait for initialize, or for the stream to be read: try again later")
 
 
 class LegacyEndpoint:
@@ -150,7 +150,12 @@ class LegacySession(DuplexChannel):
         self.principal = origin.principal
         self._response = response
         #: Whether too many messages wait for the answer to `initialize`.
-        self.full = False
+        self._holding = False
+
+    @property
+    def full(self) -> bool:
+        """Whether no further message is taken now."""
+        return self._holding or self._response.full
 
     def take(self, body: bytes, origin: Origin) -> None:
         """Take the message of a POST."""
@@ -194,10 +199,10 @@ class LegacySession(DuplexChannel):
         self._event(message.data)
 
     def _hold(self) -> None:
-        self.full = True
+        self._holding = True
 
     def _release(self) -> None:
-        self.full = False
+        self._holding = False
 
     def _end_output(self) -> None:
         self._response.finish()

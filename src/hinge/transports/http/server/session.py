@@ -436,9 +436,14 @@ class StreamResponse:
         if self.done and self._room is not None:
             self._room.set()
 
+    @property
+    def full(self) -> bool:
+        """Whether the client has to read before more is queued."""
+        return self._size > self._limit and not self.done
+
     async def room(self) -> None:
         """Wait until the client has read enough; bounded, since every write is."""
-        while self._size > self._limit and not self.done:
+        while self.full:
             if self._room is None:
                 self._room = asyncio.Event()
             self._room.clear()
