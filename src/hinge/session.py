@@ -255,9 +255,10 @@ class Session(Record, weakref=True):
         """Send a notification. Raises ChannelClosed when it can't be sent."""
         if self.connection.closed is not None:
             raise ChannelClosed(self.connection.closed)
-        await self._send_notification(jsonrpc.encode_notification(method, params), method, about)
+        await self.send_notification(jsonrpc.encode_notification(method, params), method, about)
 
-    async def _send_notification(self, data: bytes, method: str, about: Call | None = None) -> None:
+    async def send_notification(self, data: bytes, method: str, about: Call | None = None) -> None:
+        """Send an encoded notification, which several sessions may share. Raises ChannelClosed when it can't be sent."""
         await self.channel.send(Outgoing(data, None, method, about=about))
 
     def notify_soon(self, method: str, params: Any = UNSET) -> None:
@@ -277,7 +278,7 @@ class Session(Record, weakref=True):
         try:
             while queue and self.connection.closed is None:
                 data = next(iter(queue))
-                await self._send_notification(data, queue.pop(data))
+                await self.send_notification(data, queue.pop(data))
         finally:
             self._queue = None
 

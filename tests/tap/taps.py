@@ -105,7 +105,7 @@ def _questions(note: Note) -> None:
     """Requests and notifications of ours."""
     from hinge.session import Session
 
-    carry, notify = Session._send_and_wait, Session._send_notification
+    carry, notify = Session._send_and_wait, Session.send_notification
 
     @functools.wraps(carry)
     async def heard_carry(self: Session, message: Any, pending: Any) -> None:
@@ -118,7 +118,7 @@ def _questions(note: Note) -> None:
         await notify(self, data, method, about)
 
     Session._send_and_wait = heard_carry  # type: ignore[method-assign]  # the same, overheard
-    Session._send_notification = heard_notify  # type: ignore[method-assign]  # the same, overheard
+    Session.send_notification = heard_notify  # type: ignore[method-assign]  # the same, overheard
 
 
 def _side(session: Any) -> str:

@@ -17,7 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol, TypeAlias
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
@@ -351,6 +351,16 @@ def _size(change: Changed) -> int:
     return len(change.uri or "")
 
 
+@lru_cache(maxsize=256)
+def _encode_change(change: Changed) -> tuple[bytes, str]:
+    """The notification of a change and its method. All sessions, and what they keep to resume streams, share the bytes."""
+    if change.kind == "resource":
+        method = "notifications/resources/updated"
+        return jsonrpc.encode_notification(method, ResourceUpdatedParams(uri=change.uri or "")), method
+    method = _LISTS[change.kind]
+    return jsonrpc.encode_notification(method), method
+
+
 class _SessionListener:
     """The changes that a session of the handshake era was not told yet; one task sends them while there are any."""
 
@@ -375,11 +385,8 @@ class _SessionListener:
     async def _send(self, session: Session) -> None:
         try:
             while session.connection.closed is None and (change := self.changes.take()) is not None:
-                uri = change.uri or ""
-                if change.kind != "resource":
-                    await session.notify(_LISTS[change.kind])
-                elif await self._may_see(session, uri):
-                    await session.notify("notifications/resources/updated", ResourceUpdatedParams(uri=uri))
+                if change.kind != "resource" or await self._may_see(session, change.uri or ""):
+                    await session.send_notification(*_encode_change(change))
         finally:
             self._sending = False
 

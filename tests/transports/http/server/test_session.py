@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from hinge import Limits, NotFinished
+from hinge import Changed, Limits, NotFinished
 from hinge.http1.asgi import Scope
 from hinge.transports.http.server import session_store as http_session_table
+from hinge.transports.http.server.replay import MemoryReplayLog
 from tests.support import FIRST, V2025_03, V2025_06, V2025_11, Headers
 from tests.transports.http_rig import (
     JSON_HEADERS,
@@ -378,3 +379,27 @@ async def test_sessions_that_were_never_used_make_room_when_places_are_short(
         assert (await site.ask(JSON_HEADERS, initialize())).status == 200
         assert (await site.ask(used, PING)).status == 200
         assert (await site.ask({**used, "Mcp-Session-Id": unused}, PING)).status == 404
+
+
+async def test_sessions_share_the_bytes_of_a_change_that_all_are_told(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What 10,000 sessions keep of one changed list is one text."""
+    kept: list[bytes] = []
+    append = MemoryReplayLog.append
+
+    def record(self: MemoryReplayLog, stream: int, data: bytes) -> bytes:
+        kept.append(data)
+        return append(self, stream, data)
+
+    monkeypatch.setattr(MemoryReplayLog, "append", record)
+    server = make_server(log)
+    async with serving(server) as site:
+        for _ in range(3):
+            await site.session()
+        server.notify(Changed("tools"))
+        async with asyncio.timeout(5):
+            while len(kept) < 3:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+    assert b"tools/list_changed" in kept[0]
+    assert all(data is kept[0] for data in kept)
