@@ -130,6 +130,8 @@ async def test_a_state_is_replayed_only_where_that_is_allowed() -> None:
         assert await end.text_of(again) == "bought tea, 1 in all"
         error = await end.refusal("tools/call", again)
         assert (error["code"], error["message"]) == (-32602, "Invalid requestState: it was used already")
+        stateless = {key: value for key, value in again.items() if key != "requestState"}
+        assert (await end.ask("tools/call", stateless))["resultType"] == "input_required"
 
 
 async def test_a_state_expires() -> None:

@@ -120,18 +120,18 @@ class StatelessElicitation(ElicitationStrategy):
             raise InvalidParams("Invalid request parameters", str(exc)) from None
         if retry.request_state is not None:
             self._state = _state_decoder.decode(codec.decode(retry.request_state, self._binding()))
-        self._take(retry.input_responses, restored=retry.request_state is not None)
+            self._keep_answers(retry.input_responses)
 
-    def _take(self, responses: Raw | UnsetType, *, restored: bool) -> None:
-        """Keep the answers of this round; keys that were not requested are ignored."""
+    def _keep_answers(self, responses: Raw | UnsetType) -> None:
+        """Keep the answers to what the state says was requested and not answered; others are ignored."""
         if responses is UNSET or bytes(responses) == b"null":
             return
         try:
-            found = msgspec.json.decode(responses, type=dict[str, Raw])
+            answers = msgspec.json.decode(responses, type=dict[str, Raw])
         except msgspec.MsgspecError:
             raise InvalidParams("inputResponses must be an object of answers by key") from None
-        for key, value in found.items():
-            if not restored or key in self._state.requested:
+        for key, value in answers.items():
+            if key in self._state.requested and key not in self._state.answers:
                 self._state.answers[key] = bytes(value)
 
     def _binding(self) -> bytes:
