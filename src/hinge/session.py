@@ -125,7 +125,9 @@ class Session(Record, weakref=True):
             self.connection.cancel(cancelled)
 
     async def request(self, method: str, params: Any = UNSET, *, about: Call | None = None, **options: Any) -> Raw:
-        """Send a request and wait for its result; see `send_request`."""
+        """Send a request and wait for its result; see `send_request`. Raises HingeError for the client of a stateless call."""
+        if about is not None and self.connection.description is not None:
+            about.era.check_server_request(method)
         return await self.send_request(self.register_request(method), params, about=about, **options)
 
     def register_request(self, method: str) -> Pending:
@@ -137,6 +139,8 @@ class Session(Record, weakref=True):
         """
         if self.connection.description is not None and self.connection.handshake.state is HandshakeState.NEGOTIATING:
             raise HingeError(f"{method} can't be sent while initialize is being answered: the client would not reply")
+        if self.connection.description is not None and self.connection.handshake.state is HandshakeState.NEW:
+            raise HingeError(f"{method} can't be sent: the client did not shake hands")
         return self.connection.register_request(method)
 
     async def send_request(

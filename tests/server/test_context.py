@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, Context, HingeError, Server
+from hinge import Client, Context, ElicitUrlParams, HingeError, Server
 from tests.server.bare_end import BareEnd, Era
-from tests.support import Origin, head_of
+from tests.support import ChannelKind, Origin, head_of
+
+COMPLETE = "notifications/elicitation/complete"
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -150,6 +152,101 @@ async def test_a_notification_of_ones_own_goes_out_with_the_call(era: Era) -> No
     async with BareEnd(telling(work), era) as end:
         assert await end.text("work") == "done"
         assert await end.wait_for("notifications/acme") == {"x": 1}
+
+
+@both_eras
+async def test_what_the_protocol_does_not_allow_with_a_call_is_not_sent(era: Era) -> None:
+    """CANC-04, LOG-05, PROG-03, SUB-02: changes are for subscribers; what the client did not ask for is left out."""
+    changes = [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")]
+    requests = ("sampling/createMessage", "elicitation/create", "roots/list", "tools/call")
+
+    async def work(ctx: Context) -> str:
+        for method in changes:
+            await ctx.notify(method)
+        await ctx.notify("notifications/resources/updated", {"uri": "a:b"})
+        await ctx.notify("notifications/cancelled", {"requestId": ctx.request_id})
+        await ctx.notify("notifications/message", {"level": "debug", "data": "x"})
+        await ctx.notify("notifications/progress", {"progressToken": "made up", "progress": 1})
+        await ctx.notify("notifications/progress", {"progressToken": "mine", "progress": 1})
+        await ctx.notify("notifications/roots/list_changed")
+        await ctx.notify("notifications/elicitation/complete", {"elicitationId": "e"})
+        await ctx.notify("notifications/subscriptions/acknowledged", {"notifications": {}})
+        for method in requests:
+            with pytest.raises(HingeError, match="is a request, not a notification"):
+                await ctx.notify(method, {})
+        return "done"
+
+    async with BareEnd(telling(work), era) as end:
+        end.heard.clear()
+        result = await end.ask("tools/call", {"name": "work", "_meta": {"progressToken": "mine"}})
+        assert result["content"] == [{"type": "text", "text": "done"}]
+        heard = [message["method"] for message in end.heard]
+    always = ["notifications/progress"]
+    if era == "2025":
+        always = [*changes, "notifications/resources/updated", "notifications/cancelled", *always]
+        always.append("notifications/elicitation/complete")
+    assert heard == always
+
+
+@pytest.mark.parametrize("kind", ["memory", "post"])
+async def test_a_stateless_client_is_never_sent_a_request(kind: ChannelKind) -> None:
+    """BASE-14, STDIO-04: also by code that reaches for the session; on a pipe another client may have shaken hands."""
+    failures: list[str] = []
+
+    async def work(ctx: Context) -> None:
+        for about in (ctx._call, None):
+            try:
+                await ctx._session.request("roots/list", about=about)
+            except HingeError as exc:
+                failures.append(str(exc))
+
+    async with BareEnd(telling(work), "2026", kind=kind, capabilities={"roots": {}}) as end:
+        await end.text("work")
+        assert end.heard == []
+    assert "a stateless client is asked by input_required results only" in failures[0]
+    assert len(failures) == 2
+
+
+@both_eras
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("sync", [False, True])
+async def test_the_end_of_a_page_is_told_where_pages_have_ids(era: Era, late: bool, sync: bool) -> None:
+    """ELIC-13, ELIC-15: during the call, or later; nothing of it is in the stateless era."""
+    used: list[tuple[Context, str | None]] = []
+    pages: list[str | None] = []
+    finished: list[Any] = []
+
+    async def work(ctx: Context) -> str:
+        page = ctx.elicit_url("Sign in", "https://a.example")
+        await page
+        used.append((ctx, page.elicitation_id))
+        if not late:
+            await ctx.complete_elicitation(page.elicitation_id)
+        return "done"
+
+    def work_in_thread(ctx: Context) -> str:
+        identity = ctx.sync.elicit_url("Sign in", "https://a.example")
+        used.append((ctx, identity))
+        if not late:
+            ctx.sync.complete_elicitation(identity)
+        return "done"
+
+    def opened(page: ElicitUrlParams) -> bool:
+        pages.append(page.elicitation_id)
+        return True
+
+    server: Server[Any] = Server("pages")
+    server.tool("work")(work_in_thread if sync else work)
+    client = Client(server, era=era, on_elicit_url=opened, on_notification=lambda *told: finished.append(told))
+    async with client:
+        assert (await client.call_tool("work")).text == "done"
+        ctx, identity = used[0]
+        if late:
+            await ctx.complete_elicitation(identity)
+        await client.list_tools()
+    assert pages == [identity]
+    assert (identity is None) is (era == "2026")
+    assert finished == ([] if era == "2026" else [(COMPLETE, {"elicitationId": identity})])
 
 
 @both_eras

@@ -36,9 +36,10 @@ from hinge.protocol.revisions.adapt import shape
 from hinge.protocol.states import CallState
 from hinge.schema.base import Implementation, Result
 from hinge.schema.content import TextContent
-from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
+from hinge.schema.elicitation import ElicitationCompleteParams, ElicitFormParams, ElicitResult, ElicitUrlParams
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities
+from hinge.schema.methods import METHODS, method_in
 from hinge.schema.notifications import SEVERITY, LoggingLevel, LogParams, ProgressParams
 from hinge.schema.prompts import GetPromptResult
 from hinge.schema.resources import ReadResourceResult
@@ -57,6 +58,7 @@ from hinge.server.elicitation.elicit import (
     Declined,
     ElicitationStrategy,
     StepCall,
+    UrlElicitation,
     check_capabilities,
     check_content,
     check_tool_results,
@@ -347,10 +349,10 @@ class Context(Record, Generic[StateT]):
         label = f"ctx.elicit({shorten(message, 60)!r})"
         return self._client_input("elicitation/create", params, ElicitResult, read, key, label)
 
-    def elicit_url(self, message: str, url: str, *, key: str | None = None) -> ClientInput[None]:
+    def elicit_url(self, message: str, url: str, *, key: str | None = None) -> UrlElicitation:
         """Ask the user to open a page: `await ctx.elicit_url("Please sign in", url)`.
 
-        The answer says that the user agreed to open the page, not that they are done there.
+        The answer says that the user agreed to open the page, not that they are done there: see `complete_elicitation`.
 
         Args:
             message: Why the page should be opened.
@@ -358,7 +360,7 @@ class Context(Record, Generic[StateT]):
             key: As in `elicit`.
 
         Returns:
-            An awaitable that ends when the user has agreed.
+            An awaitable that ends when the user has agreed. Its `elicitation_id` is the id of the page.
 
         Raises:
             Declined: The user did not agree.
@@ -375,7 +377,33 @@ class Context(Record, Generic[StateT]):
 
         params = ElicitUrlParams(message=message, url=url, mode="url", elicitation_id=self._call.era.elicitation_id())
         label = f"ctx.elicit_url({shorten(message, 60)!r})"
-        return self._client_input("elicitation/create", params, ElicitResult, read, key, label)
+        return UrlElicitation(
+            self._requests,
+            "elicitation/create",
+            params,
+            ElicitResult,
+            read,
+            label=label,
+            key=key,
+            task=self._task,
+            timeout=self._timeout,
+        )
+
+    async def complete_elicitation(self, elicitation_id: str | None) -> None:
+        """Tell the client that the user is done with a page; also after the call is over.
+
+        Only clients of revision 2025-11-25 are told: others have no ids of pages.
+
+        Args:
+            elicitation_id: The `elicitation_id` of `elicit_url`, or of a page in an error -32042; with None nothing is sent.
+
+        Specification: client/elicitation, "Completion Notifications".
+        """
+        call, method = self._call, "notifications/elicitation/complete"
+        if elicitation_id is None or method_in(method, call.revision) is None:
+            return
+        about = call if call.state is CallState.RUNNING else None
+        await self._send(method, ElicitationCompleteParams(elicitation_id=elicitation_id), about)
 
     def sample(
         self,
@@ -574,7 +602,7 @@ class Context(Record, Generic[StateT]):
             return
         self._progress = progress
         params = ProgressParams(progress_token=meta.progress_token, progress=progress, total=total, message=message)
-        await self.notify("notifications/progress", params)
+        await self._notify("notifications/progress", params)
 
     async def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> None:
         """Send a log message, if the client wants its level: per session in the handshake era, per request after it.
@@ -591,7 +619,7 @@ class Context(Record, Generic[StateT]):
         """
         if not self.logs(level) or self._call.state is not CallState.RUNNING:
             return
-        await self.notify("notifications/message", LogParams(level=level, data=data, logger=logger))
+        await self._notify("notifications/message", LogParams(level=level, data=data, logger=logger))
 
     def logs(self, level: LoggingLevel) -> bool:
         """Return whether a message of this level would be sent now.
@@ -664,19 +692,52 @@ class Context(Record, Generic[StateT]):
     async def notify(self, method: str, params: Any = UNSET) -> None:
         """Send a notification that belongs to this request, on its own stream.
 
-        A client that is gone is no error: the notification is left out, with a debug line in the log.
+        Left out, with a debug line in the log, is what the protocol does not allow: progress and log messages that the client
+        did not ask for, what its revision does not have, in the stateless era changes (`Server.notify` reports them to
+        subscribers); and everything if the client is gone.
 
         Args:
             method: The method of the notification.
             params: Its params, any value that can be encoded as a JSON object; none by default.
+
+        Raises:
+            HingeError: It is the method of a request.
         """
-        if self._call.id is not None and self._call.state is not CallState.RUNNING:
-            return
+        row = METHODS.get(method)
+        if row is not None and row.result is not None:
+            raise HingeError(f"{method} is a request, not a notification")
+        if row is None or self._may_notify(method, params):
+            await self._notify(method, params)
+        else:
+            logger.debug("%s: %s is left out: the protocol does not allow it here", self.method, method)
+
+    def _may_notify(self, method: str, params: Any) -> bool:
+        """Whether the protocol allows a notification of its own here, and the client wants it."""
+        call = self._call
+        row = method_in(method, call.revision)
+        if row is None or row.sender == "client" or not call.era.may_notify(method, call.method):
+            return False
+        if method == "notifications/message":
+            return self.logs(_member(params, "level"))
+        token = None if call.meta is None else call.meta.progress_token
+        return method != "notifications/progress" or (token is not None and _member(params, "progressToken") == token)
+
+    async def _notify(self, method: str, params: Any) -> None:
+        """Send a notification while the call is running."""
+        if self._call.id is None or self._call.state is CallState.RUNNING:
+            await self._send(method, params, self._call)
+
+    async def _send(self, method: str, params: Any, about: Call | None) -> None:
         shaped = params if params is UNSET else shape(params, self._call.revision)
         try:
-            await self._session.notify(method, shaped, about=self._call)
+            await self._session.notify(method, shaped, about=about)
         except (ChannelClosed, ConnectionLost) as exc:
             logger.debug("%s: %s could not be sent: %s", self.method, method, exc)
+
+
+def _member(params: Any, name: str) -> Any:
+    members = {} if params is UNSET else msgspec.to_builtins(params)
+    return members.get(name) if isinstance(members, dict) else None
 
 
 def is_context(annotation: Any) -> bool:
@@ -928,7 +989,7 @@ class SyncContext:
         """
         return self._input(self._ctx.elicit(message, form, key=key))
 
-    def elicit_url(self, message: str, url: str, *, key: str | None = None) -> None:
+    def elicit_url(self, message: str, url: str, *, key: str | None = None) -> str | None:
         """Ask the user to open a page, and wait until they agree; see `Context.elicit_url`.
 
         Args:
@@ -936,12 +997,25 @@ class SyncContext:
             url: The address of the page.
             key: As in `elicit`.
 
+        Returns:
+            The id of the page, for `complete_elicitation`; None in revisions without such ids.
+
         Raises:
             Declined: The user did not agree.
             MissingClientCapability: The client does not open pages.
             HingeError: Input can't be requested here.
         """
-        self._input(self._ctx.elicit_url(message, url, key=key))
+        page = self._ctx.elicit_url(message, url, key=key)
+        self._input(page)
+        return page.elicitation_id
+
+    def complete_elicitation(self, elicitation_id: str | None) -> None:
+        """Tell the client that the user is done with a page; see `Context.complete_elicitation`.
+
+        Args:
+            elicitation_id: The id of the page; with None nothing is sent.
+        """
+        self._run(self._ctx.complete_elicitation(elicitation_id))
 
     def sample(
         self,

@@ -194,6 +194,14 @@ class Era(ABC):
     # ---------------------------------------------------------------- messages that leave
 
     @abstractmethod
+    def check_server_request(self, method: str) -> None:
+        """Raise HingeError where servers send no requests to their clients."""
+
+    @abstractmethod
+    def may_notify(self, method: str, request_method: str) -> bool:
+        """Whether a server may send a notification of the protocol while it serves a request of that method."""
+
+    @abstractmethod
     def finish_result(self, result: Any, revision: str, server_meta: dict[str, Any]) -> Any:
         """The result as it is encoded: adapted to the revision, with the members that the era requires.
 

@@ -93,6 +93,12 @@ class HandshakeEra(Era):
     def may_request_input(self, method: str) -> bool:
         return True
 
+    def check_server_request(self, method: str) -> None:
+        return
+
+    def may_notify(self, method: str, request_method: str) -> bool:
+        return True
+
     def finish_result(self, result: Any, revision: str, server_meta: dict[str, Any]) -> Any:
         kind: Any = type(result)
         plan = plan_for(kind, revision)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from hinge.errors import (
+    HingeError,
     InvalidEnvelope,
     InvalidParams,
     InvalidRequest,
@@ -40,6 +41,9 @@ from hinge.schema.lifecycle import ClientCapabilities, DiscoverResult
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import SEVERITY
 from hinge.schema.revisions import STATELESS_REVISIONS
+
+#: Notifications that belong to the request during which they are sent (Streamable HTTP, "Receiving Messages").
+_REQUEST_NOTIFICATIONS = frozenset({"notifications/progress", "notifications/message"})
 
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_capabilities = msgspec.json.Decoder(ClientCapabilities).decode
@@ -136,6 +140,15 @@ class StatelessEra(Era):
     def may_request_input(self, method: str) -> bool:
         row = METHODS.get(method)
         return row is not None and row.may_ask
+
+    def check_server_request(self, method: str) -> None:
+        raise HingeError(f"{method} can't be sent: a stateless client is asked by input_required results only")
+
+    def may_notify(self, method: str, request_method: str) -> bool:
+        """Progress and log messages go with their request, changes with a subscription; only `listen` is ended by a server."""
+        if method in _REQUEST_NOTIFICATIONS:
+            return request_method != "subscriptions/listen"
+        return request_method == "subscriptions/listen" and method != "notifications/cancelled"
 
     def finish_result(self, result: Any, revision: str, server_meta: dict[str, Any]) -> Any:
         """Add `resultType`, the server's identity and, to what may be cached, safe caching hints."""

@@ -29,6 +29,7 @@ from hinge.protocol.revisions.adapt import known_in, shape
 from hinge.protocol.states import HandshakeState
 from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.base import Result
+from hinge.schema.elicitation import ElicitUrlParams
 from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, Sampling
 from hinge.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
@@ -137,6 +138,18 @@ class ClientInput(Coroutine[Any, Any, ValueT], Generic[ValueT]):
         return self._coroutine
 
 
+class UrlElicitation(ClientInput[None]):
+    """A page that the user is asked to open: `await` it until the user has agreed to open it.
+
+    Specification: client/elicitation, "URL Mode Elicitation Requests" and "Completion Notifications".
+    """
+
+    @property
+    def elicitation_id(self) -> str | None:
+        """The id by which the client knows the page; None in revisions other than 2025-11-25, which have none."""
+        return self._elicitation.elicitation_id(self)
+
+
 class StepCall:
     """A function to be called once over all rounds of a call; see `Context.step`."""
 
@@ -188,6 +201,11 @@ class ElicitationStrategy(ABC):
         if item.params is not UNSET:
             item.params = shape(item.params, self._call.revision)
         self._inputs.append(item)
+
+    def elicitation_id(self, item: ClientInput[Any]) -> str | None:
+        """The id of a page, where the revision has such ids."""
+        known = known_in(ElicitUrlParams, "elicitation_id", self._call.revision)
+        return getattr(item.params, "elicitation_id", None) if known else None
 
     def check_awaited(self) -> None:
         """Raise DefinitionError if the handler has returned without awaiting what it requested."""
