@@ -121,6 +121,22 @@ async def test_an_extension_is_announced_with_its_settings_in_both_eras(era: Era
 
 
 @both_eras
+@pytest.mark.parametrize("extension", [Jobs, Jobs()])
+async def test_extensions_can_be_an_option_of_the_server(era: Era, extension: Any) -> None:
+    async with BareEnd(Server("extended", extensions=[extension]), era, capabilities=DECLARED) as end:
+        found = end.welcome if era == "2025" else await end.ask("server/discover")
+        assert found["capabilities"]["extensions"] == {JOBS: {"most": 5}}
+        assert (await end.ask("jobs/get", {"jobId": "1"}))["state"] == "working"
+        assert "jobs_help" in await end.names()
+
+
+@pytest.mark.parametrize("wrong", [[Server("x")], Jobs(), [7]])
+def test_what_is_not_an_extension_is_refused(wrong: Any) -> None:
+    with pytest.raises(DefinitionError, match="extension"):
+        Server("extended", extensions=wrong)
+
+
+@both_eras
 async def test_without_an_extension_nothing_of_it_is_there(era: Era) -> None:
     """EXT-05, ERR-03, T-44."""
     server: Server[Any] = Server("plain")

@@ -71,17 +71,19 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
     client = target if isinstance(target, Client) else Client(target)
     upstream = Upstream(client, settings["declare"], single_user=settings["single_user"])
     name, prefix = settings["name"], settings["prefix"]
+    extensions = of_server.pop("extensions", ())
     made = Proxy(
         upstream,
         name=name,
         headers=settings["headers"],
         methods=settings["methods"],
         parked=settings["parked"],
+        extensions=extensions if prefix is None else (),
         **of_server,
     )
     if prefix is None:
         return made
-    outer: Server[Any] = Server(name or "proxy", **of_server)
+    outer: Server[Any] = Server(name or "proxy", extensions=extensions, **of_server)
     outer.mount(made, prefix)
     return outer
 
@@ -114,9 +116,9 @@ class UpstreamCatalog(Catalog):
         )
 
     def extension_settings(self, era: Era) -> dict[str, dict[str, Any]]:
-        """Only extensions that consist of tools and resources: others have methods and results that are unknown here."""
+        """Own extensions, and of the upstream server those that consist of tools and resources: others can't be forwarded."""
         found = self.upstream_capabilities().extensions or {}
-        return {name: found[name] for name in (Apps.id,) if name in found}
+        return {name: found[name] for name in (Apps.id,) if name in found} | super().extension_settings(era)
 
     def forget_names(self, event: Changed) -> None:
         """Forget names that a change of the upstream server may have made invalid."""

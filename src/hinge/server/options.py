@@ -32,6 +32,7 @@ from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.schema.base import Icon, Implementation
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.notifications import SEVERITY, LoggingLevel
+from hinge.server.extensions import Extension
 from hinge.server.features.caching import CacheHint
 from hinge.server.features.options import is_uri, listed
 from hinge.server.features.subscriptions import Authorize
@@ -83,6 +84,10 @@ class ServerOptions(TypedDict, total=False):
             (),
             several(lambda one: True, "middleware=[…]"),
         ),
+    ]
+    extensions: Annotated[
+        Sequence[Extension | type[Extension]],
+        Option("Protocol extensions, as objects or classes.", (), several(lambda one: True, "extensions=[…]")),
     ]
     limits: Annotated[
         Limits,

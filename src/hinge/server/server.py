@@ -161,6 +161,8 @@ class Server(Router, Generic[StateT]):
         for method, handler in {**protocol_handlers, **self.catalog.own_handlers}.items():
             self._dispatch.requests[method] = Served(method, self._applied(method, handler))
         self._build()
+        for extension in settings["extensions"]:
+            self.add_extension(extension() if isinstance(extension, type) else extension)
 
     @staticmethod
     @accepts(ProxyOptions)
