@@ -6,6 +6,7 @@ Knows sockets through asyncio's transports and nothing of URLs, pools or MCP. ht
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
 import zlib
 from collections.abc import Callable
@@ -200,6 +201,7 @@ class SocketConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._response: SocketResponse | None = None
         self._parser: Any = None
+        self._poller: Any = None
         #: When it became idle, by the loop's clock, and how long it may stay so; set by the pool.
         self.idle_since = 0.0
         self.idle_limit = 0.0
@@ -223,6 +225,11 @@ class SocketConnection(asyncio.Protocol):
     def usable(self) -> bool:
         """Whether a request can be sent now."""
         return self._transport is not None and not self._transport.is_closing() and not self._busy
+
+    @property
+    def has_input(self) -> bool:
+        """Whether something waits in the socket: bytes, or the end of the connection; True if it can't be known."""
+        return self._poller is None or bool(self._poller.poll(0))
 
     def send(self, head: bytes, body: bytes | None) -> SocketResponse:
         """Write a request; the connection must be usable. From here on it counts as sent."""
@@ -271,6 +278,9 @@ class SocketConnection(asyncio.Protocol):
         """The connection is open."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         self._parser = _parser_class()(self)
+        if hasattr(select, "poll"):  # not on Windows
+            self._poller = select.poll()
+            self._poller.register(transport.get_extra_info("socket"), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the peer."""

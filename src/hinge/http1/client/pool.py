@@ -20,8 +20,6 @@ from hinge.http1.client.wire import HeaderPairs, WireResponse
 IDLE_SECONDS = 4.0
 #: No connection stays idle for longer, whatever the server says.
 MAX_IDLE_SECONDS = 60.0
-#: Idle longer than this: let the event loop look whether the server has closed meanwhile.
-_STALE_SECONDS = 0.5
 
 _PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -151,8 +149,8 @@ class SocketWire:
             headers = [*headers, *route.headers]
         head = request_head(method, target, headers, None if body is None else len(body), proxied)
         connection = self._take_idle(target.origin)
-        if connection is not None and asyncio.get_running_loop().time() - connection.idle_since > _STALE_SECONDS:
-            await asyncio.sleep(0)
+        if connection is not None and connection.has_input:
+            await asyncio.sleep(0)  # let the event loop read what the server sent meanwhile: the end, most likely
             await asyncio.sleep(0)
         if connection is None or not connection.usable:
             connection = await self._connect(target, route)
