@@ -42,7 +42,7 @@ class Block:
 
 def documents() -> list[Path]:
     """Everything that users read."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(document: Path) -> list[Block]:
