@@ -60,8 +60,9 @@ all-checks: test check shape demo conformance hostile interop interop-agents ben
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
 
-interop: .venv/.demo
+interop: .venv/.demo .venv/.test  # the first part installs the peers that the tests need
 	$(PY) -m tests.interop.run
+	REQUIRE_PEERS=1 $(PY) -m pytest -rs tests/proxy/test_chain.py tests/proxy/test_sse_peers.py tests/testing/test_foreign.py
 
 interop-agents: .venv/.demo
 	$(PY) -m tests.interop.run --agents

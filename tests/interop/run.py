@@ -23,16 +23,29 @@ from tests.interop.judge import Cell, skipped
 from tests.interop.matrix import HERE
 from tests.interop.peers import AGENTS, GROUPS, install
 
+#: The options that choose cells by a member of that name.
+FILTERS = ("client", "server", "transport", "era")
 
-def _wanted(cell: Cell, matrix: Matrix, chosen: argparse.Namespace) -> bool:
-    """With --proof the pairs without Hinge; else the pairs with Hinge on at least one side."""
-    has_hinge = cell.client == "hinge" or matrix.servers[cell.server].is_ours
-    if has_hinge == chosen.proof:
-        return False
-    filters = {"client": chosen.client, "server": chosen.server, "transport": chosen.transport, "era": chosen.era}
-    return all(
-        not wanted or any(fnmatch(getattr(cell, name), one) for one in wanted) for name, wanted in filters.items()
-    )
+
+def select(cells: list[Cell], matrix: Matrix, chosen: argparse.Namespace) -> tuple[list[Cell], list[str]]:
+    """The cells to run, and the values of options that match none of them.
+
+    With --proof the pairs without Hinge; else the pairs with Hinge on at least one side.
+    """
+    selected = [
+        cell for cell in cells if (cell.client == "hinge" or matrix.servers[cell.server].is_ours) != chosen.proof
+    ]
+    for name in FILTERS:
+        patterns = getattr(chosen, name)
+        if patterns:
+            selected = [cell for cell in selected if any(fnmatch(getattr(cell, name), each) for each in patterns)]
+    unmatched = [
+        f"--{name} {pattern}"
+        for name in FILTERS
+        for pattern in getattr(chosen, name) or ()
+        if not any(fnmatch(getattr(cell, name), pattern) for cell in selected)
+    ]
+    return selected, unmatched
 
 
 def _show(outcome: Outcome, verbose: bool) -> None:
@@ -86,9 +99,8 @@ def main() -> int:
     keep: Path = (chosen.keep or Path(tempfile.mkdtemp(prefix="interop-"))).resolve()
     groups = frozenset(("node", *AGENTS)) if chosen.agents else GROUPS
     matrix = Matrix(install(groups), keep, chosen.fixture, with_agents=chosen.agents)
-    cells = [cell for cell in matrix.cells() if _wanted(cell, matrix, chosen)]
-    if not cells:
-        print("interop: FAILED: no cell has that client, server, transport and era")
+    cells, unmatched = select(list(matrix.cells()), matrix, chosen)
+    if unmatched or not cells:
         return 1
     wrong: list[str] = []
     with ThreadPoolExecutor(chosen.jobs) as pool:

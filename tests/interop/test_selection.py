@@ -1,0 +1,34 @@
+"""The options of `python -m tests.interop.run` that choose cells."""
+
+from argparse import Namespace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.interop.judge import Cell
+from tests.interop.run import select
+
+MATRIX: Any = SimpleNamespace(servers={"ours": SimpleNamespace(is_ours=True), "theirs": SimpleNamespace(is_ours=False)})
+CELLS = [
+    Cell(client, server, transport, "2025")
+    for client in ("hinge", "python")
+    for server in MATRIX.servers
+    for transport in ("stdio", "http")
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "count", "unmatched"),
+    [
+        ({}, 6, []),
+        ({"proof": True}, 2, []),
+        ({"client": ["hinge"], "transport": ["stdio"]}, 2, []),
+        ({"client": ["h*", "pyhton"]}, 4, ["--client pyhton"]),
+        ({"server": ["theirs"], "proof": True, "client": ["hinge"]}, 0, ["--client hinge", "--server theirs"]),
+    ],
+)
+def test_each_value_must_match_a_cell(options: Any, count: int, unmatched: list[str]) -> None:
+    chosen = Namespace(**{"proof": False, "client": None, "server": None, "transport": None, "era": None, **options})
+    cells, missing = select(CELLS, MATRIX, chosen)
+    assert (len(cells), missing) == (count, unmatched)
