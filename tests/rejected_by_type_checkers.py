@@ -5,7 +5,9 @@ Nothing here is run. A checker that accepts one of the lines complains about its
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
-from hinge import Client, ClientGroup, ClientPool, Server
+from typing import Any
+
+from hinge import Client, ClientGroup, ClientPool, Context, Server
 from hinge import sync as blocking
 from hinge.openapi import server_from
 
@@ -34,3 +36,12 @@ def misspelt(server: Server) -> None:
     word: str = client.call_tool("x", returns=int).data  # type: ignore[assignment]  # an int
     client.call_tool("x").data[word]
     client.request("x", result=int) + client.request("x")  # type: ignore[operator]  # an int and a dict
+
+
+def state_of_the_lifespan(server: Server[int]) -> None:
+    """A middleware sees the type of the server's lifespan state (A-035)."""
+
+    @server.add_middleware
+    async def middleware(ctx: Context[int], call_next: Any) -> Any:
+        ctx.state.upper()  # type: ignore[attr-defined]  # an int
+        return await call_next(ctx.replace())

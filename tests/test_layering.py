@@ -158,6 +158,7 @@ def test_add_ons_are_loaded_through_one_table_only(hinge: list[Module]) -> None:
 
 
 def test_the_pure_part_knows_no_async_no_clock_and_no_sockets(hinge: list[Module]) -> None:
+    """A-003."""
     assert not list(purity_violations(hinge))
 
 

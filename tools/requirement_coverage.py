@@ -2,7 +2,8 @@
 
 Reads `tests/requirement_ids.txt` (a title after `#`, then an id and its statement on each line) and looks for these ids in
 every text below `tests/`. A cited id says that a test claims to prove the statement. Lines `! reason: ids` there name what is
-not required yet, or not of this library. Exits with 1 when a test cites an id that does not exist, or an id has no statement.
+not required yet, or not of this library. Exits with 1 when a test cites an id that does not exist, a range of ids, or an id
+that has no statement.
 """
 
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 LEDGER = "requirement_ids.txt"
+NEWLINE = "\n"
 TEXT_FILES = frozenset({".py", ".json", ".jsonl", ".md", ".toml", ".txt", ".yaml", ".mjs"})
 
 
@@ -56,8 +58,8 @@ def read_later(text: str, ledger: "Ledger") -> dict[str, str]:
     for line in text.splitlines():
         if not line.startswith("!"):
             continue
-        reason, _, ids = line[1:].partition(":")
-        named = [one for *_, found in ledger.citations(ids) for one in found or [""]]
+        reason, _, ids = line[1:].rpartition(":")
+        named = [one or "" for *_, one in ledger.citations(ids)]
         if not reason.strip() or not named or "" in named:
             raise ValueError(f"{line!r} names no reason, or what does not exist")
         later.update(dict.fromkeys(named, reason.strip()))
@@ -65,37 +67,21 @@ def read_later(text: str, ledger: "Ledger") -> dict[str, str]:
 
 
 class Ledger:
-    """All ids, and how a text may cite them: `HDR-06`, lists of these, and ranges (`A-060..A-069`, `C-051…058`)."""
+    """All ids, and where a text cites them. Each is named: a range (`A-060..A-069`) would cite what nobody thought of."""
 
     def __init__(self, ids: Sequence[str]) -> None:
         self.ids = frozenset(ids)
-        self._numbers: dict[str, list[str]] = {}
-        for one in ids:
-            self._numbers.setdefault(one.rpartition("-")[0], []).append(one)
-        prefixes = "|".join(sorted(self._numbers, key=len, reverse=True))
+        prefixes = "|".join(sorted({one.rpartition("-")[0] for one in ids}, key=len, reverse=True))
         dots = r"(?:\.\.\.?|…|–)"
         self._citation = re.compile(
-            rf"(?<![\w-])(?P<prefix>{prefixes})-(?P<first>\d\d+)"
-            rf"(?:\s*{dots}\s*(?P=prefix)-(?P<last>\d\d+)|{dots}(?P<bare>\d\d+))?(?!\d)"
+            rf"(?<![\w-])(?P<id>(?P<prefix>{prefixes})-\d\d+)(?P<range>\s*{dots}\s*(?P=prefix)-\d\d+|{dots}\d\d+)?(?!\d)"
         )
 
-    def citations(self, text: str) -> Iterator[tuple[int, str, frozenset[str]]]:
-        """Each citation: where in the text it begins, how it is written, and the ids that it names.
-
-        There are none of these when one end of it does not exist or a range runs backwards.
-        """
+    def citations(self, text: str) -> Iterator[tuple[int, str, str | None]]:
+        """Each citation: where in the text it begins, how it is written, and the id; None for a range and an unknown id."""
         for found in self._citation.finditer(text):
-            prefix, first = found["prefix"], found["first"]
-            last = found["last"] or found["bare"] or first
-            ends = f"{prefix}-{first}", f"{prefix}-{last}"
-            named: frozenset[str] = frozenset()
-            if self.ids.issuperset(ends):
-                named = frozenset(one for one in self._numbers[prefix] if int(first) <= _number(one) <= int(last))
-            yield found.start(), found[0], named
-
-
-def _number(one: str) -> int:
-    return int(one.rpartition("-")[2])
+            known = found["id"] in self.ids and found["range"] is None
+            yield found.start(), found[0], found["id"] if known else None
 
 
 def measure(tests: Path) -> Coverage:
@@ -108,11 +94,12 @@ def measure(tests: Path) -> Coverage:
         if path.suffix not in TEXT_FILES or path == tests / LEDGER or "__pycache__" in path.parts:
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
-        for start, written, named in ledger.citations(text):
-            coverage.cited.update(named)
-            if not named:
-                line = text.count("\n", 0, start) + 1
-                coverage.mistakes.append(f"{path.relative_to(tests.parent)}:{line}: {written} does not exist")
+        for start, written, one in ledger.citations(text):
+            if one is not None:
+                coverage.cited.add(one)
+                continue
+            place = f"{path.relative_to(tests.parent)}:{text.count(NEWLINE, 0, start) + 1}"
+            coverage.mistakes.append(f"{place}: {written} does not exist, or is a range: name each id")
     return coverage
 
 

@@ -102,12 +102,14 @@ async def test_any_other_answer_means_a_handshake_server(answer: Any) -> None:
 
 @in_no_time
 async def test_silence_means_a_handshake_server_on_the_same_pipe() -> None:
-    """VER-09, C-070, C-073."""
+    """VER-09, C-003, C-070, C-073."""
     puppet = legacy(server_discover=SILENCE, roots_list={})
     async with Client(puppet) as client:
         assert client.era == "2025"
         await client.ping()
     assert puppet.connections == 1
+    ids = [message["id"] for message in puppet.came if "id" in message]
+    assert len(ids) == len(set(ids)) == 3
     said = [method for method in puppet.methods() if method != "notifications/cancelled"]
     assert said == ["server/discover", "initialize", "notifications/initialized", "ping"]
 

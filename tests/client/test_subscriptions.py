@@ -94,6 +94,24 @@ async def test_what_is_wanted_is_asked_for_and_heard() -> None:
         assert await next_of(changes, 4) == [*LISTS.values(), Changed("resource", "file:///a/below")]
 
 
+async def test_iteration_goes_on_until_it_is_left() -> None:
+    """C-006."""
+    puppet = listening_server()
+    heard: list[Any] = []
+    async with Client(puppet) as client:
+        async with client.listen(tools=True) as changes:
+            (listen_id,) = listens(puppet)
+            told(puppet, listen_id, "notifications/tools/list_changed")
+            async for change in changes:
+                heard.append(change)
+                if len(heard) == 50:
+                    break
+                told(puppet, listen_id, "notifications/tools/list_changed")
+        await heard_all(puppet)
+    assert heard == [Changed("tools")] * 50
+    assert [params["requestId"] for params in puppet.asked("notifications/cancelled")] == [listen_id]
+
+
 async def test_what_the_server_does_not_honour_is_told() -> None:
     """SUB-04, SUB-06."""
 

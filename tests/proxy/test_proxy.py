@@ -101,7 +101,7 @@ async def test_only_what_is_behind_is_offered(behind: Any, front: Any) -> None:
 
 @all_eras
 async def test_pages_pass_one_by_one(behind: Any, front: Any) -> None:
-    """PAGE-01…PAGE-04: cursors are the server's own."""
+    """PAGE-01, PAGE-02, PAGE-03, PAGE-04: cursors are the server's own."""
     server: Server[Any] = Server("pages", page_size=2)
     for number in range(5):
         server.tool(f"t{number}")(lambda: "")
@@ -404,7 +404,7 @@ async def until(condition: Any) -> None:
 
 @all_eras
 async def test_progress_arrives_before_the_result_with_values_and_words(behind: Any, front: Any) -> None:
-    """PROG-02…PROG-06."""
+    """PROG-02, PROG-03, PROG-04, PROG-05, PROG-06."""
     told: list[ProgressParams] = []
     async with Client(Behind().proxy(behind), era=front) as client:
         await client.call_tool("tell", {"count": 3}, on_progress=told.append)
@@ -467,7 +467,7 @@ async def test_a_log_message_that_could_be_of_several_callers_goes_to_nobody(fro
 
 @all_eras
 async def test_changes_of_lists_and_of_watched_resources_pass(behind: Any, front: Any) -> None:
-    """SUB-12…SUB-15."""
+    """SUB-12, SUB-13, SUB-14, SUB-15."""
     rig = Behind()
     uris = ["city://oslo/now", "city://all"]
     client = Client(rig.proxy(behind), era=front)

@@ -349,7 +349,7 @@ async def listening(end: BareEnd, wanted: dict[str, Any]) -> tuple[asyncio.Task[
 
 @pytest.mark.foreign_words("a filter of the extension's own")
 async def test_clients_listen_to_what_is_the_extensions_own() -> None:
-    """SUB-02..SUB-05, TEX-24, TEX-26."""
+    """SUB-02, SUB-03, SUB-04, SUB-05, TEX-24, TEX-26."""
     jobs = Jobs()
     server = served(jobs)
     async with BareEnd(server, capabilities=DECLARED) as end:

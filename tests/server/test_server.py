@@ -8,6 +8,9 @@ import pytest
 
 from hinge import Client, ConnectFailed, DefinitionError, Icon, Server
 from tests.server.bare_end import BareEnd, Era
+from tests.support import V2025_11
+from tests.wire import routes
+from tests.wire.talk import Talk
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 INFO = "io.modelcontextprotocol/serverInfo"
@@ -98,3 +101,22 @@ async def test_one_server_serves_clients_of_both_eras_at_once() -> None:
         assert (await older.call_tool("x")).text == (await newer.call_tool("x")).text == "x"
         server.tool("y")(lambda: "y")
         assert (await older.call_tool("y")).text == (await newer.call_tool("y")).text == "y"
+
+
+async def test_what_initialize_announces_is_what_is_there_when_it_is_answered() -> None:
+    """A-009."""
+    server: Server[Any] = Server("late")
+    async with routes.memory(server) as route:
+        talk = Talk(route, "2025")
+
+        @server.prompt
+        async def brief(topic: str) -> str:
+            return topic
+
+        @brief.complete("topic")
+        async def topics(value: str) -> list[str]:
+            return ["weather"]
+
+        params = {"protocolVersion": V2025_11, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        capabilities = (await talk.ask("initialize", **params))["result"]["capabilities"]
+    assert "completions" in capabilities

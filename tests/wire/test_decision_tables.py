@@ -220,7 +220,9 @@ TABLE_D: dict[str, tuple[StepAnswer, Any]] = {
 
 @pytest.mark.parametrize("name", TABLE_D)
 def test_an_answer_to_the_first_request_is_read_by_the_table(name: str) -> None:
-    """Table 4.D, VER-06..VER-10, VER-12..VER-14, T-08: a stateless request first, and the era from what comes back."""
+    """Table 4.D, VER-06, VER-07, VER-08, VER-09, VER-10, VER-12, VER-13, VER-14, T-08:
+    a stateless request first, and the era from what comes back.
+    """
     answer, verdict = TABLE_D[name]
     steps = negotiate("auto")
     assert next(steps) == Probe(V2026_07)

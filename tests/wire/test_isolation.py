@@ -1,4 +1,4 @@
-"""Several clients of one server: what one says, hears and sets is nothing to another (B-001…B-054)."""
+"""Several clients of one server: what one says, hears and sets is nothing to another."""
 
 from __future__ import annotations
 
@@ -40,11 +40,32 @@ async def clients(channel: str, era: str, count: int, server: Server[Any] | None
 
 @pairs
 async def test_a_second_handshake_does_not_overwrite_who_the_first_client_is(channel: str) -> None:
-    """B-001, B-010, B-011, B-030, B-031, B-034."""
+    """B-001, B-010, B-011, B-023, B-030, B-031, B-034: and a tool is told whose call it serves."""
     async with clients(channel, "2025", 2) as (one, two):
         assert '"client0"' in await one.call("whoami")
         assert '"client1"' in await two.call("whoami")
         assert '"client0"' in await one.call("whoami")
+
+
+@pairs
+async def test_what_a_client_can_do_counts_for_its_own_session(channel: str) -> None:
+    """B-013, B-021: one client that offers forms does not make another one a client with forms."""
+    server: Server[Any] = Server("asks")
+
+    @server.tool
+    async def can_ask(ctx: Context[Any]) -> str:
+        return str(ctx.client_capabilities.elicitation is not None)
+
+    capabilities: list[dict[str, Any]] = [{"elicitation": {}}, {}]
+    async with AsyncExitStack() as stack:
+        site = await stack.enter_async_context(serving(server)) if channel == "http" else None
+        talks: list[Talk] = []
+        for offered in capabilities:
+            way = routes.at_site(site) if site is not None else getattr(routes, channel)(server)
+            talk = Talk(await stack.enter_async_context(way), "2025")
+            talk.capabilities = offered
+            talks.append(await talk.open())
+        assert [await talk.call("can_ask") for talk in (*talks, *talks)] == ["True", "False"] * 2
 
 
 @pairs
@@ -72,6 +93,31 @@ async def test_progress_goes_to_the_client_whose_request_it_is(channel: str, era
         await two.answer_to(second)
         assert [heard["params"]["progress"] for heard in one.heard()] == [1.0, 2.0]
         assert [heard["params"]["progress"] for heard in two.heard()] == [5.0]
+
+
+@both_eras
+async def test_progress_has_the_token_of_its_request_and_only_the_members_that_are_given(era: str) -> None:
+    """B-014, B-051, B-053: without a token of the request there is none, and no argument of the method names one."""
+    server: Server[Any] = Server("reports")
+
+    @server.tool
+    async def report(ctx: Context[Any]) -> None:
+        await ctx.report_progress(1)
+        await ctx.report_progress(2, 3)
+        await ctx.report_progress(3, 3, "done")
+
+    async with clients("memory", era, 1, server) as (talk,):
+        asked = await talk.begin("tools/call", name="report", arguments={}, _meta={"progressToken": "t"})
+        await talk.answer_to(asked)
+        heard = [{**message["params"], "_meta": None} for message in talk.heard()]
+        assert [{name: value for name, value in params.items() if name != "_meta"} for params in heard] == [
+            {"progressToken": "t", "progress": 1},
+            {"progressToken": "t", "progress": 2, "total": 3},
+            {"progressToken": "t", "progress": 3, "total": 3, "message": "done"},
+        ]
+        await talk.answer_to(await talk.begin("tools/call", name="report", arguments={}))
+        assert talk.heard() == []
+    assert not [name for name in inspect.signature(Context.report_progress).parameters if "token" in name]
 
 
 @pairs

@@ -160,7 +160,7 @@ def test_a_last_event_id_that_no_event_can_have_is_malformed(raw: bytes) -> None
     ],
 )
 def test_a_client_mirrors_version_method_and_name(method: str, name: str | None, expected: dict[str, str]) -> None:
-    """HDR-01…HDR-04, HDR-18."""
+    """HDR-01, HDR-02, HDR-03, HDR-04, HDR-18."""
     headers = request_headers(method, name, VERSION)
     assert headers == {"MCP-Protocol-Version": VERSION, "Mcp-Method": method} | expected
 

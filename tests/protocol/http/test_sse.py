@@ -128,7 +128,7 @@ READING: dict[str, tuple[bytes, list[Event]]] = {
 
 @pytest.mark.parametrize(("stream", "expected"), READING.values(), ids=READING.keys())
 def test_a_stream_reads_the_same_whole_and_byte_by_byte(stream: bytes, expected: list[Event]) -> None:
-    """LHTTP-08…LHTTP-10, MHTTP-10, T-15: every line end, comments, tolerance at the end; at each cut and at all."""
+    """LHTTP-08, LHTTP-09, LHTTP-10, MHTTP-10, T-15: every line end, comments, tolerance at the end; at each cut and at all."""
     assert decode(stream) == expected
     assert decode(stream, *range(len(stream))) == expected
     if len(stream) < 200:

@@ -488,7 +488,7 @@ async def test_a_handler_of_the_mounted_servers_own_is_asked_and_its_extra_membe
 
 @both_eras
 async def test_pages_run_over_everything_that_is_mounted(era: str) -> None:
-    """PAGE-01…PAGE-04."""
+    """PAGE-01, PAGE-02, PAGE-03, PAGE-04."""
     inner: Server[Any] = Server("inner", page_size=2)
     outer: Server[Any] = Server("outer", page_size=3)
     for number in range(5):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import Changed, ChangesLost, Context, Limits, Server
+from hinge import Changed, ChangesLost, Client, Context, InvalidParams, Limits, Overloaded, Server
 from hinge.backends.memory import MemoryBackend
 from hinge.protocol.changes import covers
 from hinge.server.features.subscriptions import PendingChanges
@@ -257,16 +257,18 @@ async def test_the_end_of_input_ends_subscriptions_on_a_pipe() -> None:
 
 
 async def test_too_many_streams_or_resources_are_refused() -> None:
-    """C-125."""
+    """C-056, C-125: each with the code of its reason, and at once."""
     server = a_server(limits=Limits(streams=1, watched=2))
     async with talking(server, "2026") as talk:
         number, _ = await listen(talk, toolsListChanged=True)
         answer = await talk.ask("subscriptions/listen", notifications={"toolsListChanged": True})
         assert answer["error"]["message"] == "Too many subscriptions: 1 at once is the limit here"
+        assert answer["error"]["code"] == Overloaded.code
         await talk.route.cancel(number, "2026")
         uris = [f"file:///dir/{number}" for number in range(3)]
         answer = await talk.ask("subscriptions/listen", notifications={"resourceSubscriptions": uris})
         assert answer["error"]["message"] == "Too many resources in one subscription: 2 is the limit here"
+        assert answer["error"]["code"] == InvalidParams.code
         number, _ = await listen(talk, resourceSubscriptions=[*uris[:2], *uris[:2]])
         await talk.route.cancel(number, "2026")
     async with talking(server, "2025") as talk:
@@ -276,6 +278,44 @@ async def test_too_many_streams_or_resources_are_refused() -> None:
         assert "error" in await talk.ask("resources/subscribe", uri=uris[2])
         assert "result" in await talk.ask("resources/unsubscribe", uri=uris[0])
         assert "result" in await talk.ask("resources/subscribe", uri=uris[2])
+
+
+async def test_changes_are_sent_until_the_listener_leaves() -> None:
+    """C-039."""
+    server = a_server()
+    async with talking(server, "2026") as talk:
+        number, _ = await listen(talk, toolsListChanged=True)
+        for _ in range(20):
+            server.notify(Changed("tools"))
+            await talk.hear(TOOLS)
+        await talk.route.cancel(number, "2026")
+        server.notify(Changed("tools"))
+        await talk.ask("tools/list")
+        assert talk.heard() == []
+
+
+async def test_who_was_authenticated_is_known_where_a_subscription_is_decided() -> None:
+    """C-046: and in the handlers of other requests."""
+    principals: list[str | None] = []
+
+    async def authorize(ctx: Context[Any], uri: str) -> bool:
+        principals.append(ctx.principal)
+        return True
+
+    async def authenticate(*request: Any) -> str:
+        return "ada"
+
+    server = a_server(authorize_subscription=authorize)
+
+    @server.tool
+    async def who(ctx: Context[Any]) -> str:
+        return str(ctx.principal)
+
+    async with serving(server, authenticate=authenticate) as site:
+        address = f"http://127.0.0.1:{site.port}/mcp"
+        async with Client(address) as client, client.listen(resources=["file:///a"]):
+            assert (await client.call_tool("who")).text == "ada"
+    assert principals == ["ada"]
 
 
 async def test_a_listener_that_left_is_forgotten() -> None:

@@ -116,7 +116,7 @@ async def test_a_hidden_resource_is_not_found_listed_watched_or_completed(era: E
 
 
 async def test_pages_and_cursors_count_only_what_the_caller_sees() -> None:
-    """PAGE-01..PAGE-06, STATE-05."""
+    """PAGE-01, PAGE-02, PAGE-03, PAGE-04, PAGE-05, PAGE-06, STATE-05."""
     server: Server[Any] = Server("many", page_size=2)
     for number in range(7):
         visible = None if number % 2 else (lambda caller: caller.principal == "anna")

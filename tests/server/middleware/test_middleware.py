@@ -108,7 +108,7 @@ async def test_the_first_of_the_list_is_outermost_and_added_ones_are_inside(era:
 
 
 async def test_it_sees_the_whole_handshake() -> None:
-    """A-022, A-023, A-024, A-029."""
+    """A-022, A-023, A-024, A-029, A-130."""
     watch = Watch()
     async with talking(a_server(watch), "2025") as talk:
         await talk.call("add", a=1, b=2)
@@ -139,7 +139,7 @@ async def test_it_sees_what_comes_too_early() -> None:
 
 @both_eras
 async def test_it_gets_the_raw_values_before_anything_is_checked(era: str) -> None:
-    """A-021, A-027, A-100, A-101."""
+    """A-021, A-027, A-100, A-101, A-102."""
     seen: dict[str, Any] = {}
 
     async def look(ctx: Context[Any], call_next: CallNext) -> Any:
