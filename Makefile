@@ -16,7 +16,7 @@ help:
 	@echo "make check         formatting, lint, types, layers, structure, public names"
 	@echo "make shape         measures of the structure of the code and of the path of a call"
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
-	@echo "make hostile       some 1,500 malicious and malformed messages and requests against server and client"
+	@echo "make hostile       some 2,300 malicious and malformed messages and requests against server and client"
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm)"
 	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server (needs npm)"
 	@echo "make bench         Hinge beside its peers; bench-quick takes less than 90 s"
@@ -59,6 +59,7 @@ all-checks: test check shape demo conformance hostile interop interop-agents ben
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
+	$(PY) -m tests.hostile.clients
 
 interop: .venv/.demo .venv/.test  # the first part installs the peers that the tests need
 	$(PY) -m tests.interop.run

@@ -22,6 +22,7 @@ from tests.hostile.cases import (
     Expect,
     Flow,
     Json,
+    Raw,
     request,
 )
 from tests.hostile.flows import Reply
@@ -485,6 +486,32 @@ class Posts:
             if key_of(answer.get("id")) != key_of(expected) and not no_id:
                 return f"the id is {answer.get('id')!r}: {shown(answer)}"
         return judge(case.expect, answers)
+
+    async def run_raw(self, case: Raw) -> str | None:
+        """Run a request as it is; describe what is wrong."""
+        try:
+            session = await self.session()
+            identity = str(session["Mcp-Session-Id"])
+            if isinstance(case.request, bytes):
+                data = case.request.replace(b"@HOST@", self.host.encode()).replace(b"@PATH@", self.path.encode())
+                method = data.partition(b" ")[0].decode("latin-1")
+            else:
+                method, headers, body = case.request
+                given = {name: value and value.replace("@SESSION@", identity) for name, value in headers.items()}
+                data = self.head(method, given, len(body)) + body
+            response = await exchange(self.address, data, method=method)
+            await self.check_alive()
+        except TimeoutError:
+            return "no answer came"
+        except (Lost, OSError) as exc:
+            return str(exc)
+        if response.status not in case.status:
+            return f"HTTP {response.status}, not {' or '.join(map(str, case.status))}: {response.body[:300]!r}"
+        if case.codes:
+            codes = [message["error"]["code"] for message in response.messages if "error" in message]
+            if len(codes) != 1 or codes[0] not in case.codes:
+                return f"the code is not {case.codes[0]}: {response.body[:300]!r}"
+        return None
 
     def _judge_status(self, expect: Expect, reply: Response, era: Era) -> str | None:
         status, codes = reply.status, [message["error"].get("code") for message in reply.messages if "error" in message]

@@ -2,6 +2,7 @@
 
 _REPEATED = "repeated members are not refused yet"
 _MALFORMED = "a malformed response leaves the request of the server without an answer"
+_UNANSWERED = "the client does not answer a request whose params are not an object"
 
 KNOWN: dict[str, str] = {
     "202? jsonrpc twice": _REPEATED,
@@ -11,10 +12,17 @@ KNOWN: dict[str, str] = {
     "202? params.* twice": _REPEATED,
     "202? _meta.x twice": _REPEATED,
     "2026 the claimed revision twice": _REPEATED,
-    '2025 method "sampling/createMessage" is unknown': "params of requests to clients are checked before the method",
-    '2025 method "elicitation/create" is unknown': "params of requests to clients are checked before the method",
     '202? item "1 "': "integers in URIs may have spaces around them",
     "an elicitation answered with the error *": _MALFORMED,
     "an elicitation answered with result and error": _MALFORMED,
     "an elicitation answered with nothing": _MALFORMED,
+    "a header name of 100,000 bytes": "the limit for headers does not count their names",
+    "202? the id as text": "a response with an id of another type does not end the call",
+    "202? text before the JSON of the answer": "a line with text before its JSON does not end the call",
+    "ping with params *": _UNANSWERED,
+    "elicitation with params null": _UNANSWERED,
+    "elicitation with params 5": _UNANSWERED,
+    'elicitation with params "x"': _UNANSWERED,
+    "elicitation with params [[]]": _UNANSWERED,
+    'elicitation requestedSchema {"type": "array"}': "it is answered with an internal error",
 }

@@ -17,8 +17,8 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from tests.hostile import flows, messages
-from tests.hostile.cases import Case, Era, Flow, Json, request
+from tests.hostile import flows, http_requests, messages
+from tests.hostile.cases import Case, Era, Flow, Json, Raw, request
 from tests.hostile.drivers import Lines, Lost, Posts, run_flow
 from tests.hostile.known import KNOWN
 
@@ -55,6 +55,7 @@ class Corpus(NamedTuple):
 
     messages: Sequence[Case]
     flows: Sequence[Flow]
+    http: Sequence[Raw]
 
     def __len__(self) -> int:
         return sum(map(len, self[:]))
@@ -71,7 +72,7 @@ def corpus(only: str = "", every: int = 1) -> Corpus:
     def some(cases: Sequence[Any]) -> Sequence[Any]:
         return [case for case in cases if only in case.name][::every]
 
-    return Corpus(some(messages.cases()), some(flows.flows()))
+    return Corpus(some(messages.cases()), some(flows.flows()), some(http_requests.requests()))
 
 
 async def run_lines(route: str, driver: Lines, corpus: Corpus) -> list[Outcome]:
@@ -124,6 +125,7 @@ async def run_posts(driver: Posts, corpus: Corpus) -> list[Outcome]:
             outcomes.append(Outcome("http", case.name, skipped=missing[0]))
             continue
         outcomes.append(Outcome("http", case.name, await driver.run(case, case.era)))
+    outcomes += [Outcome("http", case.name, await driver.run_raw(case)) for case in corpus.http]
     return outcomes
 
 

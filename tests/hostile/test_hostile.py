@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.hostile.cases import error, result
+from tests.hostile.clients import run_all
 from tests.hostile.drivers import judge
 from tests.hostile.run import corpus, main, run_own, wrong_outcomes
 
@@ -14,6 +15,13 @@ from tests.hostile.run import corpus, main, run_own, wrong_outcomes
 async def test_the_server_answers_hostile_messages_as_specified(route: str) -> None:
     outcomes = await run_own(corpus(every=12), [route])
     assert len(outcomes) > 80
+    assert [f"{outcome.name}: {outcome.problem}" for outcome in wrong_outcomes(outcomes)] == []
+
+
+@pytest.mark.timeout(120)
+async def test_the_client_survives_hostile_servers() -> None:
+    outcomes = await run_all(every=8)
+    assert len(outcomes) > 70
     assert [f"{outcome.name}: {outcome.problem}" for outcome in wrong_outcomes(outcomes)] == []
 
 
