@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from hinge import Client, HingeError, Limits
@@ -168,7 +168,7 @@ async def run_response_case(case: ResponseCase) -> str | None:
 async def run_all(only: str = "", every: int = 1) -> list[Outcome]:
     """Run the cases whose names contain a text, or only every so many."""
     outcomes: list[Outcome] = []
-    tables: tuple[tuple[str, Iterable[Any], Callable[[Any], Awaitable[str | None]]], ...] = (
+    tables: tuple[tuple[str, Sequence[Any], Any], ...] = (
         ("client", client_cases(), run_client_case),
         ("asked", ask_cases(), run_ask_case),
         ("response", response_cases(), run_response_case),

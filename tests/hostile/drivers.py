@@ -347,7 +347,8 @@ async def read_reply(reader: asyncio.StreamReader, method: str = "POST") -> Resp
         with contextlib.suppress(asyncio.IncompleteReadError, OSError, ValueError):
             async for piece in _pieces(reader, headers):
                 body += piece
-                if streams and any("method" not in message for message in messages_in(body, streams=True)):
+                complete = streams and piece.endswith((b"\n\n", b"\r\n\r\n"))
+                if complete and any("method" not in message for message in messages_in(body, streams=True)):
                     break
     return Response(status, headers, messages_in(body, streams=streams), body)
 

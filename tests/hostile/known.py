@@ -17,8 +17,6 @@ KNOWN: dict[str, str] = {
     "an elicitation answered with result and error": _MALFORMED,
     "an elicitation answered with nothing": _MALFORMED,
     "a header name of 100,000 bytes": "the limit for headers does not count their names",
-    "202? the id as text": "a response with an id of another type does not end the call",
-    "202? text before the JSON of the answer": "a line with text before its JSON does not end the call",
     "ping with params *": _UNANSWERED,
     "elicitation with params null": _UNANSWERED,
     "elicitation with params 5": _UNANSWERED,

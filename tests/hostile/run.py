@@ -133,12 +133,12 @@ async def run_posts(driver: Posts, corpus: Corpus) -> list[Outcome]:
 
 
 @contextlib.asynccontextmanager
-async def started(*options: str) -> AsyncIterator[int]:
-    """Run the own target on a free port."""
+async def started(*options: str, module: str = "tests.hostile.target") -> AsyncIterator[int]:
+    """Run the own target, or another program, on a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
-    words = [sys.executable, "-m", "tests.hostile.target", *options, str(port)]
+    words = [sys.executable, "-m", module, *options, str(port)]
     process = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.DEVNULL)
     try:
         for _ in range(200):

@@ -1,0 +1,331 @@
+"""Load on a server over HTTP, with bounds on what it holds: `python -m tests.load.run --help`.
+
+Bounds are bytes and counts, never seconds. Each scenario runs against a server process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
+
+from tests.hostile.cases import Json, request
+from tests.hostile.drivers import INITIALIZE, INITIALIZED, Posts, read_reply
+from tests.hostile.run import started
+
+MIB = 1024 * 1024
+#: Seconds to wait for a condition.
+PATIENCE = 60.0
+
+
+class Figures(NamedTuple):
+    """What the server holds: bytes of memory, open files, tasks."""
+
+    memory: int
+    files: int
+    tasks: int
+
+
+class Load:
+    """A server under load, and the connections to it."""
+
+    def __init__(self, port: int) -> None:
+        self.posts = Posts(f"http://127.0.0.1:{port}/mcp")
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection that `close` closes."""
+        reader, writer = await asyncio.open_connection(*self.posts.address, limit=MIB)
+        self._writers.append(writer)
+        return reader, writer
+
+    async def close(self) -> None:
+        """Close all connections."""
+        writers, self._writers = self._writers, []
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.sleep(0.1)
+
+    async def data(self, name: str, **arguments: Any) -> bytes:
+        """Return the bytes of a stateless call."""
+        return await self.message("tools/call", {"name": name, "arguments": arguments})
+
+    async def message(self, method: str, params: Json) -> bytes:
+        """Return the bytes of a stateless request."""
+        text = request(method, params, "2026")
+        headers = {**await self.posts.headers_for(text, "2026"), "Connection": None}
+        return self.posts.head("POST", headers, len(text)) + text
+
+    async def call(self, name: str, **arguments: Any) -> str:
+        """Call a tool on a connection of its own; return its text."""
+        reader, writer = await asyncio.open_connection(*self.posts.address, limit=64 * MIB)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                writer.write(await self.data(name, **arguments))
+                reply = await read_reply(reader)
+        finally:
+            writer.close()
+        assert reply.status == 200, reply
+        text: str = reply.messages[-1]["result"]["content"][0]["text"]
+        return text
+
+    async def figures(self) -> Figures:
+        """Return what the server holds."""
+        return Figures(**json.loads(await self.call("figures")))
+
+    async def settled(self, before: Figures, *, memory: int) -> Figures:
+        """Wait until the server holds no more files and tasks than before, and not much more memory."""
+        now = before
+        for _ in range(100):
+            now = await self.figures()
+            if now.files <= before.files + 2 and now.tasks <= before.tasks + 2 and now.memory <= before.memory + memory:
+                return now
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"the server holds {now}, after {before} before the load")
+
+
+@contextlib.asynccontextmanager
+async def loaded() -> AsyncIterator[Load]:
+    """Start a server."""
+    async with started("--http", module="tests.load.server") as port:
+        load = Load(port)
+        for _ in range(20):  # what is made on first use
+            await load.call("count", upto=1)
+        try:
+            yield load
+        finally:
+            await load.close()
+
+
+def check(name: str, value: float, most: float) -> None:
+    """Print a figure, and require that it is within its bound."""
+    print(f"  {name}: {value:,.1f}, at most {most:,.1f}")
+    assert value <= most, f"{name} is {value:,.1f}; at most {most:,.1f} are allowed"
+
+
+async def event_of(reader: asyncio.StreamReader) -> Json:
+    """Return the next message of an event stream in chunks."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            line = await reader.readline()
+            assert line, "the stream ended"
+            if line.startswith(b"data: {"):
+                message: Json = json.loads(line[6:])
+                return message
+
+
+# ---------------------------------------------------------------- scenarios
+
+
+async def streams(scale: float) -> None:
+    """Many open subscriptions: memory for each, one event for each change, and nothing is left afterwards."""
+    count = int(5000 * scale)
+    async with loaded() as load:
+        before = await load.figures()
+        filters = {"notifications": {"resourceSubscriptions": ["load://item/1"]}}
+        listen = await load.message("subscriptions/listen", filters)
+        after = before
+        for attempt in (1, 2):
+            readers = []
+            for _ in range(count):
+                reader, writer = await load.connect()
+                writer.write(listen)
+                readers.append(reader)
+            acknowledged = [await event_of(reader) for reader in readers]
+            assert {message["method"] for message in acknowledged} == {"notifications/subscriptions/acknowledged"}
+            held = await load.figures()
+            check(f"KiB for each of {count} streams, time {attempt}", (held.memory - before.memory) / count / 1024, 40)
+            await load.call("change", first=1, number=1)
+            events = [await event_of(reader) for reader in readers]
+            assert {message["method"] for message in events} == {"notifications/resources/updated"}
+            await load.close()
+            after = await load.settled(before, memory=int(16 * MIB + count * 4096))
+        check("MiB more than before", (after.memory - before.memory) / MIB, 16 + count * 4096 / MIB)
+
+
+async def calls(scale: float) -> None:
+    """Many calls in flight: memory for each, each is answered, and nothing is left afterwards."""
+    count = int(5000 * scale)
+    async with loaded() as load:
+        before = await load.figures()
+        wait = await load.data("wait", gate="one")
+        readers = []
+        for _ in range(count):
+            reader, writer = await load.connect()
+            writer.write(wait)
+            readers.append(reader)
+        for _ in range(1000):
+            held = await load.figures()
+            if held.tasks - before.tasks >= count:
+                break
+            await asyncio.sleep(0.05)
+        check(f"KiB for each of {count} calls", (held.memory - before.memory) / count / 1024, 60)
+        await load.call("release", gate="one")
+        async with asyncio.timeout(PATIENCE):
+            replies = [await read_reply(reader) for reader in readers]
+        assert {reply.messages[-1]["result"]["content"][0]["text"] for reply in replies} == {"one"}
+        await load.close()
+        await load.settled(before, memory=int(16 * MIB + count * 8192))
+
+
+async def slow_readers(scale: float) -> None:
+    """Clients that read nothing of large answers are disconnected, and their memory is given back."""
+    count = int(40 * scale)
+    async with loaded() as load:
+        before = await load.figures()
+        for _ in range(count):
+            _, writer = await load.connect()
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(await load.data("big", size=16 * MIB))  # more than the buffers of a socket
+        for _ in range(20):
+            assert await load.call("big", size=10) == "x" * 10
+        await load.settled(before, memory=24 * MIB)
+
+
+async def hints(scale: float) -> None:
+    """Changes for a subscriber that reads nothing do not pile up."""
+    count = int(50_000 * scale)
+    async with loaded() as load:
+        before = await load.figures()
+        uris = [f"load://item/{number}" for number in range(1000)]
+        listen = await load.message("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
+        for _ in range(5):
+            reader, writer = await load.connect()
+            writer.write(listen)
+            await event_of(reader)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+        most = before
+        for first in range(0, count, 1000):
+            await load.call("change", first=0, number=1000)
+            if first % 5_000 == 0:
+                most = max(most, await load.figures())
+        check("MiB more at the height", (most.memory - before.memory) / MIB, 64)
+        await load.close()
+        await load.settled(before, memory=24 * MIB)
+
+
+async def pipelines(scale: float) -> None:
+    """A connection that sends requests and reads no answer is slowed down; others are served."""
+    size = int(16 * MIB * scale)
+    async with loaded() as load:
+        before = await load.figures()
+        _, writer = await load.connect()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        single = await load.data("big", size=10)
+
+        async def flood() -> None:
+            with contextlib.suppress(OSError):
+                for _ in range(size // len(single) // 100):
+                    writer.write(single * 100)
+                    await writer.drain()
+
+        flooding = asyncio.create_task(flood())
+        most = before
+        for _ in range(50):
+            assert await load.call("big", size=10) == "x" * 10
+            most = max(most, await load.figures())
+        flooding.cancel()
+        await asyncio.wait([flooding])
+        check("MiB more at the height", (most.memory - before.memory) / MIB, 32)
+        await load.close()
+        await load.settled(before, memory=16 * MIB)
+
+
+async def sessions(scale: float) -> None:
+    """Sessions that keep large answers for replay share one budget."""
+    count = int(150 * scale)
+    async with loaded() as load:
+        before = await load.figures()
+        opening = json.dumps(INITIALIZE).encode()
+        text = request(
+            "tools/call", {"name": "big", "arguments": {"size": 4 * MIB}, "_meta": {"progressToken": 1}}
+        ).replace(b"@ID@", b"big")
+        for _ in range(count):
+            opened = await load.posts.post(opening, {})
+            session: dict[str, str | None] = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+            await load.posts.post(json.dumps(INITIALIZED).encode(), session)
+            answered = await load.posts.post(text, {**session, "MCP-Protocol-Version": "2025-11-25"})
+            assert answered.status == 200
+        held = await load.figures()
+        check(f"MiB for {count} sessions", (held.memory - before.memory) / MIB, 200)
+
+
+async def soak(scale: float) -> None:
+    """Rounds of sessions, calls, cancelled calls, subscriptions: what the server holds does not grow."""
+    rounds = int(1000 * scale)
+    async with loaded() as load:
+        middle = before = await load.figures()
+        for number in range(rounds):
+            if number == rounds // 4:
+                middle = await load.settled(before, memory=64 * MIB)
+            await asyncio.gather(*(_round(load, number * 10 + place) for place in range(10)))
+        after = await load.settled(middle, memory=8 * MIB)
+        check(f"KiB more after {rounds} rounds", (after.memory - middle.memory) / 1024, 8 * 1024)
+
+
+async def _round(load: Load, number: int) -> None:
+    kind = number % 5
+    if kind == 0:
+        opened = await load.posts.post(json.dumps(INITIALIZE).encode(), {})
+        session: dict[str, str | None] = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+        await load.posts.post(json.dumps(INITIALIZED).encode(), session)
+        text = request("tools/call", {"name": "count", "arguments": {"upto": 5}, "_meta": {"progressToken": number}})
+        answered = await load.posts.post(text, {**session, "MCP-Protocol-Version": "2025-11-25"})
+        assert answered.messages[-1]["result"]["content"][0]["text"] == "5"
+        deleted = load.posts.head("DELETE", session, 0)
+        reader, writer = await asyncio.open_connection(*load.posts.address)
+        writer.write(deleted)
+        assert (await read_reply(reader)).status == 204
+        writer.close()
+    elif kind == 1:  # a call that its client abandons
+        _, writer = await asyncio.open_connection(*load.posts.address)
+        writer.write(await load.data("wait", gate=f"gate {number}"))
+        await writer.drain()
+        writer.transport.abort()
+    elif kind == 2:  # a subscription that its client abandons
+        filters = {"notifications": {"resourceSubscriptions": [f"load://item/{number}"]}}
+        reader, writer = await asyncio.open_connection(*load.posts.address)
+        writer.write(await load.message("subscriptions/listen", filters))
+        await event_of(reader)
+        writer.transport.abort()
+    elif kind == 3:
+        refused = await load.posts.post(b"{nonsense", {"MCP-Protocol-Version": "2026-07-28"})
+        assert refused.status == 400
+    else:
+        assert await load.call("big", size=100_000) == "x" * 100_000
+
+
+SCENARIOS: dict[str, Callable[[float], Coroutine[Any, Any, None]]] = {
+    scenario.__name__: scenario for scenario in (streams, calls, slow_readers, hints, pipelines, sessions, soak)
+}
+#: Scenarios that are known to fail, and why.
+KNOWN: dict[str, str] = {}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.load.run", description="Load with bounds on memory and counts."
+    )
+    parser.add_argument("scenarios", nargs="*", help=f"some of {', '.join(SCENARIOS)}; all of them by default")
+    parser.add_argument("--scale", type=float, default=1.0, help="how much load, 1 by default")
+    options = parser.parse_args(arguments)
+    failed = []
+    for name in options.scenarios or SCENARIOS:
+        print(f"{name}: {(SCENARIOS[name].__doc__ or '').splitlines()[0]}", flush=True)
+        try:
+            asyncio.run(SCENARIOS[name](options.scale))
+        except AssertionError as exc:
+            print(f"  {'known' if name in KNOWN else 'WRONG'}: {KNOWN.get(name, exc)}")
+            if name not in KNOWN:
+                failed.append(name)
+    print(f"FAILED: {', '.join(failed)}" if failed else "passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
