@@ -182,3 +182,66 @@ def test_a_broken_batch_is_a_parse_error() -> None:
     for text in (b"[1,", b"[}", b"[" * 100_000):
         with pytest.raises(ParseError):
             jsonrpc.split_batch(text, 3)
+
+
+# ---------------------------------------------------------------- repeated members
+
+REQUEST = '"jsonrpc":"2.0","id":1,"method":"m","params":{}'
+
+
+@pytest.mark.parametrize("member", ['"jsonrpc":"2.0"', '"method":"other"', '"params":{"a":1}', '"more":1,"more":2'])
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_repeated_member_of_the_envelope_is_refused_with_the_id(member: str, blank: str) -> None:
+    """SEC-33."""
+    for text in (f"{{{REQUEST},{blank}{member}}}", f"{{{member},{blank}{REQUEST}}}"):
+        with pytest.raises(Unreadable) as caught:
+            decode(text)
+        assert caught.value.request_id == 1
+
+
+@pytest.mark.parametrize("member", ['"id":2', '"id":1', '"id":"1"', '"\\u0069d":2', '"i\\u0064" : 1'])
+def test_a_repeated_id_is_not_used(member: str) -> None:
+    """SEC-33: nobody knows which of the two the sender meant."""
+    for text in (f"{{{REQUEST},{member}}}", f"{{{member},{REQUEST}}}"):
+        with pytest.raises(Unreadable) as caught:
+            decode(text)
+        assert caught.value.request_id is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"jsonrpc":"2.0","method":"m","method":"m"}',
+        '{"jsonrpc":"2.0","id":1,"result":{},"result":{}}',
+        '{"jsonrpc":"2.0","id":1,"id":2,"result":{}}',
+        '{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""},"error":{"code":1,"message":""}}',
+    ],
+)
+def test_a_repeated_member_of_any_message_is_refused(text: str) -> None:
+    """SEC-33."""
+    with pytest.raises(Unreadable):
+        decode(text)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b", "\u00e9", 'q"', "x:y,"]), st.sampled_from([1, 12, "1", '{"a":1}', [], {}])
+        ),
+        max_size=5,
+    )
+)
+def test_a_repeated_member_is_found_whatever_the_values(members: list[tuple[str, Any]]) -> None:
+    """SEC-33: compared with the reader of Python, which gives all members."""
+    for separator, colon in ((",", ":"), (" ,\n", " : ")):
+        text = "{" + separator.join(json.dumps(name) + colon + json.dumps(value) for name, value in members) + "}"
+        names = [name for name, _ in members]
+        assert jsonrpc.has_repeated_member(text.encode()) == (len(names) != len(set(names)))
+
+
+def test_members_that_nobody_knows_are_not_looked_through_without_limit() -> None:
+    """SEC-33: the work of looking for repeated members is bounded."""
+    more = ",".join(f'"{number}":1' for number in range(20_000))
+    with pytest.raises(Unreadable, match="bytes of other members"):
+        decode(f"{{{REQUEST},{more}}}")
+    assert decode(f'{{{REQUEST[:-2]}{{"text":"{"x" * 100_000}"}}}}').id == 1

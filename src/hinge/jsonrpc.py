@@ -89,11 +89,24 @@ class Unreadable(InvalidRequest):
         self.request_id = request_id
 
 
+#: The most members of an object in which repeated ones are looked for. No message of the protocol has more.
+MAX_MEMBERS = 1000
+#: The most bytes of a message outside of its `params`, `result` or `error`.
+MAX_FRAME = 65536
+
+#: A request with `params`, an integer id of at most 7 digits and no other member has at most so many bytes besides its
+#: `params` and the text of its `method`, in the shortest notation, which most peers write. One more `id` would not fit.
+MAX_REQUEST_FRAME = len('{"jsonrpc":"2.0","id":1234567,"method":"","params":}')
+MAX_RESULT_FRAME = len('{"jsonrpc":"2.0","id":1234567,"result":}')
+_NAME = re.compile(rb'\s*[{,]\s*"(?:[^"\\]|\\.)*"\s*:\s*', re.DOTALL)
+_END = re.compile(rb"\s*(\{\s*)?\}\s*\Z")
+
 #: How a message begins, or a batch of them.
 _BEGUN = re.compile(rb"(\xef\xbb\xbf)?\s*(\[\s*)?\{\s*[\"}]")
 _decode = msgspec.json.Decoder(_Envelope).decode
 _id_decoder = msgspec.json.Decoder(_IdOnly)
 _members_decoder = msgspec.json.Decoder(_Members)
+_raw_members_decoder = msgspec.json.Decoder(dict[str, Raw])
 _error_decoder = msgspec.json.Decoder(ErrorObject)
 _array_decoder = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
@@ -135,10 +148,32 @@ def split_batch(data: bytes, limit: int) -> list[bytes]:
     return [bytes(item) for item in items]
 
 
+def has_repeated_member(text: bytes) -> bool:
+    """Whether a JSON object has a member twice (or more than `MAX_MEMBERS`), of which readers take different ones.
+
+    The members of a dict, which are unique, are found one after the other in the text; then nothing may remain.
+    """
+    try:
+        members = _raw_members_decoder.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return True
+    if len(members) > MAX_MEMBERS:
+        return True
+    position = 0
+    for value in members.values():
+        name = _NAME.match(text, position)
+        if name is None or not text.startswith(value, name.end()):
+            return True
+        position = name.end() + len(value)
+    return not _END.match(text, position)
+
+
 def decode(data: bytes) -> Message:
     """One message from its UTF-8 JSON text.
 
-    Raises ParseError for what is not JSON (or not UTF-8), Unreadable for JSON that is not one JSON-RPC message.
+    Raises:
+        ParseError: The text is not JSON, or not UTF-8.
+        Unreadable: The JSON is not one JSON-RPC message, or repeats a member.
     """
     try:
         if not data.isascii():
@@ -152,23 +187,43 @@ def decode(data: bytes) -> Message:
         raise _unreadable(data, 'the member "jsonrpc" must be "2.0"')
     method, request_id, params = envelope.method, envelope.id, envelope.params
     if method is UNSET:
-        return _answer(envelope, data)
+        return _decode_response(envelope, data)
     if envelope.result is not ABSENT or envelope.error is not ABSENT:
         raise _unreadable(data, "a request has no result and no error")
     if params is not ABSENT and opening(params) != OBJECT:
         raise _unreadable(data, "params must be an object")
     if request_id is UNSET:
+        _check_members(data, params)
         return Notification(method, params)
     if request_id is None:
         raise _unreadable(data, "the id of a request must be a string or an integer")
+    if params is ABSENT or len(data) - len(params) - len(method) > MAX_REQUEST_FRAME:
+        _check_members(data, params)
     return Request(request_id, method, params)
 
 
-def _answer(envelope: _Envelope, data: bytes) -> Message:
+def _check_members(data: bytes, content: Raw) -> None:
+    """Raise Unreadable for repeated members. `content` is the only one that may be long.
+
+    The error names the request only if the id is certain: `"id"` occurs once, and no name is written with escapes.
+    """
+    if len(data) - len(content) <= MAX_FRAME and not has_repeated_member(data):
+        return
+    error = _unreadable(data, f"a member is repeated, or there are more than {MAX_FRAME} bytes of other members")
+    skipped = bytes(content)
+    is_certain = data.count(b'"id"') - skipped.count(b'"id"') == 1 and data.count(b"\\") == skipped.count(b"\\")
+    if isinstance(error, Unreadable) and not is_certain:
+        error.request_id = None
+    raise error
+
+
+def _decode_response(envelope: _Envelope, data: bytes) -> Message:
     has_result, has_error = envelope.result is not ABSENT, envelope.error is not ABSENT
     request_id = None if envelope.id is UNSET else envelope.id
     if has_result == has_error:
         raise _unreadable(data, "a response has exactly one of result and error")
+    if has_error or len(data) - len(envelope.result) > MAX_RESULT_FRAME:
+        _check_members(data, envelope.error if has_error else envelope.result)
     if has_error:
         try:
             return Failure(request_id, _error_decoder.decode(envelope.error))

@@ -92,21 +92,23 @@ class Connection(Record):
         """
         description = self.description
         if type(data) is not Inbound:
+            eras = () if description is None else description.eras
             try:
-                message = jsonrpc.decode(data)
+                inbound = detect.classify(jsonrpc.decode(data), eras, _version(origin))
             except ProtocolError as exc:
                 return self._receive_unreadable(data, exc, origin)
-            data = detect.classify(message, () if description is None else description.eras, _version(origin))
-        message = data.message
+        else:
+            inbound = data
+        message = inbound.message
         if type(message) is Response or type(message) is Failure:
-            if self.one_shot and data.era is not None:
+            if self.one_shot and inbound.era is not None:
                 try:
-                    data.era.check_response()
+                    inbound.era.check_response()
                 except InvalidRequest as exc:
                     return self._unreadable(exc)
             self._receive_response(message)
             return None
-        return self._receive_call(data, message, origin)
+        return self._receive_call(inbound, message, origin)
 
     def _receive_unreadable(self, data: bytes, exc: ProtocolError, origin: Origin) -> Batch | Outgoing | None:
         """Handle what is not one message: a batch, a line that a server printed, or an error."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hinge import InvalidEnvelope, jsonrpc
-from hinge.jsonrpc import Request
+from hinge.jsonrpc import Request, Unreadable
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Handshake
 from hinge.protocol.eras.stateless import STATELESS
@@ -118,3 +118,50 @@ def test_only_the_known_stateless_revisions_are_stateless() -> None:
     """C-031, C-032."""
     assert detect.era_of_revision(V2026_07) is STATELESS
     assert not any(detect.era_of_revision(one) is STATELESS for one in (*HANDSHAKE_REVISIONS, "2031-01-01", ""))
+
+
+# ---------------------------------------------------------------- repeated members
+
+
+REPEATED = [
+    '{"name":"a","name":"b"}',
+    '{"name":"a","arguments":{},"name":"a"}',
+    '{"name":"a","arguments":{},"arguments":{"b":1}}',
+    '{"arguments":{"b":1},"name":"a","\\u0061rguments":{}}',
+    '{"uri":"x:1","uri":"x:2"}',
+    '{"_meta":{},"name":"a","arguments":{},"_meta":{}}',
+    '{"other":1,"other":1,"arguments":{}}',
+    '{"_meta":{"progressToken":1,"progressToken":2},"name":"a","arguments":{}}',
+    '{"_meta":{"acme/x":1,"acme/x":1}}',
+    f'{{"_meta":{{"{CLAIM}":"2026-07-28","{CLAIM}":"2025-11-25"}},"name":"a","arguments":{{}}}}',
+    f'{{"_meta":{{"{CLAIM}":5,"{CLAIM}":6}}}}',
+]
+
+
+@pytest.mark.parametrize("params", REPEATED)
+@pytest.mark.parametrize("method", ["tools/call", "acme/method"])
+def test_repeated_members_of_params_and_meta_are_refused(params: str, method: str) -> None:
+    """SEC-33: a filter in front may have read the other one."""
+    for text in (params, params.replace(",", " , ")):
+        data = f'{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{text}}}'.encode()
+        for _ in range(2):
+            with pytest.raises(Unreadable) as caught:
+                detect.classify(jsonrpc.decode(data), detect.parse_eras(BOTH))
+            assert caught.value.request_id == 7
+
+
+def test_arguments_may_repeat_members_and_look_like_params() -> None:
+    """SEC-33: what is below arguments is left to the tool's schema."""
+    params = '{"name":"a","arguments":{"name":1,"name":2,"_meta":{},"text":",\\"arguments\\":"}}'
+    data = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}'.encode()
+    assert detect.classify(jsonrpc.decode(data), detect.parse_eras(BOTH)).meta is None
+
+
+def test_params_with_very_many_members_are_refused_unread() -> None:
+    """SEC-33: looking for repeated members takes bounded work."""
+    many = ",".join(f'"{number}":1' for number in range(20_000))
+    data = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{{many}}}}}'.encode()
+    with pytest.raises(Unreadable, match="too many members"):
+        detect.classify(jsonrpc.decode(data), detect.parse_eras(BOTH))
+    arguments = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"a", "arguments":{{{many}}}}}}}'
+    assert detect.classify(jsonrpc.decode(arguments.encode()), detect.parse_eras(BOTH)).message is not None

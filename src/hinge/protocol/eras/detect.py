@@ -6,33 +6,49 @@ Names of eras and revisions become Era objects here, too.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from hinge.errors import DefinitionError
-from hinge.jsonrpc import ABSENT, Failure, Message, Notification, Request, Response
+from hinge.errors import DefinitionError, InvalidRequest
+from hinge.jsonrpc import ABSENT, Failure, Message, Notification, Request, Response, Unreadable, has_repeated_member
 from hinge.protocol.calls import Inbound
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
-from hinge.schema.base import NOTHING, Model, RequestMeta
+from hinge.schema.base import NOTHING, RequestMeta
+from hinge.schema.methods import METHODS
 
 #: All eras by name, the oldest first.
 ERAS: dict[EraName, Era] = {era.name: era for era in (HANDSHAKE, STATELESS)}
 
 
-class _WithMeta(Model, kw_only=True):
-    meta: RequestMeta | None = msgspec.field(name="_meta", default=None)
+#: More bytes of `params` are looked through only for few colons, that is few members, outside of what may be long.
+MAX_SMALL_PARAMS = 65536
+MAX_COLONS = 10_000
+#: The longest `_meta` that is remembered, and how many are: a client sends the same one with each request.
+MAX_REMEMBERED = 2048
+REMEMBERED = 256
 
 
-class _WithRawMeta(Model, kw_only=True):
-    meta: dict[str, Raw] = msgspec.field(name="_meta", default_factory=dict)
+class _Params(msgspec.Struct):
+    """The members of most params, undecoded."""
+
+    meta: Raw = msgspec.field(name="_meta", default=ABSENT)
+    name: Raw = ABSENT
+    arguments: Raw = ABSENT
+    input_responses: Raw = msgspec.field(name="inputResponses", default=ABSENT)
 
 
-_decode_meta = msgspec.json.Decoder(_WithMeta).decode
-_raw_meta_decoder = msgspec.json.Decoder(_WithRawMeta)
+#: The bytes of `params` besides the values of these members, in the shortest notation. A repeated one would not fit.
+MAX_ARGUMENTS_FRAME = len('{"name":,"arguments":}')
+MAX_META_FRAME = len('{"_meta":,"name":,"arguments":}')
+
+_decode_params = msgspec.json.Decoder(_Params).decode
+_meta_decoder = msgspec.json.Decoder(RequestMeta | None)
+_decode_raw_meta = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def classify(message: Message, eras: tuple[Era, ...], version_header: str | None = None) -> Inbound:
@@ -45,13 +61,29 @@ def classify(message: Message, eras: tuple[Era, ...], version_header: str | None
         message: The message. Malformed members of its `_meta` count as absent.
         eras: The eras that are served. Empty on a client, which negotiates its era.
         version_header: The revision that the HTTP headers name.
+
+    Raises:
+        Unreadable: A member of `params` or `_meta` is repeated.
     """
     meta: RequestMeta | None = None
     if (type(message) is Request or type(message) is Notification) and message.params is not ABSENT:
-        try:
-            meta = _decode_meta(message.params).meta
-        except (msgspec.MsgspecError, RecursionError):
-            meta = _salvage(message.params)
+        text = message.params
+        params = _decode_params(text)
+        frame = len(text) - len(params.arguments) - len(params.name) - len(params.meta)
+        if params.meta is ABSENT:
+            max_frame = MAX_ARGUMENTS_FRAME
+        else:
+            max_frame = MAX_META_FRAME
+            try:
+                meta = (
+                    _read_meta(bytes(params.meta))
+                    if len(params.meta) <= MAX_REMEMBERED
+                    else _decode_meta(bytes(params.meta))
+                )
+            except InvalidRequest as exc:
+                raise _unreadable(message, str(exc)) from None
+        if frame > max_frame or params.arguments is ABSENT:
+            _check_params(message, params)
     claims = meta is not None and meta.protocol_version is not NOTHING
     era: Era | None
     if len(eras) < 2:
@@ -65,10 +97,43 @@ def classify(message: Message, eras: tuple[Era, ...], version_header: str | None
     return Inbound(message, meta, claims, era)
 
 
-def _salvage(params: Raw) -> RequestMeta | None:
+def _check_params(message: Request | Notification, params: _Params) -> None:
+    """Raise Unreadable if a member is repeated, or if there are too many to look through.
+
+    Objects of a method of an extension may be long; decoding them costs as much as looking through them.
+    """
+    text = bytes(message.params)
+    if len(text) > MAX_SMALL_PARAMS and message.method in METHODS:
+        skipped = sum(bytes(value).count(b":") for value in (params.arguments, params.input_responses))
+        if text.count(b":") - skipped > MAX_COLONS:
+            raise _unreadable(message, "params has too many members")
+    if has_repeated_member(text):
+        raise _unreadable(message, "a member of params is repeated")
+
+
+def _unreadable(message: Request | Notification, reason: str) -> Unreadable:
+    return Unreadable(f"Invalid request: {reason}", message.id if type(message) is Request else None)
+
+
+def _decode_meta(text: bytes) -> RequestMeta | None:
+    """Decode `_meta`. Raises InvalidRequest if a member is repeated."""
+    meta: RequestMeta | None
+    try:
+        meta = _meta_decoder.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        meta = _salvage(text)
+    if meta is not None and has_repeated_member(text):
+        raise InvalidRequest("a member of params._meta is repeated")
+    return meta
+
+
+_read_meta = lru_cache(REMEMBERED)(_decode_meta)
+
+
+def _salvage(text: bytes) -> RequestMeta | None:
     """Decode the members that are well-formed. A malformed `protocolVersion` is kept as raw text: it still names the era."""
     try:
-        members = _raw_meta_decoder.decode(params).meta
+        members = _decode_raw_meta(text)
     except (msgspec.MsgspecError, RecursionError):
         return None
     meta = RequestMeta()
