@@ -73,6 +73,10 @@ class Site:
     async def close(self) -> None:
         pass
 
+    def count(self, method: str) -> int:
+        """How many requests of a method came."""
+        return sum(each == method for _, each in self.requests)
+
     @property
     def lists(self) -> list[str]:
         """The users that the list was fetched for."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, ClientPool
+from hinge import Client, ClientPool, ContractDrift, fetch_contract
 from tests.client.site import URL, Site
 
 
@@ -56,6 +56,23 @@ async def test_a_result_is_not_checked_against_the_schema_of_another_caller() ->
         assert (await client.call_tool("any")).data == {"alice": 1}
         user = "bob"
         assert (await client.call_tool("any")).data == {"bob": 1}
+
+
+@pytest.mark.parametrize("option", ["auth", "headers of the call"])
+async def test_a_contract_is_checked_against_what_this_caller_is_offered(option: str) -> None:
+    user, site = "alice", Site()
+    async with Client(URL, era="2026", wire=site, auth=lambda: user) as client:
+        contract = await fetch_contract(client)
+    async with Client(URL, era="2026", wire=site, auth=lambda: user, lock=contract) as client:
+        await client.call_tool("any")
+        calls = site.count("tools/call")
+        headers = {"Authorization": "bob"} if option != "auth" else None
+        user = "bob" if option == "auth" else "alice"
+        with pytest.raises(ContractDrift):
+            await client.call_tool("any", headers=headers)
+        assert site.count("tools/call") == calls
+        user = "alice"
+        await client.call_tool("any")
 
 
 class Switching:

@@ -101,6 +101,7 @@ def main() -> int:
     matrix = Matrix(install(groups), keep, chosen.fixture, with_agents=chosen.agents)
     cells, unmatched = select(list(matrix.cells()), matrix, chosen)
     if unmatched or not cells:
+        print(f"interop: FAILED: no cell matches {', '.join(unmatched) or '--proof'}")
         return 1
     wrong: list[str] = []
     with ThreadPoolExecutor(chosen.jobs) as pool:

@@ -293,6 +293,17 @@ class Client(ClientMethods):
         """Whether the connection is open now. A lost one is opened again by the next request, unless `reconnect=False`."""
         return self._connection.alive
 
+    async def credentials(self) -> str:
+        """Get what identifies the caller of a request that is sent now; see `ClientMethods.credentials`.
+
+        Returns:
+            An opaque text; "" if `auth` and `headers` never change.
+
+        Raises:
+            NotSent: A function for `auth` or `headers` failed.
+        """
+        return await self._connection.credentials()
+
     async def same_credentials(self) -> bool:
         """Tell whether requests can be sent in the same session: it was opened with the same credentials.
 

@@ -44,6 +44,13 @@ else:
 PageT = TypeVar("PageT", bound=Page)
 
 
+#: The headers of one request that identify its caller; others, like those for tracing, may differ in each request.
+_CREDENTIAL_HEADERS = frozenset({"authorization", "cookie"})
+
+#: Credentials of the client, and those of one request.
+Caller: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+
+
 class ClientContext(msgspec.Struct, kw_only=True, eq=False):
     """One request or notification on its way through the middleware of a client.
 
@@ -95,6 +102,12 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
     def protocol_version(self) -> str:
         """The protocol revision of the connection."""
         return self.client.protocol_version
+
+    @property
+    def caller(self) -> Caller:
+        """Whom the request was sent for: its credentials and those among its own headers."""
+        own = [(name.lower(), value) for name, value in (self.headers or {}).items()]
+        return self.credentials, tuple(sorted(header for header in own if header[0] in _CREDENTIAL_HEADERS))
 
     def replace(
         self,
@@ -276,6 +289,17 @@ class ClientMethods(ABC):
             NotSent: The client was not connected yet.
         """
 
+    @abstractmethod
+    async def credentials(self) -> str:
+        """Get what identifies the caller of a request that is sent now, for what is kept of results.
+
+        Returns:
+            An opaque text, another one if `auth` or `headers` give something else; "" if they never change.
+
+        Raises:
+            NotSent: A function for `auth` or `headers` failed.
+        """
+
     @property
     @abstractmethod
     def mirrors_arguments(self) -> bool:
@@ -383,7 +407,7 @@ class ClientMethods(ABC):
             if raise_on_error:
                 raise ToolCallError(result.text or f"Tool {name!r} failed without a message", result)
             return result
-        if tool is not None and self._check_results and request.credentials == self._tools.credentials:
+        if tool is not None and self._check_results and request.caller == self._tools.caller:
             tool.check(result)
         if returns is not None:
             vars(result)["data"] = _converted(returns, result, name)

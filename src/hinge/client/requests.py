@@ -129,7 +129,7 @@ class Requests:
         else:
             raw = await self._complete(request)
         if method == "tools/list":
-            self._tools.credentials = request.credentials
+            self._tools.caller = request.caller
         if request.on_size is not None:
             request.on_size(memoryview(raw).nbytes)
         return read_result(raw, method, request.result)

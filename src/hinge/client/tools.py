@@ -70,8 +70,8 @@ class ToolIndex:
 
     def __init__(self) -> None:
         self.by_name: dict[str, KnownTool] = {}
-        #: What they were requested with; a caller with other credentials may have other tools.
-        self.credentials = ""
+        #: Whom they were requested for: another caller may have other tools.
+        self.caller: tuple[str, tuple[tuple[str, str], ...]] = "", ()
 
     def take(self, tools: Iterable[Tool], *, mirrored: bool) -> list[Tool]:
         """Replace the tools. If headers repeat arguments, tools with invalid annotations for that are left out and logged."""

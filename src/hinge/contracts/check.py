@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from hinge.client.callbacks import awaited
-from hinge.client.methods import CallNext, ClientContext
+from hinge.client.methods import Caller, CallNext, ClientContext
 from hinge.client.middleware import Drift, OnDrift
 from hinge.contracts.compare import entry_differences
-from hinge.contracts.contract import SINGULAR, Contract, Definition, Listed, Section, definition_of, key_of
+from hinge.contracts.contract import SECTIONS, SINGULAR, Contract, Definition, Listed, Section, definition_of, key_of
 from hinge.contracts.display import change_shown
 from hinge.contracts.fetch import LISTS
 from hinge.contracts.lock_file import read_lock
@@ -46,7 +46,7 @@ _DETAILED = 5
 _STEPS = 200
 #: How many bytes of items are compared before other tasks run.
 _SLICE = 64 * 1024
-#: How many lists may be read page by page at the same time.
+#: How many lists are kept, and may be read page by page at the same time.
 _MAX_LISTS = 100
 #: How many differences stand in the message of an error; `lines` has all of them.
 _IN_MESSAGE = 3
@@ -80,11 +80,11 @@ class ContractCheck:
         self._source = "the lock" if isinstance(lock, Contract) else str(lock)
         self._refuses = drift == "refuse"
         self._on_drift = on_drift
-        #: The differences of each entry, by section; a section is missing if it was not listed since a change.
-        self._differences: dict[Section, dict[str, Sequence[Difference]]] = {}
+        #: The differences of each entry, by caller and section; missing if it was not listed since a change.
+        self._differences: dict[tuple[Caller, Section], dict[str, Sequence[Difference]]] = {}
         self._instructions: Sequence[Difference] = ()
-        #: The items of unfinished lists, by section and the cursor of the next page.
-        self._pages: dict[tuple[Section, str], list[Listed]] = {}
+        #: The items of unfinished lists, by caller, section and the cursor of the next page.
+        self._pages: dict[tuple[Caller, Section, str], list[Listed]] = {}
         self._generation = 0
         self._list_lock = asyncio.Lock()
         self._reported: set[str] = set()
@@ -99,7 +99,7 @@ class ContractCheck:
         Raises:
             ContractDrift: The instructions changed, and `drift` is "refuse".
         """
-        self._forget(tuple(self._differences))
+        self._forget(SECTIONS)
         was, now = self._contract.instructions, client.instructions
         self._instructions = []
         if was != now:
@@ -141,7 +141,8 @@ class ContractCheck:
     def _forget(self, sections: Iterable[Section]) -> None:
         self._generation += 1
         for section in sections:
-            self._differences.pop(section, None)
+            for key in [key for key in self._differences if key[1] == section]:
+                del self._differences[key]
 
     # ---------------------------------------------------------------- lists
 
@@ -153,18 +154,21 @@ class ContractCheck:
         except msgspec.ValidationError as exc:
             raise InvalidResponse(f"{ctx.method}: the result can't be read: {exc}") from exc
         cursor = ctx.params.get("cursor")
-        items: list[Listed] | None = [] if cursor is None else self._pages.pop((section, cursor), None)
+        caller = await _caller(ctx)
+        items: list[Listed] | None = [] if cursor is None else self._pages.pop((caller, section, cursor), None)
         if items is None:
             return ()  # the first page of its list was not seen
         items += getattr(page, member)
         if page.next_cursor is not None:
             if len(self._pages) >= _MAX_LISTS:
                 self._pages.clear()
-            self._pages[section, page.next_cursor] = items
+            self._pages[caller, section, page.next_cursor] = items
             return ()
-        return await self._compare(section, items, ctx.protocol_version)
+        return await self._compare(caller, section, items, ctx.protocol_version)
 
-    async def _compare(self, section: Section, items: Iterable[Listed], revision: str) -> Sequence[Difference]:
+    async def _compare(
+        self, caller: Caller, section: Section, items: Iterable[Listed], revision: str
+    ) -> Sequence[Difference]:
         """Compare a list. The event loop is released after each _SLICE bytes; larger items are compared in a thread."""
         locked = self._locked(section, revision)
         if locked is None:
@@ -188,7 +192,9 @@ class ContractCheck:
         for key in sorted(locked.keys() - by_key.keys()):
             by_key[key] = entry_differences(section, key, locked[key], None)
         if generation == self._generation:
-            self._differences[section] = by_key
+            self._differences[caller, section] = by_key
+            while len(self._differences) > _MAX_LISTS:
+                del self._differences[next(iter(self._differences))]
         differences = [one for lines in by_key.values() for one in lines]
         await self._report(differences)
         return differences
@@ -207,26 +213,29 @@ class ContractCheck:
         section = _USES.get(ctx.method)
         if section is None or self._locked(section, ctx.protocol_version) is None:
             return
-        if section not in self._differences:
+        caller = await _caller(ctx)
+        if (caller, section) not in self._differences:
             async with self._list_lock:
-                await self._list(ctx.client, section)
+                await self._list(ctx, caller, section)
         name = str(ctx.params.get("name"))
-        differences = self._differences.get(section, {}).get(name)
+        differences = self._differences.get((caller, section), {}).get(name)
         if differences is None:
             raise ContractDrift(f"Neither the server nor {self._source} has a {SINGULAR[section]} {shorten(name)!r}")
         self._raise_for(differences)
 
-    async def _list(self, client: ClientMethods, section: Section) -> None:
+    async def _list(self, ctx: ClientContext, caller: Caller, section: Section) -> None:
+        client = ctx.client
         token = _listing.set(True)
         try:
             for _ in range(_ATTEMPTS):
-                if section in self._differences:
+                if (caller, section) in self._differences:
                     return
                 generation = self._generation
                 with suppress(ContractDrift):
-                    await (client.list_tools() if section == "tools" else client.list_prompts())
+                    fetch = client.list_tools if section == "tools" else client.list_prompts
+                    await fetch(headers=ctx.headers)
                 if generation != self._generation:
-                    self._differences.pop(section, None)
+                    self._differences.pop((caller, section), None)
         finally:
             _listing.reset(token)
 
@@ -254,6 +263,12 @@ class ContractCheck:
         more = f"; and {len(lines) - _IN_MESSAGE} more" if len(lines) > _IN_MESSAGE else ""
         first = "; ".join(lines[:_IN_MESSAGE])
         raise ContractDrift(f"The server is not what {self._source} says: {first}{more}", lines)
+
+
+async def _caller(ctx: ClientContext) -> Caller:
+    """Whom a request is sent for, or was; what a server offers may depend on that."""
+    credentials, headers = ctx.caller
+    return credentials or await ctx.client.credentials(), headers
 
 
 def _item_differences(
