@@ -168,6 +168,10 @@ def test_a_tool_that_fails_ends_with_code_1_and_its_words(file: Path) -> None:
         (["run", "nowhere.py"], "hinge: No such file: nowhere.py"),
         (["run", "no_such_module"], "hinge: No such file or module: 'no_such_module'"),
         (
+            ["run", "{file}:server", "--metrics"],
+            "hinge: --metrics needs --http",
+        ),
+        (
             ["run", "{file}:server", "--reload"],
             "hinge: --reload needs --http: on stdio, a restart would lose messages of the client",
         ),

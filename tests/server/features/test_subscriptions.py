@@ -184,7 +184,7 @@ async def test_changes_of_distinct_things_wait_within_bounds_and_their_loss_is_t
             server.notify(Changed("resource", uri.format(number)))
 
     async with talking(server, era) as talk:
-        watched = ["file:///dir", "file:///a"]
+        watched, listening = ["file:///dir", "file:///a"], 0
         if era == "2026":
             listening, _ = await listen(talk, toolsListChanged=True, resourceSubscriptions=watched)
         else:

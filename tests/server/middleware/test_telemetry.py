@@ -366,3 +366,33 @@ def test_without_a_provider_nothing_of_opentelemetry_is_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_without_a_provider_a_call_takes_no_step_more() -> None:
+    """The API alone, imported by another library, adds no function to the path of a call."""
+    code = (
+        "import asyncio, sys, hinge\n"
+        "server = hinge.Server('x')\n"
+        "@server.tool\n"
+        "async def fine() -> str: return 'fine'\n"
+        "def count(client):\n"
+        "    functions = []\n"
+        "    return functions, lambda frame, event, argument: functions.append(frame.f_code) if event == 'call' else None\n"
+        "async def steps():\n"
+        "    async with hinge.Client(server) as client:\n"
+        "        for _ in range(20): await client.call_tool('fine')\n"
+        "        counts = []\n"
+        "        for _ in range(5):\n"
+        "            functions, profile = count(client)\n"
+        "            sys.setprofile(profile)\n"
+        "            await client.call_tool('fine')\n"
+        "            sys.setprofile(None)\n"
+        "            counts.append(len(functions))\n"
+        "        return min(counts)\n"
+        "without = asyncio.run(steps())\n"
+        "import opentelemetry.trace, opentelemetry.metrics\n"
+        "print(without, asyncio.run(steps()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    without, imported = map(int, done.stdout.split())
+    assert 0 < imported <= without
