@@ -29,6 +29,7 @@ from hinge import (
     Tool,
     content_to_text,
     save_contents,
+    tools_for_model,
 )
 
 HELP = """\
@@ -88,7 +89,7 @@ class Host:
     async def run(self) -> None:
         """Run the chat until the user leaves."""
         async with self.servers:
-            self.tools = {tool.name: tool for tool in await self.servers.list_tools()}
+            self.tools = {tool.name: tool for tool in tools_for_model(await self.servers.list_tools())}
             self.show_servers()
             self.terminal.show("Say /help for help.")
             while (line := await self.terminal.read_line("you> ")) not in (None, "/quit"):

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from hinge.errors import UnsupportedVersion as UnsupportedVersion
     from hinge.extensions.apps import Apps as Apps
     from hinge.extensions.apps import Csp as Csp
+    from hinge.extensions.apps import tools_for_model as tools_for_model
     from hinge.protocol.changes import Changed as Changed
     from hinge.protocol.changes import ChangesLost as ChangesLost
     from hinge.protocol.http.request import Principal as Principal
@@ -249,6 +250,7 @@ _HOME = {
     "require_client_extension": "hinge.server.extensions",
     "save_content": "hinge.client.content",
     "save_contents": "hinge.client.content",
+    "tools_for_model": "hinge.extensions.apps",
 }
 
 __all__ = tuple(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]  # the table is the list; the imports above say it to checkers

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from hinge import Apps, Context, Csp, DefinitionError, Depends, Server
+from hinge import Apps, Client, ClientExtension, Context, Csp, DefinitionError, Depends, Server, Tool, tools_for_model
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -211,3 +211,38 @@ async def test_without_the_extension_nothing_is_announced(era: Era) -> None:
     async with BareEnd(server, era, capabilities=SHOWS) as end:
         found = end.welcome if era == "2025" else await end.ask("server/discover")
         assert "extensions" not in found["capabilities"]
+
+
+@pytest.mark.parametrize(
+    ("meta", "offered"),
+    [
+        (None, True),
+        ({"ui": {"resourceUri": "ui://a"}}, True),
+        ({"ui": {"visibility": ["model", "app"]}}, True),
+        ({"ui": {"visibility": ["model"]}}, True),
+        ({"ui": {"visibility": ["app"]}}, False),
+        ({"ui": {"visibility": []}}, False),
+        ({"ui": {"visibility": "app"}}, True),
+        ({"ui": 5}, True),
+    ],
+)
+def test_a_host_offers_its_model_no_tool_that_is_for_pages_alone(meta: Any, offered: bool) -> None:
+    """APP-06."""
+    tool = Tool(name="a", input_schema={}, meta=meta)
+    assert tools_for_model([tool]) == ([tool] if offered else [])
+
+
+async def test_a_tool_for_pages_alone_is_listed_for_the_page_and_not_offered_to_the_model() -> None:
+    """APP-06: what a server of ours lists for a client that shows pages."""
+
+    class Pages(ClientExtension):
+        id = Apps.id
+
+        @property
+        def settings(self) -> dict[str, Any]:
+            return {"mimeTypes": [MIME]}
+
+    async with Client(weather(), extensions=[Pages()]) as client:
+        tools = await client.list_tools()
+    assert [tool.name for tool in tools] == ["forecast", "refresh", "paint", "plain"]
+    assert [tool.name for tool in tools_for_model(tools)] == ["forecast", "paint", "plain"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast, get_args
 
 import msgspec
@@ -238,6 +238,26 @@ class Apps(Extension):
         if self._server is None:
             raise DefinitionError("These apps belong to no server yet: write apps = server.add_extension(Apps())")
         return self._server
+
+
+def tools_for_model(tools: Iterable[Tool]) -> list[Tool]:
+    """Select the tools that a host may offer to its model, for clients that show pages.
+
+    A tool may be for its page alone; see https://github.com/modelcontextprotocol/ext-apps, "Tool Visibility".
+
+    Args:
+        tools: The tools that a server lists.
+
+    Returns:
+        The same without those whose visibility doesn't include the model.
+    """
+    return [tool for tool in tools if _is_for_model(tool)]
+
+
+def _is_for_model(tool: Tool) -> bool:
+    ui = (tool.meta or {}).get("ui")
+    visibility = ui.get("visibility") if isinstance(ui, dict) else None
+    return not isinstance(visibility, list) or "model" in visibility
 
 
 def _page_meta(uri: str, options: PageOptions) -> dict[str, Any] | None:
