@@ -166,8 +166,10 @@ async def test_a_hung_clean_up_is_abandoned_with_a_warning(stubborn: bool, caplo
     session.on_close(nothing_more)
     session.on_close(hang)
     session.close("over")
+    start = session.loop.time()
     with caplog.at_level(logging.WARNING, "hinge"):
         await session.finish()
+    assert session.loop.time() - start == pytest.approx(5)
     assert "5 seconds" in caplog.text
     gate.set()
     await turns()
@@ -185,8 +187,10 @@ async def test_a_handler_that_will_not_stop_is_abandoned_with_a_warning(caplog: 
     task = asyncio.create_task(session.answer(call_of(session)))
     await work.begun.wait()
     session.close("over")
+    start = session.loop.time()
     with caplog.at_level(logging.WARNING, "hinge"):
         await session.finish()
+    assert session.loop.time() - start == pytest.approx(5)
     assert "1 handlers did not stop within 5 seconds" in caplog.text
     work.gate.set()
     assert await task is None

@@ -14,8 +14,9 @@ import pytest
 
 from hinge import Context, HingeError, LogToClient, Server, current_context
 from hinge.server.log_to_client import level_of
+from tests.jumping_clock import in_no_time
 from tests.server.bare_end import BareEnd, Era
-from tests.support import LOG_LEVEL
+from tests.support import LOG_LEVEL, Outgoing
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -46,6 +47,30 @@ async def call(end: BareEnd, name: str, level: str | None = "debug") -> None:
     meta = {"_meta": {LOG_LEVEL: level}} if end.era == "2026" and level is not None else {}
     result = await end.ask("tools/call", {"name": name, "arguments": {}, **meta})
     assert not result.get("isError"), result
+
+
+class Unread(BareEnd):
+    """A client that does not read log messages."""
+
+    async def send(self, message: Outgoing, /) -> None:
+        if message.method == "notifications/message":
+            await asyncio.Event().wait()
+        await super().send(message)
+
+
+@in_no_time
+async def test_a_client_that_does_not_read_its_log_does_not_hold_the_answer(log: logging.Logger) -> None:
+    server: Server[Any] = Server("logging")
+
+    @server.tool
+    async def work() -> None:
+        log.info("begun")
+
+    async with Unread(server) as end:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        await call(end, "work")
+        assert loop.time() - start == pytest.approx(server.limits.teardown)
 
 
 @both_eras
