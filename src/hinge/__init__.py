@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from hinge.server.dependencies import Depends as Depends
     from hinge.server.elicitation.elicit import Declined as Declined
     from hinge.server.elicitation.forms import Titled as Titled
+    from hinge.server.elicitation.roots import path_in_roots as path_in_roots
     from hinge.server.extensions import Extension as Extension
     from hinge.server.extensions import Method as Method
     from hinge.server.extensions import Topic as Topic
@@ -247,6 +248,7 @@ _HOME = {
     "fetch_contract": "hinge.contracts.fetch",
     "is_not_found": "hinge.client.methods",
     "metrics_app": "hinge.server.metrics",
+    "path_in_roots": "hinge.server.elicitation.roots",
     "require_client_extension": "hinge.server.extensions",
     "save_content": "hinge.client.content",
     "save_contents": "hinge.client.content",

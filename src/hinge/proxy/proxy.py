@@ -173,7 +173,6 @@ class UpstreamCatalog(Catalog):
 class Proxy(Server[Any]):
     """A server that forwards everything. It has no tools of its own: to add some, mount it in a server."""
 
-    catalog: UpstreamCatalog
     catalog_type = UpstreamCatalog
 
     def __init__(
@@ -188,8 +187,10 @@ class Proxy(Server[Any]):
     ) -> None:
         super().__init__(name or "proxy", lifespan=self._run_client, **options)
         self._has_name = name is not None
-        self._upstream = self.catalog.upstream = upstream
-        self.catalog.names_cache = {}
+        assert isinstance(self.catalog, UpstreamCatalog)
+        self._offered = self.catalog
+        self._upstream = self._offered.upstream = upstream
+        self._offered.names_cache = {}
         self._rounds = Rounds(self._upstream, ttl=self.limits.state_ttl, most=parked)
         self._send_by_era: dict[Era, _SendUpstream] = {HANDSHAKE: self._send, STATELESS: self._send_in_rounds}
         self._headers = _forwardable_headers(headers)
@@ -204,13 +205,13 @@ class Proxy(Server[Any]):
         client = self._upstream.client
         async with client:
             self._describe_upstream(client)
-            self.catalog.subscribed = subscribed = UpstreamSubscriptions(client, self.notify)
+            self._offered.subscribed = subscribed = UpstreamSubscriptions(client, self.notify)
             subscribed.start()
             try:
                 yield
             finally:
                 await subscribed.stop()
-                self.catalog.subscribed = None
+                self._offered.subscribed = None
                 await self._rounds.close()
 
     def _describe_upstream(self, client: Client) -> None:
@@ -258,7 +259,7 @@ class Proxy(Server[Any]):
         Args:
             event: The change.
         """
-        self.catalog.forget_names(event)
+        self._offered.forget_names(event)
         super().notify(event)
 
     # ---------------------------------------------------------------- calls
@@ -307,7 +308,7 @@ class Proxy(Server[Any]):
         if (
             row is not None
             and row.capability is not None
-            and getattr(self.catalog.upstream_capabilities(), row.capability) is None
+            and getattr(self._offered.upstream_capabilities(), row.capability) is None
         ):
             raise MethodNotFound(method)
 

@@ -61,6 +61,11 @@ class Implementation(Model, kw_only=True):
     website_url: str | None = None
     icons: list[Icon] | None = None
 
+    @property
+    def display_name(self) -> str:
+        """What user interfaces show: the title, or the name if there is none."""
+        return self.title or self.name
+
 
 class Annotations(Model, kw_only=True):
     """Hints about a resource or a content block.

@@ -22,6 +22,11 @@ class PromptArgument(Model, kw_only=True):
     description: str | None = None
     required: bool | None = None
 
+    @property
+    def display_name(self) -> str:
+        """What user interfaces show: the title, or the name if there is none."""
+        return self.title or self.name
+
 
 class Prompt(Model, kw_only=True):
     """A prompt as it is listed.
@@ -43,6 +48,11 @@ class Prompt(Model, kw_only=True):
     arguments: list[PromptArgument] | None = None
     icons: list[Icon] | None = None
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+    @property
+    def display_name(self) -> str:
+        """What user interfaces show: the title, or the name if there is none."""
+        return self.title or self.name
 
 
 class ListPromptsResult(Page, kw_only=True):

@@ -36,6 +36,11 @@ class Resource(Model, kw_only=True):
     icons: list[Icon] | None = None
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
+    @property
+    def display_name(self) -> str:
+        """What user interfaces show: the title, or the name if there is none."""
+        return self.title or self.name
+
 
 class ResourceTemplate(Model, kw_only=True):
     """A resource template in a list.
@@ -59,6 +64,11 @@ class ResourceTemplate(Model, kw_only=True):
     annotations: Annotations | None = None
     icons: list[Icon] | None = None
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+    @property
+    def display_name(self) -> str:
+        """What user interfaces show: the title, or the name if there is none."""
+        return self.title or self.name
 
 
 class ListResourcesResult(Page, kw_only=True):
