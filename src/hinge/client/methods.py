@@ -14,8 +14,8 @@ from msgspec import UNSET, UnsetType
 from hinge.client.cache import CacheMode
 from hinge.client.call_options import CallOptions, OnProgress, RequestOptions
 from hinge.client.negotiation import Discovery
-from hinge.client.tools import ToolIndex
-from hinge.errors import CallTimeout, DefinitionError, InvalidResponse, ToolCallError, shorten
+from hinge.client.tools import ToolIndex, converted, is_wrapped
+from hinge.errors import CallTimeout, DefinitionError, InvalidResponse, ToolCallError
 from hinge.jsonrpc import RequestId
 from hinge.protocol.eras.base import EraName
 from hinge.protocol.limits import Limits
@@ -409,8 +409,11 @@ class ClientMethods(ABC):
             return result
         if tool is not None and self._check_results and request.caller == self._tools.caller:
             tool.check(result)
+        wraps = tool is not None and tool.wraps
         if returns is not None:
-            vars(result)["data"] = _converted(returns, result, name)
+            vars(result)["data"] = converted(returns, result, name, wraps=wraps)
+        elif wraps and is_wrapped(result.structured_content):
+            vars(result)["data"] = result.structured_content["result"]
         return result
 
     # ---------------------------------------------------------------- resources
@@ -560,22 +563,6 @@ def _arguments(arguments: Mapping[str, Any] | None, name: str) -> dict[str, Any]
     if arguments is not None and not isinstance(arguments, Mapping):
         raise DefinitionError(f"The arguments for {name!r} must be a mapping, not {type(arguments).__name__}")
     return dict(arguments or {})
-
-
-def _converted(kind: Any, result: CallToolResult, name: str) -> Any:
-    """The structured content as the caller's type. Raises InvalidResponse."""
-    try:
-        value = result.structured_content
-        if value is UNSET:  # revisions before 2025-06-18 have no structured content: the text is the same as JSON
-            value = result.text if kind is str else msgspec.json.decode(result.text)
-        validate = getattr(kind, "model_validate", None)
-        if validate is not None:
-            return validate(value)
-        return msgspec.convert(value, kind)
-    except ValueError as exc:  # of msgspec and of pydantic
-        raise InvalidResponse(
-            f"Tool {name!r}: the result is not a valid {getattr(kind, '__name__', kind)}: {shorten(str(exc))}"
-        ) from exc
 
 
 def is_not_found(error: Exception) -> bool:

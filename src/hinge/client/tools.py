@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import logging
+import sys
+import typing
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidResponse, shorten
 from hinge.protocol.http.mirror import ParamHeader, collect_param_headers, param_headers
 from hinge.protocol.validation import Validator, compile_schema, first_problem
-from hinge.schema.tools import CallToolResult, Tool
+from hinge.schema.tools import WRAP_MARKERS, CallToolResult, Tool
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 logger = logging.getLogger("hinge")
 
@@ -32,6 +39,12 @@ class KnownTool:
         """Whether a call may be repeated when its outcome is unknown, by the hints of the server."""
         hints = self.tool.annotations
         return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+
+    @property
+    def wraps(self) -> bool:
+        """Whether the server marked the output schema as that of an object around the value."""
+        schema = self.tool.output_schema
+        return isinstance(schema, dict) and any(schema.get(marker) is True for marker in WRAP_MARKERS)
 
     def check(self, result: CallToolResult) -> None:
         """Validate structured content against the output schema. Raises InvalidResponse."""
@@ -93,3 +106,53 @@ class ToolIndex:
         """The headers that repeat the arguments of a call; none for an unknown tool."""
         tool = self.by_name.get(name)
         return param_headers(tool.headers, arguments) if tool is not None and tool.headers else {}
+
+
+# ---------------------------------------------------------------- data of results
+
+
+def is_wrapped(value: Any) -> bool:
+    """Return whether a value may be one that is wrapped for revisions 2025-06-18 and 2025-11-25."""
+    return isinstance(value, dict) and value.keys() == {"result"}
+
+
+def converted(kind: Any, result: CallToolResult[Any], name: str, *, wraps: bool) -> Any:
+    """The structured content as the caller's type.
+
+    It is unwrapped if the output schema of the tool says that it is wrapped, or if the type rejects the whole and accepts
+    the member. Raises InvalidResponse.
+    """
+    try:
+        value = result.structured_content
+        if value is UNSET:  # revisions before 2025-06-18 have no structured content: the text is the same as JSON
+            value = result.text if kind is str else msgspec.json.decode(result.text)
+        elif is_wrapped(value) and wraps:
+            value = value["result"]
+        try:
+            return _convert(value, kind)
+        except ValueError:
+            if not is_wrapped(value) or wraps:
+                raise
+            return _convert(value["result"], kind)
+    except ValueError as exc:  # of msgspec and of pydantic
+        raise InvalidResponse(
+            f"Tool {name!r}: the result is not a valid {getattr(kind, '__name__', kind)}: {shorten(str(exc))}"
+        ) from exc
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    if "pydantic" in sys.modules and _uses_pydantic(kind):
+        return _adapter(kind).validate_python(value)
+    return msgspec.convert(value, kind)
+
+
+def _uses_pydantic(kind: Any) -> bool:
+    """Whether a type is one of pydantic's, or contains one: `list[Model]`, `Model | None`."""
+    return hasattr(kind, "__pydantic_core_schema__") or any(map(_uses_pydantic, typing.get_args(kind)))
+
+
+@lru_cache(maxsize=64)
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)

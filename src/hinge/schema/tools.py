@@ -24,6 +24,11 @@ else:
     DataT = TypeVar("DataT")
 
 
+#: Marks an output schema that was wrapped because its root is not an object. The second name is FastMCP's.
+WRAP_MARKER = "x-hinge-wrap-result"
+WRAP_MARKERS = (WRAP_MARKER, "x-fastmcp-wrap-result")
+
+
 class ToolAnnotations(Model, kw_only=True):
     """Hints about what a tool does. A client must not rely on them unless it trusts the server.
 
@@ -134,3 +139,12 @@ class CallToolResult(Result, Generic[DataT], kw_only=True, dict=True):
         if converted is not UNSET:
             return converted
         return self.text if self.structured_content is UNSET else self.structured_content  # type: ignore[return-value]
+
+
+class ToolValueResult(CallToolResult[DataT], kw_only=True):
+    """The result of a tool whose output schema is not that of an object. It looks like any other to the newest revision."""
+
+
+def is_object_schema(schema: Any) -> bool:
+    """Return whether the root of a schema says that values are objects, which older revisions demand."""
+    return isinstance(schema, dict) and schema.get("type") == "object"

@@ -12,7 +12,7 @@ from hinge.errors import DefinitionError
 from hinge.schema.base import Implementation
 from hinge.schema.prompts import Prompt
 from hinge.schema.resources import ResourceTemplate
-from hinge.schema.tools import Tool
+from hinge.schema.tools import WRAP_MARKERS, Tool
 from hinge.server.features.uri_templates import UriTemplate
 from hinge.stubs.python_source import WIDTH, Bracket, ModuleNames, Piece, docstring, lay, literal, pascal, snake, unique
 from hinge.stubs.types import ANY, NONE, Types, UnionMember
@@ -176,6 +176,9 @@ class _Module:
         if tool.output_schema is None:
             return "CallToolResult", True
         node = _node(tool.output_schema)
+        properties = node.get("properties")
+        if any(node.get(marker) is True for marker in WRAP_MARKERS) and isinstance(properties, dict):
+            node = node.inner(properties.get("result", True))  # the client unwraps it
         parts = self._types.parts(node, "result", f"{hint}Result")
         if not parts:
             return "Any", False

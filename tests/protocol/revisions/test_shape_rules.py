@@ -38,7 +38,7 @@ from hinge.schema.lifecycle import (
     ServerCapabilities,
 )
 from hinge.schema.sampling import ToolChoice, ToolResultContent
-from hinge.schema.tools import ListToolsResult
+from hinge.schema.tools import ListToolsResult, ToolValueResult
 from tests.schema.instances import CHOICES, FORM
 from tests.support import (
     FIRST,
@@ -137,21 +137,66 @@ def test_a_structured_object_is_kept_from_its_first_revision_on(value: Any, revi
 
 
 @pytest.mark.parametrize("value", [None, [], [1], 0, "x", False, Raw(b"[1]"), Raw(b"null"), Raw(b' "x"'), Pair(1)])
-@pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
-def test_structured_content_that_is_no_object_is_for_the_newest_revision_only(value: Any, revision: str) -> None:
-    """TOOL-13, TOOL-14, T-36: the text stays."""
+def test_structured_content_that_is_no_object_is_wrapped_before_the_newest_revision(value: Any) -> None:
+    """TOOL-13, TOOL-14, T-36: the text stays, too."""
     result = CallToolResult(content=[TEXT], structured_content=value)
-    assert wire(shape(result, revision)) == {"content": [wire(TEXT)]}
+    sent = {"content": [wire(TEXT)], "structuredContent": {"result": wire(value)}}
+    assert [wire(shape(result, revision)) for revision in (V2025_06, V2025_11)] == [sent, sent]
+    assert wire(shape(result, V2025_03)) == {"content": [wire(TEXT)]}
     assert shape(result, V2026_07) is result
 
 
-@pytest.mark.parametrize("schema", [{"type": "array"}, {}, True, {"anyOf": [{"type": "object"}]}, {"type": ["object"]}])
-def test_an_output_schema_of_no_object_is_hidden_before_the_newest_revision(schema: Any) -> None:
+def test_an_object_is_wrapped_as_well_if_the_schema_of_its_tool_is() -> None:
+    """T-36: what is sent fits what is listed."""
+    result = ToolValueResult(content=[TEXT], structured_content={"x": 1})
+    assert wire(shape(result, V2025_11))["structuredContent"] == {"result": {"x": 1}}
+    assert wire(shape(result, V2026_07)) == wire(CallToolResult(content=[TEXT], structured_content={"x": 1}))
+    assert "structuredContent" not in wire(shape(result, V2025_03))
+
+
+@pytest.mark.parametrize(
+    ("schema", "inner"),
+    [
+        ({"type": "array"}, {"type": "array"}),
+        ({}, {}),
+        (True, {}),
+        ({"anyOf": [{"type": "object"}]}, {"anyOf": [{"type": "object"}]}),
+        ({"type": ["object"]}, {"type": ["object"]}),
+        (
+            {"items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"anyOf": [{"$ref": "#"}, {"const": {"$ref": "#"}}]}}},
+            {
+                "items": {"$ref": "#/properties/result/$defs/a"},
+                "$defs": {"a": {"anyOf": [{"$ref": "#/properties/result"}, {"const": {"$ref": "#"}}]}},
+            },
+        ),
+        ({"items": {"properties": {"$ref": {"const": 1}}}}, {"items": {"properties": {"$ref": {"const": 1}}}}),
+        (
+            {"$id": "https://example.com/x", "items": {"$ref": "#"}},
+            {"$id": "https://example.com/x", "items": {"$ref": "#"}},
+        ),
+    ],
+)
+def test_an_output_schema_of_no_object_is_wrapped_before_the_newest_revision(schema: Any, inner: Any) -> None:
     """TOOL-13, T-36."""
     tools = ListToolsResult(tools=[Tool(name="a", input_schema={"type": "object"}, output_schema=schema)])
-    for revision in HANDSHAKE_REVISIONS:
-        assert wire(shape(tools, revision)) == {"tools": [{"name": "a", "inputSchema": {"type": "object"}}]}
+    listed = {"name": "a", "inputSchema": {"type": "object"}}
+    wrapped = {
+        "type": "object",
+        "properties": {"result": inner},
+        "required": ["result"],
+        "x-hinge-wrap-result": True,
+    }
+    for revision in (V2025_06, V2025_11):
+        assert wire(shape(tools, revision)) == {"tools": [{**listed, "outputSchema": wrapped}]}
+    assert wire(shape(tools, V2025_03)) == {"tools": [listed]}
     assert shape(tools, V2026_07) is tools
+
+
+def test_the_dialect_of_a_wrapped_schema_is_named_at_its_root() -> None:
+    dialect = "http://json-schema.org/draft-07/schema#"
+    tool = Tool(name="a", input_schema={"type": "object"}, output_schema={"$schema": dialect, "type": "array"})
+    schema = wire(shape(tool, V2025_11))["outputSchema"]
+    assert (schema["$schema"], schema["properties"]) == (dialect, {"result": {"type": "array"}})
 
 
 def test_an_input_schema_keeps_its_composition_keywords() -> None:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeAlias, get_args
 
-from msgspec import NODEFAULT, UNSET, Raw, Struct, structs
+from msgspec import NODEFAULT, Raw, Struct, structs
 
 from hinge.errors import HingeError
 from hinge.protocol.revisions.fallbacks import STAND_INS
+from hinge.protocol.revisions.wrapping import wrap_schema
 from hinge.schema.base import Model
 from hinge.schema.content import TextContent
 from hinge.schema.lifecycle import Elicitation
@@ -31,6 +32,7 @@ from hinge.schema.revisions import (
     within,
 )
 from hinge.schema.sampling import SamplingMessage
+from hinge.schema.tools import is_object_schema
 
 _Change: TypeAlias = Callable[[Any], Any]
 
@@ -185,34 +187,38 @@ _BRACE = ord("{")
 
 
 def _structured_content(revision: str) -> _Change | None:
-    """Leave out what is not an object; the text block has it."""
-    if knows(revision, "any structured content"):
-        return None
+    """Wrap what is not an object."""
+    return (
+        None
+        if knows(revision, "any structured content")
+        else lambda value: value if _is_object(value) else _wrap(value)
+    )
 
-    def adapt(value: Any) -> Any:
-        kind = type(value)
-        if kind is dict or (kind is Raw and memoryview(value)[0] == _BRACE):
-            return value
-        return value if _is_object(value) else UNSET
 
-    return adapt
+def _structured_value(revision: str) -> _Change | None:
+    """Wrap the structured content of a tool whose schema is wrapped, also if it is an object."""
+    return None if knows(revision, "any structured content") else _wrap
+
+
+def _wrap(value: Any) -> Any:
+    return {"result": value}
 
 
 def _is_object(value: Any) -> bool:
     """Whether the value is an object once it is JSON."""
     if isinstance(value, Raw):
-        return bytes(value).lstrip().startswith(b"{")
+        return memoryview(value)[0] == _BRACE or bytes(value).lstrip().startswith(b"{")
     if isinstance(value, Struct):
         return not value.__struct_config__.array_like
     return isinstance(value, Mapping) or hasattr(value, "__dataclass_fields__") or hasattr(value, "__attrs_attrs__")
 
 
 def _output_schema(revision: str) -> _Change | None:
-    """Leave out a schema of anything but objects."""
+    """Wrap a schema of anything but objects."""
     if knows(revision, "any structured content"):
         return None
     older = _older(revision)
-    return lambda schema: older(schema) if isinstance(schema, dict) and schema.get("type") == "object" else None
+    return lambda schema: older(schema if is_object_schema(schema) else wrap_schema(schema))
 
 
 def _input_schema(revision: str) -> _Change | None:
@@ -366,6 +372,7 @@ RULES: Mapping[tuple[str, str], Callable[[str], _Change | None]] = {
     ("NotificationParams", "meta"): _meta,
     ("Tool", "input_schema"): _input_schema,
     ("Tool", "output_schema"): _output_schema,
+    ("ToolValueResult", "structured_content"): _structured_value,
     ("CallToolResult", "structured_content"): _structured_content,
     ("ToolResultContent", "structured_content"): _structured_content,
     ("CreateMessageParams", "messages"): _messages,

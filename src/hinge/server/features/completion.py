@@ -14,6 +14,7 @@ from hinge.errors import DefinitionError
 from hinge.schema.completion import MAX_VALUES, CompleteParams, CompleteResult, Completion, PromptReference
 from hinge.server.composition.namespace import unknown
 from hinge.server.context import Context, is_context
+from hinge.server.features.content import checked
 from hinge.server.functions.annotations import place_of, resolve
 from hinge.server.functions.signature import Signature
 from hinge.server.threads import Threads
@@ -172,6 +173,7 @@ class Completions:
 def _limited(values: Values) -> Completion:
     """At most 100 values, and whether there are more."""
     if isinstance(values, Completion):
+        checked(values)
         total = values.total if values.total is not None else len(values.values)
         more = values.has_more or len(values.values) > MAX_VALUES
         return Completion(values=values.values[:MAX_VALUES], total=total, has_more=more)

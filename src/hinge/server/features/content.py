@@ -14,11 +14,12 @@ import os
 import typing
 from collections.abc import AsyncIterable, Callable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 from urllib.parse import quote
 
 from hinge.errors import DefinitionError, InternalError, ResourceNotFound, shorten
-from hinge.schema.base import Annotations, Result
+from hinge.schema.base import Annotations, Model, Result
+from hinge.schema.checks import check_model
 from hinge.schema.content import (
     AudioContent,
     ContentBlock,
@@ -273,6 +274,7 @@ def _read(path: str | os.PathLike[str]) -> bytes:
 # ---------------------------------------------------------------- what tools and prompts return
 
 _BLOCKS: tuple[type, ...] = get_args(ContentBlock)
+ModelT = TypeVar("ModelT", bound=Model)
 
 
 def returns_blocks(annotation: Any) -> bool:
@@ -280,16 +282,25 @@ def returns_blocks(annotation: Any) -> bool:
     return is_content(annotation) or (isinstance(annotation, type) and issubclass(annotation, Media))
 
 
+def checked(model: ModelT) -> ModelT:
+    """A model that a function of the user made, after its types were checked. Raises DefinitionError."""
+    try:
+        check_model(model)
+    except ValueError as exc:
+        raise DefinitionError(f"it returned a value that can't be sent: {exc}") from None
+    return model
+
+
 def to_blocks(value: Any) -> list[ContentBlock] | None:
     """Text, content blocks, media, and lists of these, as content blocks; None for any other value."""
     if isinstance(value, str):
         return [TextContent(text=value)]
     if isinstance(value, _BLOCKS):
-        return [cast("ContentBlock", value)]
+        return [checked(cast("ContentBlock", value))]
     if value is None:
         return []
     if isinstance(value, Media):
-        return [value.content()]
+        return [checked(value.content())]
     if isinstance(value, list | tuple) and value and any(isinstance(item, (*_BLOCKS, Media)) for item in value):
         blocks: list[ContentBlock] = []
         for item in cast("list[Any]", value):
@@ -358,7 +369,7 @@ class ResourceOutput:
                 raise DefinitionError(
                     f"{self._signature.name}: contents must not be empty; raise ResourceNotFound instead"
                 )
-            return copy.copy(value)
+            return copy.copy(checked(value))
         if value is None:
             raise ResourceNotFound(uri)
         if isinstance(value, AsyncIterable):
@@ -372,7 +383,7 @@ class ResourceOutput:
         if isinstance(value, ResourceContents):
             if (value.text is None) == (value.blob is None):
                 raise DefinitionError(f"{self._signature.name}: a ResourceContents has either text or blob")
-            return value
+            return checked(value)
         if isinstance(value, str):
             kind = self._mime_type or guess_mime_type(uri) or TEXT
             return ResourceContents(uri=uri, text=value, mime_type=kind)

@@ -24,7 +24,7 @@ from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, dependencies_of, inspect_handler
 from hinge.server.features.caching import list_scope
 from hinge.server.features.completion import RegisteredCompleter, of_choices
-from hinge.server.features.content import Media, returns_blocks, to_blocks
+from hinge.server.features.content import Media, checked, returns_blocks, to_blocks
 from hinge.server.features.options import PromptOptions, check_options, common_members, listed
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Entries, Item, Visibility, view_of
@@ -77,7 +77,7 @@ class RegisteredPrompt:
         if isinstance(value, Awaitable):
             value = await value
         if isinstance(value, GetPromptResult):
-            return value
+            return checked(value)
         return GetPromptResult(messages=to_messages(value, self.prompt.name), description=self.prompt.description)
 
 
@@ -116,7 +116,7 @@ def _returns_messages(annotation: Any) -> bool:
 def to_messages(value: Any, name: str) -> list[PromptMessage]:
     """What a prompt function returned, as messages; those without a role are the user's. Raises DefinitionError."""
     if isinstance(value, PromptMessage):
-        return [value]
+        return [checked(value)]
     if isinstance(value, Message):
         return [PromptMessage(role=value.role, content=value.content)]
     blocks = to_blocks(value)

@@ -20,18 +20,26 @@ from hinge.protocol.http.mirror import collect_param_headers
 from hinge.schema.base import Result
 from hinge.schema.content import ContentBlock, TextContent
 from hinge.schema.revisions import knows
-from hinge.schema.tools import CallToolParams, CallToolResult, ListToolsResult, Tool, ToolAnnotations
+from hinge.schema.tools import (
+    CallToolParams,
+    CallToolResult,
+    ListToolsResult,
+    Tool,
+    ToolAnnotations,
+    ToolValueResult,
+    is_object_schema,
+)
 from hinge.server.composition.namespace import argument_names, called, unknown
 from hinge.server.concurrency import Turns, limited_in_time
 from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, dependencies_of, inspect_handler
 from hinge.server.features.caching import list_scope
-from hinge.server.features.content import returns_blocks, to_blocks
+from hinge.server.features.content import checked, returns_blocks, to_blocks
 from hinge.server.features.options import ToolOptions, annotations_of, check_options, common_members, listed
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Entries, Item, View, Visibility, view_of
 from hinge.server.functions.arguments import Arguments, SchemaArguments
-from hinge.server.functions.results import ADVICE_ON_CONTENT, OutputSchema
+from hinge.server.functions.results import ADVICE_ON_CONTENT, OutputSchema, check_json
 from hinge.server.functions.signature import Signature
 from hinge.server.threads import Threads
 from hinge.signals import is_ctrl_c
@@ -56,6 +64,7 @@ class RegisteredTool:
         "_free",
         "_function",
         "_output_schema",
+        "_result_type",
         "_threads",
         "arguments",
         "header_params",
@@ -83,6 +92,8 @@ class RegisteredTool:
         self._encode = signature.encode
         self._free = signature.output_schema is None
         self._output_schema = _output_schema(item.listing, signature)
+        is_object = self._output_schema is None or is_object_schema(item.listing.output_schema)
+        self._result_type = CallToolResult if is_object else ToolValueResult
         self._contexts = tuple(name for name, found in signature.injected.items() if is_context(found))
         self.header_params = collect_param_headers(item.listing.input_schema)
         #: Calls the function with checked arguments and returns the result.
@@ -119,7 +130,7 @@ class RegisteredTool:
         """A returned value as content and, if the tool has an output schema, as structured content."""
         schema = self._output_schema
         if type(value) not in _PLAIN and isinstance(value, Result):
-            return value if schema is None else schema.check(value)
+            return self._given(value)
         if self._free:
             blocks = to_blocks(value)
             if blocks is not None and schema is None:
@@ -137,7 +148,21 @@ class RegisteredTool:
         if schema is None:
             return CallToolResult(content=text)
         structured = schema.structured(value, encoded) if schema.explicit else encoded.structured
-        return CallToolResult(content=text, structured_content=structured)
+        return self._result_type(content=text, structured_content=structured)
+
+    def _given(self, result: Result) -> Result:
+        """A result that the function made itself, checked."""
+        checked(result)
+        if not isinstance(result, CallToolResult):
+            return result
+        if self._output_schema is not None:
+            self._output_schema.check(result)
+        elif result.structured_content is not UNSET:
+            check_json(result.structured_content)
+        if self._result_type is CallToolResult:
+            return result
+        members = {name: getattr(result, name) for name in result.__struct_fields__}
+        return self._result_type(**members)
 
 
 class Tools(Entries[RegisteredTool]):

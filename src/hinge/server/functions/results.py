@@ -23,7 +23,7 @@ from hinge.schema.tools import CallToolResult
 from hinge.server.functions.annotations import Place, Predicate, bare, members, metadata_of, shown
 from hinge.server.functions.json_schema import Schema, SchemaWriter, root_schema
 from hinge.server.functions.validation_errors import error_lines, explain
-from hinge.server.functions.values import MsgspecType, NotSerializable, ValueRejected, encode, value_type
+from hinge.server.functions.values import MsgspecType, NotSerializable, ValueRejected, check_finite, encode, value_type
 
 _AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
 _CONTAINERS = (list, tuple, collections.abc.Sequence)
@@ -149,12 +149,15 @@ class _TypedOutput:
             ) from None
         self.schema = root_schema(self.type.schema, writer.definitions)
         self._decode = msgspec.json.Decoder(annotation).decode if isinstance(self.type, MsgspecType) else None
+        self._may_hold_nan = _may_hold_nan(self.schema)
 
     def encode(self, value: Any) -> Encoded:
         if self._decode is not None:
             try:
                 text = _to_json(value)
                 self._decode(text)
+                if b"null" in text and self._may_hold_nan:
+                    check_finite(value)
                 return Encoded(Raw(text), text.decode())
             except (TypeError, ValueError, RecursionError, OverflowError):
                 pass  # `write` raises the error that explains it
@@ -172,6 +175,25 @@ class _TypedOutput:
         if any(error.value is None and "number" in error.text for error in found):
             text += " (NaN and infinity have no JSON form)"
         return self.place.mistake(f"returned a value that doesn't fit `-> {shown(self.annotation)}`: {text}; {_ADVICE}")
+
+
+def _may_hold_nan(schema: Any) -> bool:
+    """Whether a part of a schema accepts any number, or any value: NaN would be written as null."""
+    if not isinstance(schema, dict):
+        return schema is True
+    inner = [*schema.get("$defs", {}).values(), *schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    match schema.get("type"):
+        case "number":
+            return True
+        case "object":
+            inner += schema.get("properties", {}).values()
+            inner.append(schema.get("additionalProperties", "properties" not in schema))
+        case "array":
+            inner += schema.get("prefixItems", ())
+            inner.append(schema.get("items", "prefixItems" not in schema))
+        case None:
+            inner.append(not schema.keys() & {"anyOf", "oneOf", "enum", "const", "$ref"})
+    return any(map(_may_hold_nan, inner))
 
 
 #: Types that become content blocks where the annotation names them.
@@ -232,6 +254,11 @@ class OutputSchema:
         error = first_problem(self._validator, msgspec.json.decode(text))
         if error is not None:
             raise DefinitionError(f"what it returned doesn't fit its output schema: {error}")
+
+
+def check_json(value: Any) -> None:
+    """Check that a value has a JSON form. Raises DefinitionError."""
+    _serialized(value)
 
 
 def _serialized(value: Any) -> bytes:

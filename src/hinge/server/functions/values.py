@@ -7,6 +7,7 @@ Both are strict: values are never coerced. Their error texts stay in this file: 
 from __future__ import annotations
 
 import functools
+import json
 import re
 import sys
 import typing
@@ -144,12 +145,30 @@ class MsgspecType:
 def encode(value: Any) -> bytes:
     """Any value that msgspec knows as JSON text. Raises NotSerializable."""
     try:
-        return _encode(value)
+        text = _encode(value)
     except TypeError as error:
         found = re.search(r"objects of type (\S+) is unsupported", str(error))
         raise NotSerializable(found[1] if found else str(error)) from None
     except (ValueError, RecursionError, OverflowError) as error:
         raise NotSerializable(f"{type(value).__name__} ({error})") from None
+    if b"null" in text:
+        try:
+            check_finite(value)
+        except ValueError:
+            raise NotSerializable(_NOT_FINITE) from None
+    return text
+
+
+_NOT_FINITE = "NaN or infinity"
+
+
+def check_finite(value: Any) -> None:
+    """Raise ValueError for NaN and infinity, which libraries write as null."""
+    try:
+        plain = msgspec.to_builtins(value, str_keys=True)
+    except TypeError:  # it holds JSON text
+        return
+    json.dumps(plain, allow_nan=False)
 
 
 class PydanticType:
@@ -182,7 +201,7 @@ class PydanticType:
 
     def write(self, value: Any) -> bytes:
         try:
-            return self._adapter.dump_json(value, warnings="error", by_alias=True)
+            return self._dumped(value)
         except _serialization_error():
             pass
         try:
@@ -190,7 +209,7 @@ class PydanticType:
         except _validation_error() as error:
             raise _rejected(error, _plain(value)) from None
         try:
-            return self._adapter.dump_json(fitting, warnings="error", by_alias=True)
+            return self._dumped(fitting)
         except _serialization_error():
             pass
         try:
@@ -198,6 +217,15 @@ class PydanticType:
         except _serialization_error() as error:
             raise NotSerializable(f"{type(value).__name__} ({_one_line(error)})") from None
         raise ValueRejected([Rejection((), fallback="has a part of another type than annotated")], _decoded(text))
+
+    def _dumped(self, value: Any) -> bytes:
+        text = self._adapter.dump_json(value, warnings="error", by_alias=True)
+        if b"null" in text:
+            try:
+                check_finite(self._adapter.dump_python(value, mode="json", warnings="none"))
+            except ValueError as error:
+                raise NotSerializable(_NOT_FINITE) from error
+        return text
 
     def write_default(self, value: Any) -> bytes:
         try:
