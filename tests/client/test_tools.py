@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+import pydantic
 import pytest
 from msgspec import UNSET
 
-from hinge import CallToolResult, Client, InvalidResponse, Tool, ToolAnnotations
+from hinge import CallToolResult, Client, InvalidResponse, Server, Tool, ToolAnnotations
 from hinge.client.tools import ToolIndex
 from tests.client.puppet import done, modern
+from tests.support import EraName
 
 OBJECT: dict[str, Any] = {"type": "object"}
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -136,3 +139,106 @@ async def test_results_of_listed_tools_are_checked_unless_unwanted() -> None:
     async with Client(puppet, check_results=False) as client:
         await client.list_tools()
         assert (await client.call_tool("x")).data == {"n": "one"}
+
+
+# ---------------------------------------------------------------- data of results
+
+
+class Day(pydantic.BaseModel):
+    name: str
+    high: float
+
+
+class Place(msgspec.Struct):
+    name: str
+
+
+def values() -> Server[Any]:
+    server: Server[Any] = Server("values")
+
+    @server.tool
+    def days() -> list[Day]:
+        return [Day(name="Monday", high=20.5)]
+
+    @server.tool
+    def maybe(there: bool) -> Day | None:
+        return Day(name="Monday", high=20.5) if there else None
+
+    @server.tool
+    def count() -> int:
+        return 3
+
+    @server.tool
+    def text() -> str:
+        return "some text"
+
+    @server.tool
+    def place() -> Place:
+        return Place("Oslo")
+
+    @server.tool
+    def by_hand(there: bool) -> Annotated[CallToolResult, Place | None]:
+        value = {"name": "Oslo"} if there else None
+        return CallToolResult(content=[], structured_content=value)
+
+    return server
+
+
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_data_has_the_declared_type_in_both_eras(era: EraName, listed: bool) -> None:
+    """T-36."""
+    monday = Day(name="Monday", high=20.5)
+    async with Client(values(), era=era) as client:
+        if listed:
+            await client.list_tools()
+        assert (await client.call_tool("days", returns=list[Day])).data == [monday]
+        assert (await client.call_tool("days", returns=tuple[Day, ...])).data == (monday,)
+        assert (await client.call_tool("maybe", {"there": True}, returns=Day | None)).data == monday
+        assert (await client.call_tool("maybe", {"there": False}, returns=Day | None)).data is None
+        assert (await client.call_tool("count", returns=int)).data == 3
+        assert (await client.call_tool("text")).data == "some text"
+        assert (await client.call_tool("place", returns=Place)).data == Place("Oslo")
+        assert (await client.call_tool("by_hand", {"there": True}, returns=Place | None)).data == Place("Oslo")
+        assert (await client.call_tool("by_hand", {"there": False}, returns=Place | None)).data is None
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_data_without_a_type_is_the_value_of_the_tool(era: EraName) -> None:
+    """T-36: in both eras, if the tool was listed."""
+    async with Client(values(), era=era) as client:
+        await client.list_tools()
+        assert (await client.call_tool("count")).data == 3
+        assert (await client.call_tool("days")).data == [{"name": "Monday", "high": 20.5}]
+        assert (await client.call_tool("maybe", {"there": False})).data is None
+        assert (await client.call_tool("maybe", {"there": True})).data == {"name": "Monday", "high": 20.5}
+        assert (await client.call_tool("place")).data == {"name": "Oslo"}
+
+
+class Answer(msgspec.Struct):
+    result: int
+
+
+@pytest.mark.parametrize("marker", ["x-fastmcp-wrap-result", None])
+async def test_only_what_is_marked_or_asked_for_is_unwrapped(marker: str | None) -> None:
+    """T-36: an object whose only member is called result may be just that."""
+    server: Server[Any] = Server("foreign")
+    schema: dict[str, Any] = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
+    if marker is not None:
+        schema[marker] = True
+
+    @server.tool(output_schema=schema)
+    def answer() -> dict[str, int]:
+        return {"result": 42}
+
+    async with Client(server) as client:
+        await client.list_tools()
+        result = await client.call_tool("answer")
+        assert result.structured_content == {"result": 42}
+        assert result.data == ({"result": 42} if marker is None else 42)
+        assert (await client.call_tool("answer", returns=int)).data == 42
+        if marker is None:
+            assert (await client.call_tool("answer", returns=Answer)).data == Answer(42)
+            assert (await client.call_tool("answer", returns=dict[str, int])).data == {"result": 42}
+        with pytest.raises(InvalidResponse):
+            await client.call_tool("answer", returns=list[int])

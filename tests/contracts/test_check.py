@@ -268,7 +268,8 @@ async def test_an_older_revision_is_held_to_what_it_can_show(weather: Weather) -
     """A lock of one era holds in the other."""
     weather.tools[0] |= {"outputSchema": {"type": "array"}, "icons": [{"src": "https://x.example"}]}
     lock = await weather.locked()
-    weather.tools[0].pop("outputSchema")  # as a handshake revision lists it (table 4.C)
+    wrapped = {"type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"]}
+    weather.tools[0]["outputSchema"] = {**wrapped, "x-hinge-wrap-result": True}  # as a handshake revision lists it
     async with Client(weather, era="2025", lock=lock) as client:
         await client.call_tool("forecast")
     with pytest.raises(ContractDrift, match="output"):

@@ -717,7 +717,7 @@ async def test_what_an_older_caller_does_not_know_is_left_out_or_changed(revisio
     }
     server = with_raw_results({"tools/call": result})
     found = await at(revision, Server.from_client(Client(server, era="2026")), "tools/call", name="t")
-    assert "structuredContent" not in found
+    assert found.get("structuredContent") == ({"result": [1]} if revision >= V2025_06 else None)
     kinds = [block["type"] for block in found["content"]]
     assert kinds[0] == ("text" if revision == FIRST else "audio")
     assert kinds[1] == ("text" if revision < V2025_06 else "resource_link")

@@ -25,6 +25,8 @@ def check_model(model: Model) -> None:
         place, value = pending.pop()
         for name, kind in _members(value.__class__):
             member = getattr(value, name)
+            if member is msgspec.UNSET:
+                continue
             try:
                 msgspec.convert(member, kind)
             except msgspec.ValidationError as exc:

@@ -141,10 +141,6 @@ class CallToolResult(Result, Generic[DataT], kw_only=True, dict=True):
         return self.text if self.structured_content is UNSET else self.structured_content  # type: ignore[return-value]
 
 
-class ToolValueResult(CallToolResult[DataT], kw_only=True):
-    """The result of a tool whose output schema is not that of an object. It looks like any other to the newest revision."""
-
-
 def is_object_schema(schema: Any) -> bool:
     """Return whether the root of a schema says that values are objects, which older revisions demand."""
     return isinstance(schema, dict) and schema.get("type") == "object"

@@ -29,6 +29,7 @@ from hinge import (
     Tool,
 )
 from hinge.protocol.revisions.adapt import TooNew, shape
+from hinge.protocol.revisions.wrapping import ToolValueResult
 from hinge.schema.lifecycle import (
     ClientCapabilities,
     Elicitation,
@@ -38,7 +39,7 @@ from hinge.schema.lifecycle import (
     ServerCapabilities,
 )
 from hinge.schema.sampling import ToolChoice, ToolResultContent
-from hinge.schema.tools import ListToolsResult, ToolValueResult
+from hinge.schema.tools import ListToolsResult
 from tests.schema.instances import CHOICES, FORM
 from tests.support import (
     FIRST,
@@ -92,7 +93,11 @@ def test_a_users_subclass_is_shaped_like_its_base_and_keeps_its_own_members() ->
         title: str = ""
 
     more = More(content=[TEXT], structured_content=[1], result_type="complete", title="x")
-    assert wire(shape(more, V2025_11)) == {"content": [wire(TEXT)], "title": "x"}
+    assert wire(shape(more, V2025_11)) == {
+        "content": [wire(TEXT)],
+        "structuredContent": {"result": [1]},
+        "title": "x",
+    }
     assert isinstance(shape(more, V2025_11), More)
 
 

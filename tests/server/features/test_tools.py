@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 import threading
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, cast
 
 import msgspec
 import pytest
@@ -18,7 +19,10 @@ from hinge import (
     Client,
     Context,
     DefinitionError,
+    EmbeddedResource,
+    ImageContent,
     PeerError,
+    ResourceContents,
     Server,
     TextContent,
     ToolAnnotations,
@@ -441,3 +445,82 @@ async def test_the_error_of_another_server_is_not_passed_on(era: Era, caplog: py
     assert "secret" not in str(refused.value)
     assert refused.value.code == -32603
     assert "the secret of the inner server" in caplog.text
+
+
+WRONG: Any = 5
+
+
+@pytest.mark.parametrize(
+    ("make", "place"),
+    [
+        (lambda: TextContent(text=WRONG), "TextContent.text"),
+        (lambda: [TextContent(text="fine"), TextContent(text=WRONG)], "TextContent.text"),
+        (lambda: ImageContent(data=WRONG, mime_type="image/png"), "ImageContent.data"),
+        (lambda: CallToolResult(content=cast("Any", "hi")), "CallToolResult.content"),
+        (lambda: CallToolResult(content=[cast("Any", "hi")]), "CallToolResult.content"),
+        (lambda: CallToolResult(content=[TextContent(text=WRONG)]), "CallToolResult.content[0].text"),
+        (lambda: CallToolResult(content=[], is_error=WRONG), "CallToolResult.is_error"),
+        (lambda: CallToolResult(content=[], meta=WRONG), "CallToolResult.meta"),
+        (
+            lambda: EmbeddedResource(resource=ResourceContents(uri=WRONG, text="")),
+            "EmbeddedResource.resource.uri",
+        ),
+    ],
+)
+async def test_a_result_of_wrong_types_is_the_authors_mistake(
+    make: Any, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server: Server[Any] = Server("x")
+
+    @server.tool
+    def wrong() -> Any:
+        return make()
+
+    async with Client(server) as client:
+        result = await client.call_tool("wrong", raise_on_error=False)
+    assert result.is_error
+    assert "'wrong' failed unexpectedly" in result.text
+    assert f"it returned a value that can't be sent: {place}: Expected " in caplog.text
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    ("annotation", "make"),
+    [
+        (None, lambda number: number),
+        (None, lambda number: {"a": [None, number]}),
+        (Any, lambda number: [number]),
+        (float, lambda number: number),
+        (float | None, lambda number: number),
+        (dict[str, Any], lambda number: {"a": number}),
+        (list[float | None], lambda number: [None, number]),
+        (CallToolResult, lambda number: CallToolResult(content=[], structured_content={"a": number})),
+    ],
+)
+async def test_a_number_that_json_can_not_hold_is_an_error(
+    annotation: Any, make: Any, number: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It must not arrive as null."""
+    server: Server[Any] = Server("x")
+
+    def measure():  # type: ignore[no-untyped-def]  # one case has no annotation
+        return make(number)
+
+    if annotation is not None:
+        measure.__annotations__["return"] = annotation
+    server.tool(measure)
+    async with Client(server) as client:
+        result = await client.call_tool("measure", raise_on_error=False)
+    assert result.is_error
+    assert "infinity" in caplog.text
+
+
+async def test_null_is_sent_where_it_is_meant() -> None:
+    server: Server[Any] = Server("x")
+
+    @server.tool
+    def measure() -> dict[str, Any]:
+        return {"a": None, "b": "null", "c": 1.5}
+
+    async with Client(server) as client:
+        assert (await client.call_tool("measure")).structured_content == {"a": None, "b": "null", "c": 1.5}

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeAlias, get_args
 
-from msgspec import NODEFAULT, Raw, Struct, structs
+from msgspec import NODEFAULT, UNSET, Raw, Struct, structs
 
 from hinge.errors import HingeError
 from hinge.protocol.revisions.fallbacks import STAND_INS
-from hinge.protocol.revisions.wrapping import wrap_schema
+from hinge.protocol.revisions.wrapping import ToolValueResult, wrap_schema
 from hinge.schema.base import Model
 from hinge.schema.content import TextContent
 from hinge.schema.lifecycle import Elicitation
@@ -63,7 +63,8 @@ def plan_for(kind: type, revision: str) -> _Change | None:
     """
     if not issubclass(kind, Model):
         return None
-    return _compiled(next(base for base in kind.__mro__ if base.__module__.startswith("hinge.schema.")), revision)
+    ours = (base for base in kind.__mro__ if base is ToolValueResult or base.__module__.startswith("hinge.schema."))
+    return _compiled(next(ours), revision)
 
 
 @cache
@@ -198,6 +199,11 @@ def _structured_content(revision: str) -> _Change | None:
 def _structured_value(revision: str) -> _Change | None:
     """Wrap the structured content of a tool whose schema is wrapped, also if it is an object."""
     return None if knows(revision, "any structured content") else _wrap
+
+
+def _structured_object(revision: str) -> _Change | None:
+    """Leave out what is not an object; the text block has it."""
+    return None if knows(revision, "any structured content") else lambda value: value if _is_object(value) else UNSET
 
 
 def _wrap(value: Any) -> Any:
@@ -374,7 +380,7 @@ RULES: Mapping[tuple[str, str], Callable[[str], _Change | None]] = {
     ("Tool", "output_schema"): _output_schema,
     ("ToolValueResult", "structured_content"): _structured_value,
     ("CallToolResult", "structured_content"): _structured_content,
-    ("ToolResultContent", "structured_content"): _structured_content,
+    ("ToolResultContent", "structured_content"): _structured_object,
     ("CreateMessageParams", "messages"): _messages,
     ("CreateMessageResult", "content"): _answer,
     ("ClientCapabilities", "elicitation"): _elicitation,

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hinge.schema.tools import WRAP_MARKER
+from hinge.schema.tools import WRAP_MARKER, CallToolResult
+
+
+class ToolValueResult(CallToolResult[Any], kw_only=True):
+    """The result of a tool whose output schema is wrapped: so is its structured content, also if it is an object."""
+
 
 #: Keywords whose values are data, and those whose values map names to schemas.
 _DATA = frozenset({"const", "default", "enum", "examples"})

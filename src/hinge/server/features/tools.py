@@ -17,6 +17,7 @@ from msgspec import UNSET
 from hinge.errors import DefinitionError, InvalidArguments, ProtocolError, ToolCallError, ToolError, shorten
 from hinge.protocol.http.headers import judge_parameters
 from hinge.protocol.http.mirror import collect_param_headers
+from hinge.protocol.revisions.wrapping import ToolValueResult
 from hinge.schema.base import Result
 from hinge.schema.content import ContentBlock, TextContent
 from hinge.schema.revisions import knows
@@ -26,7 +27,6 @@ from hinge.schema.tools import (
     ListToolsResult,
     Tool,
     ToolAnnotations,
-    ToolValueResult,
     is_object_schema,
 )
 from hinge.server.composition.namespace import argument_names, called, unknown
@@ -161,7 +161,7 @@ class RegisteredTool:
             check_json(result.structured_content)
         if self._result_type is CallToolResult:
             return result
-        members = {name: getattr(result, name) for name in result.__struct_fields__}
+        members = {name: getattr(result, name) for name in CallToolResult.__struct_fields__}
         return self._result_type(**members)
 
 

@@ -132,25 +132,33 @@ class MsgspecType:
             raise ValueRejected([rejection_of(error)], _decoded(text)) from None
 
     def write(self, value: Any) -> bytes:
-        text = encode(value)
+        text = _written(value)
         try:
             self._decode(text)
         except msgspec.ValidationError as error:
             raise ValueRejected([rejection_of(error)], _decoded(text)) from None
-        return text
+        return _finite(value, text)
 
     write_default = write
 
 
 def encode(value: Any) -> bytes:
     """Any value that msgspec knows as JSON text. Raises NotSerializable."""
+    return _finite(value, _written(value))
+
+
+def _written(value: Any) -> bytes:
     try:
-        text = _encode(value)
+        return _encode(value)
     except TypeError as error:
-        found = re.search(r"objects of type (\S+) is unsupported", str(error))
-        raise NotSerializable(found[1] if found else str(error)) from None
+        unsupported = re.search(r"objects of type (\S+) is unsupported", str(error))
+        raise NotSerializable(unsupported[1] if unsupported else str(error)) from None
     except (ValueError, RecursionError, OverflowError) as error:
         raise NotSerializable(f"{type(value).__name__} ({error})") from None
+
+
+def _finite(value: Any, text: bytes) -> bytes:
+    """The text of a value, which is checked for numbers that msgspec writes as null. Raises NotSerializable."""
     if b"null" in text:
         try:
             check_finite(value)
