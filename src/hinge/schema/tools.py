@@ -142,5 +142,10 @@ class CallToolResult(Result, Generic[DataT], kw_only=True, dict=True):
 
 
 def is_object_schema(schema: Any) -> bool:
-    """Return whether the root of a schema says that values are objects, which older revisions demand."""
-    return isinstance(schema, dict) and schema.get("type") == "object"
+    """Return whether the root of a schema, or the definition that it refers to, says that values are objects."""
+    part, definitions = schema, schema.get("$defs", {}) if isinstance(schema, dict) else {}
+    for _ in range(10):
+        if not isinstance(part, dict) or part.get("type") == "object":
+            break
+        part = definitions.get(str(part.get("$ref")).removeprefix("#/$defs/"))
+    return isinstance(part, dict) and part.get("type") == "object"

@@ -197,6 +197,14 @@ def test_an_output_schema_of_no_object_is_wrapped_before_the_newest_revision(sch
     assert shape(tools, V2026_07) is tools
 
 
+def test_a_schema_that_refers_to_one_of_objects_says_so_before_the_newest_revision() -> None:
+    """TOOL-13."""
+    schema = {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"type": "object"}}}
+    tool = Tool(name="a", input_schema={"type": "object"}, output_schema=schema)
+    assert wire(shape(tool, V2025_11))["outputSchema"] == {"type": "object", **schema}
+    assert shape(tool, V2026_07) is tool
+
+
 def test_the_dialect_of_a_wrapped_schema_is_named_at_its_root() -> None:
     dialect = "http://json-schema.org/draft-07/schema#"
     tool = Tool(name="a", input_schema={"type": "object"}, output_schema={"$schema": dialect, "type": "array"})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, cast, get_args
 
 from msgspec import NODEFAULT, UNSET, Raw, Struct, structs
 
@@ -220,11 +220,17 @@ def _is_object(value: Any) -> bool:
 
 
 def _output_schema(revision: str) -> _Change | None:
-    """Wrap a schema of anything but objects."""
+    """Wrap a schema of anything but objects; name the type of a schema that is a reference to one of objects."""
     if knows(revision, "any structured content"):
         return None
     older = _older(revision)
-    return lambda schema: older(schema if is_object_schema(schema) else wrap_schema(schema))
+
+    def adapt(schema: Any) -> dict[str, Any]:
+        if not is_object_schema(schema):
+            return cast("dict[str, Any]", older(wrap_schema(schema)))
+        return cast("dict[str, Any]", older(schema if "type" in schema else {"type": "object", **schema}))
+
+    return adapt
 
 
 def _input_schema(revision: str) -> _Change | None:
