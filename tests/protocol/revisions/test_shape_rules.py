@@ -156,6 +156,7 @@ def test_an_object_is_wrapped_as_well_if_the_schema_of_its_tool_is() -> None:
     result = ToolValueResult(content=[TEXT], structured_content={"x": 1})
     assert wire(shape(result, V2025_11))["structuredContent"] == {"result": {"x": 1}}
     assert wire(shape(result, V2026_07)) == wire(CallToolResult(content=[TEXT], structured_content={"x": 1}))
+    assert wire(shape(shape(result, V2025_11), V2025_11)) == wire(shape(result, V2025_11))
     assert "structuredContent" not in wire(shape(result, V2025_03))
 
 

@@ -16,7 +16,7 @@ from msgspec import NODEFAULT, UNSET, Raw, Struct, structs
 
 from hinge.errors import HingeError
 from hinge.protocol.revisions.fallbacks import STAND_INS
-from hinge.protocol.revisions.wrapping import ToolValueResult, wrap_schema
+from hinge.protocol.revisions.wrapping import ToolValueResult, wrap, wrap_result, wrap_schema
 from hinge.schema.base import Model
 from hinge.schema.content import TextContent
 from hinge.schema.lifecycle import Elicitation
@@ -71,6 +71,8 @@ def plan_for(kind: type, revision: str) -> _Change | None:
 def _compiled(kind: type[Model], revision: str) -> _Change | None:
     if kind.__name__ in _NAMES_ITS_REVISION:
         return lambda value: _negotiated(kind, value, revision)
+    if kind is ToolValueResult and not knows(revision, "any structured content"):
+        return lambda value: shape(wrap_result(value), revision)
     if not within(revision, TYPES.get(kind.__name__, ALWAYS)):
         return _replacing(kind, revision)
     return _by_members(kind, revision)
@@ -190,24 +192,13 @@ _BRACE = ord("{")
 def _structured_content(revision: str) -> _Change | None:
     """Wrap what is not an object."""
     return (
-        None
-        if knows(revision, "any structured content")
-        else lambda value: value if _is_object(value) else _wrap(value)
+        None if knows(revision, "any structured content") else lambda value: value if _is_object(value) else wrap(value)
     )
-
-
-def _structured_value(revision: str) -> _Change | None:
-    """Wrap the structured content of a tool whose schema is wrapped, also if it is an object."""
-    return None if knows(revision, "any structured content") else _wrap
 
 
 def _structured_object(revision: str) -> _Change | None:
     """Leave out what is not an object; the text block has it."""
     return None if knows(revision, "any structured content") else lambda value: value if _is_object(value) else UNSET
-
-
-def _wrap(value: Any) -> Any:
-    return {"result": value}
 
 
 def _is_object(value: Any) -> bool:
@@ -384,7 +375,6 @@ RULES: Mapping[tuple[str, str], Callable[[str], _Change | None]] = {
     ("NotificationParams", "meta"): _meta,
     ("Tool", "input_schema"): _input_schema,
     ("Tool", "output_schema"): _output_schema,
-    ("ToolValueResult", "structured_content"): _structured_value,
     ("CallToolResult", "structured_content"): _structured_content,
     ("ToolResultContent", "structured_content"): _structured_object,
     ("CreateMessageParams", "messages"): _messages,
