@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile load soak interop interop-agents bench bench-quick coverage-ids all-checks format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile http-differential load soak interop interop-agents bench bench-quick coverage-ids all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -17,6 +17,7 @@ help:
 	@echo "make shape         measures of the structure of the code and of the path of a call"
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
 	@echo "make hostile       some 2,300 malicious and malformed messages and requests against server and client"
+	@echo "make http-differential  raw requests to Hinge's HTTP server, to others, and through nginx and haproxy"
 	@echo "make load soak     streams, calls, slow readers, sessions on a server, with bounds on what it holds"
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm)"
 	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server (needs npm)"
@@ -56,11 +57,15 @@ shape: .venv/.check
 conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
 
-all-checks: test check shape demo conformance hostile load soak interop interop-agents bench coverage-ids
+all-checks: test check shape demo conformance hostile http-differential load soak interop interop-agents bench coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
 	$(PY) -m tests.hostile.clients
+
+http-differential: .venv/.test
+	-$(PIP) granian
+	$(PY) -m tests.http_differential.run
 
 load: .venv/.test
 	$(PY) -m tests.load.run streams calls slow_readers hints pipelines sessions

@@ -158,6 +158,7 @@ async def calls(scale: float) -> None:
             reader, writer = await load.connect()
             writer.write(wait)
             readers.append(reader)
+        held = before
         for _ in range(1000):
             held = await load.figures()
             if held.tasks - before.tasks >= count:
