@@ -36,18 +36,22 @@ for line in sys.stdin:
         print({
             "string id": json.dumps({**first, "id": str(first["id"])}),
             "text before": "INFO: answer " + json.dumps(first),
+            "braces before": "INFO {pid: 7} " + json.dumps(first),
             "NUL before": chr(0) + json.dumps(first),
             "over the limit": json.dumps({**first, "result": long}),
             "over the limit, id last": json.dumps({"result": long, "id": first["id"]}),
+            "over the limit, other member first": json.dumps({"x": {"y": 1}, "result": long, "id": first["id"]}),
             "over the limit, text before": "INFO " + json.dumps({**first, "result": long}),
         }[form], flush=True)
 """
 FORMS = (
     "string id",
     "text before",
+    "braces before",
     "NUL before",
     "over the limit",
     "over the limit, id last",
+    "over the limit, other member first",
     "over the limit, text before",
 )
 

@@ -7,6 +7,7 @@ removes entries, so no request is answered twice or after its cancellation, and 
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import msgspec
@@ -48,6 +49,10 @@ _PENDING_ENDS = PENDING_MOVES[WAITING]
 
 #: The result of a subscription that the server ended by `notifications/cancelled`.
 _ENDED = msgspec.Raw(b'{"resultType":"complete"}')
+
+
+#: Where a message may begin in a line that begins with other text.
+_MESSAGE_START = re.compile(rb'\{\s*"(?:jsonrpc|id|result|error)"\s*:')
 
 
 class _Token(msgspec.Struct, rename="camel"):
@@ -220,8 +225,9 @@ class Connection(Record):
 
     def _fail_printed_answer(self, line: bytes) -> None:
         """Fail the request whose answer follows a text in the same line."""
+        start = _MESSAGE_START.search(line)
         try:
-            message = jsonrpc.decode(line[line.find(b"{") :])
+            message = jsonrpc.decode(line[start.start() :] if start else b"")
         except ProtocolError:
             return
         if (type(message) is Response or type(message) is Failure) and message.id is not None:

@@ -108,15 +108,21 @@ class DuplexChannel:
         self._running[got] = self._loop.create_task(self._serve(got), name=name)
         self._held_back = got.inline
 
-    def end_input(self, why: str) -> None:
-        """The peer sends no more. A server finishes its calls first; `why` becomes the reason of the end."""
+    def end_input(self, why: str, *, still_reads: bool = False) -> None:
+        """The peer sends no more. A server finishes its calls first.
+
+        Args:
+            why: The reason of the end.
+            still_reads: Whether the peer waits for its responses, however long they take.
+        """
         if self.ending:
             return
         self._input_over = why
         if not (self._server and self._running):
             self._shut(why)
             return
-        self._drain = self._loop.call_later(self.limits.drain, self._expire, why)
+        if not still_reads:
+            self._drain = self._loop.call_later(self.limits.drain, self._expire, why)
         assert self._session is not None
         self._session.end_input(why)
 

@@ -110,12 +110,13 @@ async def test_one_clients_death_is_nobody_elses_affair(where: dict[str, Any]) -
 
 @on_both_loops
 async def test_a_client_that_only_ends_its_own_half_still_gets_its_answers(where: dict[str, Any]) -> None:
-    """`echo REQUEST | nc`."""
-    async with listening(**where) as it:
+    """`echo REQUEST | nc`: it waits, so the time for a server that stops is not its limit."""
+    async with listening(**where, limits=Limits(drain=0.01)) as it:
         plain = it.raw()
-        await asyncio.get_running_loop().sock_sendall(plain, request(1, "sleep", seconds=0.05))
+        await asyncio.get_running_loop().sock_sendall(plain, request(1, "sleep", seconds=0.1))
         plain.shutdown(socket.SHUT_WR)
-        assert (await read_line(plain))["id"] == 1
+        answer = await read_line(plain)
+        assert (answer["id"], answer.get("error")) == (1, None)
         assert await asyncio.get_running_loop().sock_recv(plain, 100) == b""
         plain.close()
 

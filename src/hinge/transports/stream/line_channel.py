@@ -47,9 +47,9 @@ _LAST_ID = re.compile(rb'[,{]\s*"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")\s*\}\s*$', 
 
 
 class Overlong:
-    """A discarded line: its id, if it could be found, and whether it was a response."""
+    """A discarded line: its id, if it could be found, and whether it was a response or may have been one."""
 
-    __slots__ = ("id", "is_response")
+    __slots__ = ("id", "is_response", "may_be_response")
 
     def __init__(self, head: bytes, tail: bytes) -> None:
         members: dict[bytes, bytes | None] = {}
@@ -61,6 +61,7 @@ class Overlong:
                 break
             position = member.end()
         self.is_response = b"method" not in members and (b"result" in members or b"error" in members)
+        self.may_be_response = b"method" not in members and b"{" in head
         last = _LAST_ID.search(tail)
         self.id: RequestId | None = None
         with suppress(msgspec.MsgspecError, ValueError):
@@ -278,7 +279,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
     def eof_received(self) -> bool:
         """The peer sends no more. The other direction stays open until all calls are answered."""
         self._last_line()
-        self.end_input("the peer closed its end")
+        self.end_input("the peer closed its end", still_reads=self._kind == "socket")
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -401,7 +402,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
         for line in self._lines.discarded:
             text = f"a line of more than {self.limits.line} bytes was discarded"
             logger.warning("%s; the limit is the setting `limits.line`", text)
-            if line.is_response:
+            if line.is_response or (line.may_be_response and not self._server):
                 self.feed(_malformed_answer(line, text))
             elif self._server or line.id is not None:
                 error = ParseError(f"Parse error: {text}")
