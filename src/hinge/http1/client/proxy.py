@@ -102,7 +102,7 @@ def parse_proxy(url: str, source: str) -> ProxyRoute:
         raise DefinitionError(f"{source} is not a URL: {exc}") from None
     if parts.scheme.startswith("socks"):
         raise DefinitionError(
-            f'{source} is a SOCKS proxy, which needs another HTTP client: {OTHER_CLIENT}, or proxy="" for no proxy'
+            f'{source} is a SOCKS proxy: {OTHER_CLIENT}, or proxy="" for no proxy'
         )
     if parts.scheme != "http" or not host:
         raise DefinitionError(f"{source} must be an http:// URL, not {parts.scheme or 'nothing'}://{host or ''}")
