@@ -11,7 +11,7 @@ from hinge import Limits
 from hinge.protocol.connection import Connection
 from hinge.session import Session
 from tests.fuzz.ends import description_of, shake_hands
-from tests.support import Call, ChannelKind, Outgoing, jsonrpc
+from tests.support import Call, Channel, ChannelKind, Outgoing, jsonrpc
 
 LIMITS = Limits(pending=3)
 
@@ -61,9 +61,9 @@ def serving(work: Work, line: Line | None = None, *, shaken: bool = True) -> Ses
     return session
 
 
-def asking(line: Line) -> Session:
+def asking(channel: Channel) -> Session:
     """A client's end after its handshake."""
-    session = Session(Connection(None, limits=LIMITS), line, nothing)
+    session = Session(Connection(None, limits=LIMITS), channel, nothing)
     session.connection.handshake.assume(None)
     return session
 

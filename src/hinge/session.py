@@ -184,6 +184,7 @@ class Session(Record, weakref=True):
                     self._deadlines = Deadlines(self.loop, self.is_serving)
                 deadline = self._deadlines.start(idle, total, on_progress)
                 pending.on_progress = deadline.progress
+                pending.restart_idle = deadline.restart_idle
             await self._send_and_wait(message, pending)
         except asyncio.CancelledError as exc:
             if deadline is None or not deadline.uncancel():

@@ -136,11 +136,15 @@ class Deadline(Record):
 
     def progress(self, params: Raw) -> None:
         """Restart the idle time, and pass the progress on."""
+        self.restart_idle()
+        if self._on_progress is not None:
+            self._on_progress(params)
+
+    def restart_idle(self) -> None:
+        """Restart the idle time: something happened."""
         if self._idle is not None:
             self.due = min(self._end, self._deadlines.now() + self._idle)
             self._has_progress = True
-        if self._on_progress is not None:
-            self._on_progress(params)
 
     def extend(self, now: float, paused_at: float) -> None:
         """Move the end by the length of a pause, and restart the idle time."""

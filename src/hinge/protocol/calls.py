@@ -101,7 +101,8 @@ class Batch(Record):
 class Pending(Record):
     """A request of ours that waits for its response. `wake` is called once, when it is over for any reason.
 
-    `credentials` is what the transport sent it with; see `Transport.credentials`.
+    `credentials` is what the transport sent it with; see `Transport.credentials`. `restart_idle` is called while a long
+    request is being sent, whenever the peer has taken more of it.
     """
 
     id: RequestId
@@ -110,6 +111,7 @@ class Pending(Record):
     result: Raw = ABSENT
     error: Exception | None = None
     on_progress: Callable[[Raw], None] | None = None
+    restart_idle: Callable[[], None] | None = None
     credentials: str = ""
     wake: Callable[[], None] | None = None
 

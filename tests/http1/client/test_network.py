@@ -14,11 +14,14 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError, InvalidResponse, NotSent
+from hinge import CallTimeout, DefinitionError, InvalidResponse, NotSent
 from hinge.http1.client import network
 from hinge.http1.client.network import TlsContext
 from hinge.http1.client.pool import SocketWire
 from hinge.http1.client.proxy import from_environment
+from hinge.session import Session
+from hinge.transports.http.client.transport import HttpTransport
+from tests.session_ends import asking
 from tests.transports.certificates import make_certificate, server_tls
 from tests.transports.loops import on_both_loops
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking
@@ -382,3 +385,54 @@ async def test_a_socks_proxy_of_the_environment_is_named_with_what_to_do(monkeyp
 def test_no_proxy_takes_networks(no_proxy: str, host: str, exempt: bool) -> None:
     route = from_environment({"http_proxy": "http://p:1", "no_proxy": no_proxy}, "http", host, 80)
     assert (route is None) is exempt
+
+
+# --- long requests ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("secured", "stops"), [(False, False), (True, False), (True, True)])
+@on_both_loops
+async def test_a_long_request_lasts_while_the_server_takes_it_and_no_longer(
+    certificate: Path, secured: bool, stops: bool
+) -> None:
+    """Its idle time begins anew with what the server has taken, so a slow line is not taken for a silent server."""
+    size, idle = 24 * 1024 * 1024, 1.5
+    taken = 0
+    finished = asyncio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal taken
+        try:
+            while taken < size and not (stops and taken > size // 8):
+                received = await reader.read(256 * 1024)
+                taken += len(received)
+                await asyncio.sleep(0.03 if received else 1)
+            if stops:
+                await finished.wait()
+            else:
+                writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
+                await reader.read()
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    sessions: dict[str, Session] = {}
+    context = server_tls(certificate) if secured else None
+    async with await asyncio.start_server(slow, "127.0.0.1", 0, ssl=context, limit=65536) as server:
+        url = f"{'https' if secured else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        transport = HttpTransport(url, tls=str(certificate) if secured else True)
+        channel = await transport.open(lambda channel: sessions.setdefault("client", asking(channel)))
+        started = asyncio.get_running_loop().time()
+        try:
+            # The server accepts the request and gives no answer.
+            with pytest.raises(CallTimeout if stops else InvalidResponse):
+                await sessions["client"].request(
+                    "tools/call", {"name": "store", "arguments": {"text": "x" * size}}, idle=idle
+                )
+            elapsed = asyncio.get_running_loop().time() - started
+            assert taken < size if stops else taken >= size and elapsed > idle
+        finally:
+            finished.set()
+            await channel.close()
+    await asyncio.sleep(0.05)

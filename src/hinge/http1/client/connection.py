@@ -11,18 +11,18 @@ import ssl
 import zlib
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from hinge.errors import ConnectionLost, HingeError, InvalidResponse, NotSent
 from hinge.http1.client.network import OTHER_CLIENT, explain_tls, wants_certificate
-
-if TYPE_CHECKING:
-    from hinge.http1.client.wire import WireResponse
+from hinge.http1.client.wire import BODY_PROGRESS, WireResponse
 
 #: The head of a response may be this long, and so may anything else that isn't content (chunk sizes, trailers).
 HEAD_BYTES = 64 * 1024
 #: Header lines of one response.
 HEAD_LINES = 256
+#: A longer body is sent in pieces of this size, as the server takes them.
+PIECE_BYTES = 256 * 1024
 #: Content that is buffered until it is read; more is left in the socket.
 BUFFER_BYTES = 256 * 1024
 #: A response that was released before its end may go on for so long and so many bytes before its connection is closed.
@@ -216,6 +216,10 @@ class SocketConnection(asyncio.Protocol):
         self._keep = False
         self._keep_alive = ""
         self._paused = False
+        #: What remains to be written of the body.
+        self._unsent: memoryview | None = None
+        self._on_body_progress: Callable[[], None] | None = None
+        self._writing_paused = False
         self._overhead = 0
         self._lines = 0
         self._finish_left = 0
@@ -242,8 +246,15 @@ class SocketConnection(asyncio.Protocol):
         elif len(body) <= HEAD_BYTES:
             self._transport.write(head + body)
         else:
-            self._transport.writelines([head, body])
+            self._transport.write(head)
+            self._unsent, self._on_body_progress = memoryview(body), BODY_PROGRESS.get()
+            self._send_pieces()
         return response
+
+    def _send_pieces(self) -> None:
+        while self._unsent and not self._writing_paused and self._transport is not None:
+            piece, self._unsent = self._unsent[:PIECE_BYTES], self._unsent[PIECE_BYTES:]
+            self._transport.write(piece)
 
     def abort(self) -> None:
         """Close at once."""
@@ -301,6 +312,17 @@ class SocketConnection(asyncio.Protocol):
         elif self._overhead > HEAD_BYTES:
             self._fail(InvalidResponse(f"The server sent more than {HEAD_BYTES} bytes of headers or framing"))
 
+    def pause_writing(self) -> None:
+        """The server is slow to take the request."""
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        """The server has taken what was written."""
+        self._writing_paused = False
+        if self._unsent and self._on_body_progress is not None:
+            self._on_body_progress()
+        self._send_pieces()
+
     def eof_received(self) -> None:
         """The server sends no more; this ends content without a length."""
         if self._until_eof and self._response is not None:
@@ -314,6 +336,7 @@ class SocketConnection(asyncio.Protocol):
             self._response.end(self._lost(self._response, exc))
             self._response = None
         self._busy = True
+        self._unsent = None
         self._on_gone(self)
 
     def _lost(self, response: SocketResponse, exc: Exception | None) -> HingeError:
@@ -339,7 +362,8 @@ class SocketConnection(asyncio.Protocol):
         if response is not None:
             response.end()
         assert self._transport is not None
-        if not self._keep or self._transport.is_closing() or self._transport.get_write_buffer_size():
+        unsent, self._unsent = self._unsent, None
+        if not self._keep or self._transport.is_closing() or unsent or self._transport.get_write_buffer_size():
             self._transport.close()
             return
         self._busy = False

@@ -101,9 +101,7 @@ def parse_proxy(url: str, source: str) -> ProxyRoute:
     except ValueError as exc:
         raise DefinitionError(f"{source} is not a URL: {exc}") from None
     if parts.scheme.startswith("socks"):
-        raise DefinitionError(
-            f'{source} is a SOCKS proxy: {OTHER_CLIENT}, or proxy="" for no proxy'
-        )
+        raise DefinitionError(f'{source} is a SOCKS proxy: {OTHER_CLIENT}, or proxy="" for no proxy')
     if parts.scheme != "http" or not host:
         raise DefinitionError(f"{source} must be an http:// URL, not {parts.scheme or 'nothing'}://{host or ''}")
     headers: tuple[tuple[str, str], ...] = ()

@@ -5,11 +5,15 @@ The default is `SocketWire` in pool.py; anything with these two methods may take
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Protocol, TypeAlias
 
 #: Headers of a request: names in any case, values as text; sent as UTF-8.
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
+
+#: Called while a long body is being sent, whenever the server has taken more of it. For the caller of `Wire.open` to set.
+BODY_PROGRESS: ContextVar[Callable[[], None] | None] = ContextVar("BODY_PROGRESS", default=None)
 
 
 class WireResponse(Protocol):

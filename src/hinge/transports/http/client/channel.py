@@ -34,7 +34,7 @@ from hinge.errors import (
 )
 from hinge.http1.client.network import DEFAULT_TLS, TlsContext
 from hinge.http1.client.pool import SocketWire, read_url
-from hinge.http1.client.wire import HeaderPairs, Wire, WireResponse
+from hinge.http1.client.wire import BODY_PROGRESS, HeaderPairs, Wire, WireResponse
 from hinge.jsonrpc import Failure, Message, Response, decode, is_batch, is_no_answer, split_batch
 from hinge.options import accepts, resolve
 from hinge.protocol.calls import Call, Inbound, Outgoing, Pending
@@ -335,6 +335,7 @@ class HttpChannel:
         initializes = message.method == "initialize"
         session = None if initializes else self.session_id
         is_handshake = initializes or self._revision is not None
+        BODY_PROGRESS.set(pending.restart_idle)
         try:
             response = await self._post(message)
             try:
@@ -353,6 +354,8 @@ class HttpChannel:
         except CallError:
             if pending.state is PendingState.WAITING:
                 raise
+        finally:
+            BODY_PROGRESS.set(None)
         if pending.state is PendingState.WAITING:
             raise InvalidResponse(f"The server answered {pending.method} with a message that is not an answer")
 
