@@ -114,7 +114,10 @@ class HttpConnection(asyncio.Protocol):
         self.server.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        self._parse(self._unparsed + data if self._unparsed else data)
+        if self._waiting or len(data) > SLICE:
+            self._parse(self._unparsed + data)
+        elif (parsed := self._feed(data)) < len(data):
+            self._parse(data[parsed:])
 
     def eof_received(self) -> bool:
         """The client has sent its last byte. Returns whether it may still wait for a response.

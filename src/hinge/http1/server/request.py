@@ -262,7 +262,7 @@ class HttpRequest(msgspec.Struct, eq=False):
     def _whole(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs) -> None:
         connection = self._connection
         # The rest of a body that has not arrived is not read any more.
-        last = self._is_last() or not self.complete or _closes(headers)
+        last = self._is_last() or not self.complete or (bool(headers) and _closes(headers))
         head = connection.server.heads.of(status, kind, last=last)
         if headers:
             head += header_lines([pair for pair in headers if pair[0].lower() != b"connection"])
