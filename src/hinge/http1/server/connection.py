@@ -26,7 +26,7 @@ SLICE = 4096
 HEADER_LINES = 1000
 #: Bytes of framing that are free for each piece of a body. Beyond, framing counts towards the limit of the head.
 FREE_FRAMING = 16
-#: Seconds that a connection may be idle between two requests: what clients are told, and a margin.
+#: Seconds that a connection may be idle between two requests: what the Keep-Alive header says, and a margin.
 IDLE = KEEP_ALIVE + 5
 #: Seconds after which a half-closed connection is first checked: a reset by the client has arrived by then.
 RESET_WAIT = 0.05
@@ -190,7 +190,7 @@ class HttpConnection(asyncio.Protocol):
             return  # for an upgrade the parser stops here, and `_ignore_upgrade` goes on
         version = parser.get_http_version()
         if version not in ("1.1", "1.0"):
-            self._refuse(505, "This server speaks HTTP/1.1")
+            self._refuse(505, "The HTTP version must be 1.1 or 1.0")
             return
         if self._url != self._target:
             self._parse_target(self._url)
@@ -320,12 +320,12 @@ class HttpConnection(asyncio.Protocol):
         if method == b"CONNECT":
             self._refuse(405, "This server is not a proxy")
             return
-        kept = [(name, value) for name, value in headers if name not in _UPGRADE and name != b"connection"]
+        remaining = [(name, value) for name, value in headers if name not in _UPGRADE and name != b"connection"]
         tokens = [value.strip() for name, values in headers if name == b"connection" for value in values.split(b",")]
         options = [token for token in tokens if token.lower() not in _UPGRADE]
         if options:
-            kept.append((b"connection", b", ".join(options)))
-        lines = b"".join([b"%b: %b\r\n" % pair for pair in kept])
+            remaining.append((b"connection", b", ".join(options)))
+        lines = b"".join([b"%b: %b\r\n" % pair for pair in remaining])
         head = b"%b %b HTTP/1.1\r\n%b\r\n" % (method, self._url, lines)
         self._parser = httptools.HttpRequestParser(self)
         self._feed(head)

@@ -153,7 +153,7 @@ class HttpRequest(msgspec.Struct, eq=False):
     _buffer_limit: int = BODY_AHEAD
     #: Set when something happened.
     _event: asyncio.Event | None = None
-    _left: Callable[[], None] | None = None
+    _on_disconnect: Callable[[], None] | None = None
     #: Whether `receive` has returned the end of the body; whether 100 Continue was sent.
     _end_received: bool = False
     _continue_sent: bool = False
@@ -189,8 +189,8 @@ class HttpRequest(msgspec.Struct, eq=False):
         self.lost = True
         if self._event is not None:
             self._event.set()
-        if self._left is not None:
-            self._left()
+        if self._on_disconnect is not None:
+            self._on_disconnect()
 
     def served(self, task: asyncio.Task[Any]) -> None:
         """Its task is over. Without a response it gets a 500; an incomplete response is cut off, so that the client notices."""
@@ -290,18 +290,18 @@ class HttpRequest(msgspec.Struct, eq=False):
         if self.begun:
             raise RuntimeError("This request has its response already")
         last, length = self._is_last() or _closes(headers), _value(headers, b"content-length")
-        kept = [pair for pair in headers if pair[0].lower() not in (b"connection", b"transfer-encoding")]
+        pairs = [pair for pair in headers if pair[0].lower() not in (b"connection", b"transfer-encoding")]
         if self.scope["method"] == "HEAD" or status in (204, 304):
             self._missing = 0
         elif length is not None:
             self._missing = int(length)
         elif self.scope["http_version"] == "1.1":
             self._chunked = True
-            kept.append((b"transfer-encoding", b"chunked"))
+            pairs.append((b"transfer-encoding", b"chunked"))
         else:
             last = True
         self._keep_alive = not last
-        head = self._connection.server.heads.of(status, b"", last=last) + header_lines(kept)
+        head = self._connection.server.heads.of(status, b"", last=last) + header_lines(pairs)
         self.begun = True
         self.status = status
         self._head = head + b"\r\n"
@@ -340,15 +340,15 @@ class HttpRequest(msgspec.Struct, eq=False):
 
     # ---------------------------------------------------------------- the client
 
-    def watch(self, left: Callable[[], None], /) -> None:
-        """Call `left` when the client leaves."""
-        self._left = left
+    def watch(self, on_disconnect: Callable[[], None], /) -> None:
+        """Call `on_disconnect` when the client disconnects."""
+        self._on_disconnect = on_disconnect
         if self.lost:
-            left()
+            on_disconnect()
 
     def release(self) -> None:
         """Stop watching the client."""
-        self._left = None
+        self._on_disconnect = None
 
     def cut(self) -> None:
         """Close the connection at once."""

@@ -161,21 +161,21 @@ def collect_param_headers(input_schema: Any) -> tuple[ParamHeader, ...]:
         DefinitionError: An annotation breaks a rule; the text names property and rule. Servers refuse to register such
             a tool, HTTP clients drop it from the list.
     """
-    found: dict[str, ParamHeader] = {}
+    by_name: dict[str, ParamHeader] = {}
     for schema, path in _schemas(input_schema):
         if ANNOTATION not in schema:
             continue
         if not path:
             where = "at the root" if path is not None else "in a part that is not reached through `properties` alone"
             raise DefinitionError(f"{ANNOTATION} is {where}; it may only annotate a property of the arguments")
-        made = _param_header(schema, path)
-        twin = found.setdefault(made.header.lower(), made)
-        if twin is not made:
+        param = _param_header(schema, path)
+        first = by_name.setdefault(param.header.lower(), param)
+        if first is not param:
             raise DefinitionError(
-                f"{ANNOTATION} of property {dotted(path)} names the same header as property {dotted(twin.path)}; "
+                f"{ANNOTATION} of property {dotted(path)} names the same header as property {dotted(first.path)}; "
                 f"header names are case-insensitive"
             )
-    return tuple(found.values())
+    return tuple(by_name.values())
 
 
 def _schemas(root: Any) -> Iterator[tuple[dict[str, Any], _Path | None]]:
@@ -200,15 +200,15 @@ def _schemas(root: Any) -> Iterator[tuple[dict[str, Any], _Path | None]]:
 def _param_header(schema: Mapping[str, Any], path: _Path) -> ParamHeader:
     name, kind = schema[ANNOTATION], schema.get("type")
     if not isinstance(name, str) or _TOKEN.fullmatch(name) is None:
-        said = quote(name) if isinstance(name, str) else f"a value of type {type(name).__name__}"
+        value = quote(name) if isinstance(name, str) else f"a value of type {type(name).__name__}"
         raise DefinitionError(
-            f"{ANNOTATION} of property {dotted(path)} is {said}; "
+            f"{ANNOTATION} of property {dotted(path)} is {value}; "
             f"it must be part of a header name: one or more letters, digits or !#$%&'*+-.^_`|~"
         )
     if not isinstance(kind, str) or kind not in _TYPES:
-        said = f"is {quote(kind)}" if isinstance(kind, str) else "is not one plain name"
+        problem = f"is {quote(kind)}" if isinstance(kind, str) else "is not one plain name"
         raise DefinitionError(
-            f"{ANNOTATION} {quote(name)} annotates property {dotted(path)}, whose type {said}; "
+            f"{ANNOTATION} {quote(name)} annotates property {dotted(path)}, whose type {problem}; "
             f"it must be 'string', 'integer' or 'boolean'"
         )
     header = PARAM_PREFIX + name

@@ -209,8 +209,8 @@ class Guard:
         if origin is not None and not self._serves_origin(origin, authority):
             return Refusal(403, f"Origin {_quote(origin)} may not call this server. {self._advice(origin, authority)}")
         if authority is None:
-            said = "is missing" if host is None else f"{_quote(host)} is malformed"
-            return Refusal(400, f"Host {said}: it must be a name or address with an optional port")
+            problem = "is missing" if host is None else f"{_quote(host)} is malformed"
+            return Refusal(400, f"Host {problem}: it must be a name or address with an optional port")
         if not self._any_host and not self._knows_host(authority):
             return Refusal(
                 403,

@@ -117,10 +117,11 @@ class Decoder:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """Take the next bytes; the events that they complete.
+        """Take the next bytes and return the events that they complete.
 
-        Raises InvalidResponse when an event passes the limit; events that came before it are handed out first, and the
-        error follows on the next `feed` or `end`. A decoder that has failed stays failed.
+        Raises:
+            InvalidResponse: An event exceeds the limit. Events before it are returned first; then each further call of
+                `feed` or `end` raises.
         """
         self._check()
         if self._start is not None:
@@ -132,12 +133,11 @@ class Decoder:
         if not chunk:
             return []
         lines = chunk.splitlines()
-        open_end = chunk[-1] not in b"\r\n"
         self._after_cr = chunk[-1] == _CR
-        rest = lines.pop() if open_end else b""
+        incomplete_line = b"" if chunk[-1] in b"\r\n" else lines.pop()
         events = self._lines(lines) if lines else []
-        if rest and not self._failed:
-            self._keep(rest)
+        if incomplete_line and not self._failed:
+            self._keep(incomplete_line)
         if not events:
             self._check()
         return events
@@ -166,14 +166,14 @@ class Decoder:
         self._start = None
         return head.removeprefix(_BOM)
 
-    def _keep(self, rest: bytes) -> None:
+    def _keep(self, start: bytes) -> None:
         """Keep the start of an incomplete line; of a comment, only that it is one."""
-        if self._comment or (not self._partial and rest[0] == _COLON):
+        if self._comment or (not self._partial and start[0] == _COLON):
             self._comment = True
-        elif self._size + len(self._partial) + len(rest) > self._limit:
+        elif self._size + len(self._partial) + len(start) > self._limit:
             self._fail()
         else:
-            self._partial += rest
+            self._partial += start
 
     def _lines(self, lines: list[bytes]) -> list[Event]:
         """Process complete lines; the first one completes what was kept."""

@@ -36,7 +36,7 @@ class HttpApp:
     Attributes:
         options: How the app serves.
         health: Whether to answer `GET /livez` and `GET /readyz`; for servers that run nothing but this app.
-        watch_signals: Whether to stop on SIGTERM and SIGINT. False if whoever runs the app calls `stop`.
+        watch_signals: Whether to stop on SIGTERM and SIGINT. False if the code that runs the app calls `stop`.
     """
 
     @accepts(HttpAppOptions)
@@ -111,8 +111,8 @@ class HttpApp:
         life = self._life
         assert life is not None
         scope = raw.scope
-        if self._routes is not None and (found := self._routes.find(scope)) is not None:
-            await self._serve_routed(*found, raw, life)
+        if self._routes is not None and (routed := self._routes.find(scope)) is not None:
+            await self._serve_routed(*routed, raw, life)
             return
         exchange = life.requests.open(raw)
         try:
@@ -216,9 +216,9 @@ async def _fail(exchange: Exchange, exc: Exception) -> None:
 
 
 def _is_mount_point(scope: Scope) -> bool:
-    """Whether another app has routed here by a path of its own, of which nothing is left.
+    """Whether another app has mounted this one, and the request is for the mount point itself.
 
-    Frameworks differ: some strip what they matched off `path`, newer ones leave it and repeat it in `root_path`.
+    Some frameworks strip the mount point from `path`; newer ones leave it there and repeat it in `root_path`.
     """
     root = scope.get("root_path", "")
     path: str = scope["path"]

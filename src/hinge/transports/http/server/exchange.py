@@ -1,4 +1,4 @@
-"""One HTTP request with its response: a bounded body in; JSON or an event stream out; whether the client left.
+"""One HTTP request with its response: a bounded body in; JSON or an event stream out; whether the client has disconnected.
 
 `Exchange` works on any `RawExchange`: a request of Hinge's own HTTP server, or an `AsgiExchange` of another one.
 `OpenExchanges` watches the exchanges of one app that take long.
@@ -42,7 +42,7 @@ BODY_TOO_SLOW = Refusal(408, "The body took too long to arrive", CLOSE)
 PIECE = 64 * 1024
 #: Seconds (up to twice as many) after which a request is watched: from then on a disconnect of its client is noticed.
 WATCH_AFTER = 0.005
-#: An ASGI server may send so many other messages before `http.disconnect`, beginning with the empty body of a GET.
+#: An ASGI server may send this many other messages before `http.disconnect`, beginning with the empty body of a GET.
 _STRAY_MESSAGES = 4
 
 
@@ -106,8 +106,8 @@ class RawExchange(Protocol):
     async def piece(self, data: bytes, more: bool, /) -> None:
         """Send a piece of the body; waits while the client doesn't read. Raises OSError if it left."""
 
-    def watch(self, left: Callable[[], None], /) -> None:
-        """Call `left` when the client disconnects, at once if it has. Not while `read` runs."""
+    def watch(self, on_disconnect: Callable[[], None], /) -> None:
+        """Call `on_disconnect` when the client disconnects, at once if it has. Not while `read` runs."""
 
     def release(self) -> None:
         """Stop watching the client."""
@@ -174,19 +174,19 @@ class AsgiExchange(Record):
             await self.send(head)
         await self.send({"type": "http.response.body", "body": data, "more_body": more})
 
-    def watch(self, left: Callable[[], None], /) -> None:
-        """ASGI reports a disconnect to whoever waits in `receive`, which takes a task."""
+    def watch(self, on_disconnect: Callable[[], None], /) -> None:
+        """ASGI reports a disconnect from `receive` only, so a task waits for it."""
         if self._watcher is None:
-            self._watcher = asyncio.get_running_loop().create_task(self._await_disconnect(left))
+            self._watcher = asyncio.get_running_loop().create_task(self._await_disconnect(on_disconnect))
 
-    async def _await_disconnect(self, left: Callable[[], None]) -> None:
+    async def _await_disconnect(self, on_disconnect: Callable[[], None]) -> None:
         try:
             for _ in range(_STRAY_MESSAGES):
                 if (await self.receive())["type"] == "http.disconnect":
-                    left()
+                    on_disconnect()
                     return
         except OSError:
-            left()
+            on_disconnect()
 
     def release(self) -> None:
         if self._watcher is not None:
@@ -196,7 +196,7 @@ class AsgiExchange(Record):
     def cut(self) -> None:
         """ASGI has no message for this. The `send` of uvicorn is a method of an object that holds the transport.
 
-        A server that closes in good order would first wait until a client that doesn't read has read everything.
+        A regular close would wait until the client has read everything.
         """
         transport = getattr(getattr(self.send, "__self__", None), "transport", None)
         abort = getattr(transport, "abort", None)
@@ -524,7 +524,7 @@ class OpenExchanges:
             self.wake()
 
     def keep(self, task: asyncio.Task[None]) -> None:
-        """Hold a reference to a task that nobody awaits; the event loop itself has only a weak one."""
+        """Hold a reference to a background task; the event loop has only a weak one."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

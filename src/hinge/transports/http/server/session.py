@@ -292,7 +292,7 @@ class SessionStream:
         self.number = number
         self._log = log
         self.retry = retry
-        #: From the first event id on that a client was given, it can come back.
+        #: Set with the first event id that the client gets, since it can then resume the stream.
         self._keeps = keeps
         #: The position of the last event that was given to a response.
         self._given = 0

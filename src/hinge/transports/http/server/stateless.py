@@ -69,7 +69,7 @@ class PostChannel(Record):
                 if reply is None and not exchange.over:
                     reply = unfinished_reply(call, "the server is stopping")
                 if reply is None:
-                    pass  # nobody is left to be answered
+                    pass  # cancelled by the client
                 elif self._accepts & TAKES_JSON and not exchange.streaming:
                     headers = retry_after(reply.error) if reply.status == 503 else ()
                     await exchange.reply(reply.status, reply.data, headers)
