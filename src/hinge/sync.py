@@ -18,7 +18,7 @@ from hinge.client.callbacks import awaited
 from hinge.client.client import Client as AsyncClient
 from hinge.client.methods import ResultT as ReplyT
 from hinge.client.negotiation import Discovery
-from hinge.client.options import ClientOptions
+from hinge.client.options import CALLBACKS, ClientOptions
 from hinge.client.subscriptions import Subscription as AsyncSubscription
 from hinge.errors import ConnectFailed, NotSent
 from hinge.options import accepts
@@ -29,18 +29,6 @@ from hinge.schema.lifecycle import ServerCapabilities
 
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
-
-#: The options whose functions may block.
-_CALLBACKS = (
-    "on_elicit",
-    "on_elicit_url",
-    "on_sample",
-    "on_roots",
-    "on_log",
-    "on_change",
-    "on_notification",
-    "on_progress",
-)
 
 __all__ = ("Client", "Subscription")
 
@@ -106,7 +94,7 @@ def _in_thread(callback: Any) -> Any:
 
 
 def _threaded(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _in_thread(value) if name in _CALLBACKS else value for name, value in options.items()}
+    return {name: _in_thread(value) if name in CALLBACKS else value for name, value in options.items()}
 
 
 class Subscription:

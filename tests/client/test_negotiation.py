@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -165,6 +167,33 @@ async def test_a_server_that_ends_at_the_probe_is_started_again_for_the_handshak
         await puppet.until(lambda: not client.connected)
         assert await client.list_tools() == []
     assert puppet.connections == 3, "it is probed once in the life of a client"
+
+
+PROGRAM_THAT_EXITS = """
+import json, sys
+with open(sys.argv[1], "a") as starts:
+    starts.write("started ")
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        result = {"protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": {"name": "old", "version": "1"}}
+    elif message["method"] == "ping":
+        result = {}
+    elif "id" in message:
+        sys.exit(f"unknown method {message['method']}")
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+async def test_a_program_that_exits_at_the_probe_is_started_twice(tmp_path: Path) -> None:
+    program, starts = tmp_path / "old.py", tmp_path / "starts"
+    program.write_text(PROGRAM_THAT_EXITS)
+    async with Client([sys.executable, str(program), str(starts)]) as client:
+        assert client.protocol_version == "2024-11-05"
+        await client.ping()
+    assert starts.read_text() == "started started "
 
 
 @in_no_time

@@ -200,6 +200,10 @@ class ClientOptions(_CommonOptions, total=False):
     ]
 
 
+#: The options that are functions, called by the client.
+CALLBACKS = tuple(name for name in ClientOptions.__annotations__ if name.startswith("on_"))
+
+
 class ClientPoolOptions(ClientOptions, total=False):
     """The options of `ClientPool`, besides its size."""
 

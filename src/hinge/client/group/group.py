@@ -20,7 +20,7 @@ from hinge.client.group.config import ServerEntry, Source, read_config
 from hinge.client.group.member import Health, Member
 from hinge.client.group.names import NameOrigin, Prefixing, merge_names
 from hinge.client.methods import ResultT
-from hinge.client.options import ClientGroupOptions
+from hinge.client.options import CALLBACKS, ClientGroupOptions
 from hinge.errors import CallError, NotSent, shorten
 from hinge.options import accepts, check_option, instance, resolve
 from hinge.schema.content import ResourceLink
@@ -32,18 +32,6 @@ logger = logging.getLogger("hinge")
 
 #: The key in the `_meta` of everything listed that names the server it is from.
 SERVER = "hinge/server"
-
-#: The callbacks of Client; each gets the name of the server as an additional last argument.
-_CALLBACKS = (
-    "on_elicit",
-    "on_elicit_url",
-    "on_sample",
-    "on_roots",
-    "on_log",
-    "on_notification",
-    "on_progress",
-    "on_drift",
-)
 
 ItemT = TypeVar("ItemT", Tool, Prompt, Resource, ResourceTemplate)
 Kind = Literal["tools", "prompts"]
@@ -394,7 +382,7 @@ def _client(name: str, target: Any, options: Mapping[str, Any]) -> Client | None
     """The client of one server, whose callbacks get its name; None for a disabled one."""
     if isinstance(target, Client):
         return target
-    bound = {key: _named(value, name) if key in _CALLBACKS else value for key, value in options.items()}
+    bound = {key: _named(value, name) if key in CALLBACKS else value for key, value in options.items()}
     if not isinstance(target, ServerEntry):
         return Client(target, **bound)
     if target.disabled:
