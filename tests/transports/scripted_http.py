@@ -345,3 +345,20 @@ async def legacy(asked: Asked, answer: Answer) -> None:
         await answer.result(asked)
     else:
         await answer.body(status=202)
+
+
+async def tunnel(asked: Asked, answer: Answer) -> None:
+    """A proxy that connects to what CONNECT names."""
+    assert asked.method == "CONNECT"
+    host, _, port = asked.path.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    await answer.raw(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+    async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while data := await source.read(65536):
+            target.write(data)
+
+    try:
+        await asyncio.gather(copy(answer.reader, writer), copy(reader, answer.writer))
+    finally:
+        writer.close()

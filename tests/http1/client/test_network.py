@@ -24,7 +24,7 @@ from hinge.transports.http.client.transport import HttpTransport
 from tests.session_ends import asking
 from tests.transports.certificates import make_certificate, server_tls
 from tests.transports.loops import on_both_loops
-from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking
+from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking, tunnel
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -43,23 +43,6 @@ async def fetch(wire: SocketWire, url: str) -> bytes:
     while piece := await response.read():
         content += piece
     return content
-
-
-async def tunnel(asked: Asked, answer: Answer) -> None:
-    """A proxy that connects to what CONNECT names."""
-    assert asked.method == "CONNECT"
-    host, _, port = asked.path.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    await answer.raw(b"HTTP/1.1 200 Connection established\r\n\r\n")
-
-    async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        while data := await source.read(65536):
-            target.write(data)
-
-    try:
-        await asyncio.gather(copy(answer.reader, writer), copy(reader, answer.writer))
-    finally:
-        writer.close()
 
 
 # --- TLS contexts -----------------------------------------------------------------------------------------------------

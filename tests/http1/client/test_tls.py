@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from hinge import DefinitionError, NotSent
 from tests.transports.certificates import server_tls
-from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking
+from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking, tunnel
 
 
 async def answers(asked: Asked, answer: Answer) -> None:
@@ -45,25 +44,10 @@ async def test_a_file_of_authorities_that_is_not_there_is_named() -> None:
 
 
 async def test_a_tunnel_through_a_proxy_carries_tls_to_the_server(certificate: Path) -> None:
-    async with ScriptedServer(answers, server_tls(certificate)) as server:
-
-        async def tunnel(asked: Asked, answer: Answer) -> None:
-            assert (asked.method, asked.path) == ("CONNECT", f"127.0.0.1:{server.port}")
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", server.port)
-            await answer.raw(b"HTTP/1.1 200 Connection established\r\n\r\n")
-
-            async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                while data := await reader.read(65536):
-                    writer.write(data)
-
-            try:
-                await asyncio.gather(copy(answer.reader, far_writer), copy(far_reader, answer.writer))
-            finally:
-                far_writer.close()
-
-        async with ScriptedServer(tunnel) as proxy:
-            options = {"tls": str(certificate), "proxy": f"http://127.0.0.1:{proxy.port}"}
-            async with Talking(server.url, **options) as client:  # type: ignore[arg-type] # options of the transport
-                assert await client.call() == {}
-                assert await client.call() == {}
-            assert (proxy.connections, len(server.asked)) == (1, 2)
+    async with ScriptedServer(answers, server_tls(certificate)) as server, ScriptedServer(tunnel) as proxy:
+        options = {"tls": str(certificate), "proxy": f"http://127.0.0.1:{proxy.port}"}
+        async with Talking(server.url, **options) as client:  # type: ignore[arg-type] # options of the transport
+            assert await client.call() == {}
+            assert await client.call() == {}
+        assert (proxy.connections, len(server.asked)) == (1, 2)
+        assert [asked.path for asked in proxy.asked] == [f"127.0.0.1:{server.port}"]
