@@ -12,7 +12,7 @@ import copy
 import io
 import os
 import typing
-from collections.abc import AsyncIterable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 from urllib.parse import quote
@@ -61,20 +61,8 @@ _MORE = {
     ".yml": "application/yaml",
 }
 _PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
-_TEXTUAL = (
-    "+json",
-    "+xml",
-    "+yaml",
-    "/json",
-    "/jsonl",
-    "/xml",
-    "/yaml",
-    "/toml",
-    "/sql",
-    "javascript",
-    "/x-ndjson",
-    "/x-sh",
-)
+#: How textual types end that don't begin with `text/`.
+_TEXTUAL = ("json", "xml", "yaml", "/jsonl", "/toml", "/sql", "javascript", "/x-sh")
 
 
 #: First bytes and the type that they mean. RIFF files name their type eight bytes further on.
@@ -405,20 +393,21 @@ class _Chunks:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._size = 0
-        self._found: list[Any] = []
+        self._chunks: list[Any] = []
 
     def add(self, chunk: Any) -> None:
         if not isinstance(chunk, str | bytes | bytearray | memoryview):
             raise DefinitionError(f"A resource in chunks gave {type(chunk).__name__}: chunks are str or bytes")
-        if self._found and isinstance(chunk, str) != isinstance(self._found[0], str):
+        if self._chunks and isinstance(chunk, str) != isinstance(self._chunks[0], str):
             raise DefinitionError("A resource in chunks gave both str and bytes: all chunks must be of one kind")
         self._size += len(chunk)
         if self._size > self._limit:
             raise too_large(self._limit)
-        self._found.append(chunk)
+        self._chunks.append(chunk)
 
     def joined(self) -> str | bytes:
-        return b"".join(self._found) if self._found and not isinstance(self._found[0], str) else "".join(self._found)
+        text = not self._chunks or isinstance(self._chunks[0], str)
+        return "".join(self._chunks) if text else b"".join(self._chunks)
 
 
 async def _collect(source: AsyncIterable[Any], limit: int) -> str | bytes:
@@ -427,26 +416,25 @@ async def _collect(source: AsyncIterable[Any], limit: int) -> str | bytes:
         async for chunk in source:
             chunks.add(chunk)
     finally:
-        close: Callable[[], Any] | None = getattr(source, "aclose", None)
-        if close is not None:
-            await close()
+        if hasattr(source, "aclose"):
+            await source.aclose()
     return chunks.joined()
 
 
 def _drain(source: Any, limit: int) -> str | bytes:
     """Read a file object or an iterator to its end, in a worker thread, and close it."""
     chunks = _Chunks(limit)
-    read: Callable[[int], Any] | None = getattr(source, "read", None)
     try:
-        if read is None:
-            for chunk in source:
-                chunks.add(chunk)
-        else:
-            chunks.add(chunk := read(_CHUNK))
-            while chunk:
-                chunks.add(chunk := read(_CHUNK))
+        for chunk in _chunks_of_file(source) if hasattr(source, "read") else source:
+            chunks.add(chunk)
     finally:
-        close: Callable[[], Any] | None = getattr(source, "close", None)
-        if close is not None:
-            close()
+        if hasattr(source, "close"):
+            source.close()
     return chunks.joined()
+
+
+def _chunks_of_file(file: Any) -> Iterator[str | bytes]:
+    """At least one chunk, which tells text from bytes."""
+    yield (chunk := file.read(_CHUNK))
+    while chunk:
+        yield (chunk := file.read(_CHUNK))

@@ -216,26 +216,18 @@ def _check_parameters(uri: str, function: Any, signature: Signature, template: U
 
 
 def _clash(parameter: Parameter, variable: Variable) -> str:
-    name, kinds = variable.name, _kinds(parameter.schema)
-    if variable.explode and not ("array" in kinds and _refuses(parameter, b'"text"')):
+    name, kinds = variable.name, _json_types(parameter.schema)
+    if variable.explode and (kinds - {"null"}) != {"array"}:
         return f"{{{name}*}} gives a list: annotate `{name}: list[str]`"
     if not variable.explode and kinds == {"array"}:
         return f"{{{name}}} gives a text, but `{name}` is a list: write {{{name}*}}"
     return ""
 
 
-def _kinds(schema: Mapping[str, Any]) -> set[str]:
-    found = schema.get("type", ())
-    kinds = {found} if isinstance(found, str) else set(found)
-    return kinds.union(*(_kinds(item) for item in schema.get("anyOf", ())))
-
-
-def _refuses(parameter: Parameter, text: bytes) -> bool:
-    try:
-        parameter.type.read(text)
-    except ValueRejected:
-        return True
-    return False
+def _json_types(schema: Mapping[str, Any]) -> set[str]:
+    given = schema.get("type", ())
+    types = {given} if isinstance(given, str) else set(given)
+    return types.union(*(_json_types(item) for item in schema.get("anyOf", ())))
 
 
 def _texts(values: Iterable[str | list[str]]) -> Iterable[str]:
@@ -244,19 +236,21 @@ def _texts(values: Iterable[str | list[str]]) -> Iterable[str]:
 
 
 def _json_list(parameter: Parameter, items: list[str]) -> str:
-    """A list as JSON text: of strings if that fits, else with the items read as JSON."""
+    """A list as JSON text: of strings if that fits, else with the items read as JSON where they are JSON."""
     texts = msgspec.json.encode(items)
-    if not _refuses(parameter, texts):
-        return texts.decode()
-    return "[" + ",".join(item if _is_json(item) else msgspec.json.encode(item).decode() for item in items) + "]"
-
-
-def _is_json(text: str) -> bool:
     try:
-        msgspec.json.decode(text)
+        parameter.type.read(texts)
+    except ValueRejected:
+        return f"[{','.join(map(_as_json, items))}]"
+    return texts.decode()
+
+
+def _as_json(item: str) -> str:
+    try:
+        msgspec.json.decode(item)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return False
-    return True
+        return msgspec.json.encode(item).decode()
+    return item
 
 
 #: The longest URI that is matched, in characters.
