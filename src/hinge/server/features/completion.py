@@ -39,9 +39,9 @@ class RegisteredCompleter:
         code = inspect.unwrap(getattr(function, "__func__", function))
         name = getattr(function, "__name__", type(function).__name__)
         parameters = inspect.signature(function).parameters.values()
-        self._context = [one.name for one in parameters if is_context(_resolved(one.annotation, code))]
-        self._given = [one.name for one in parameters if one.name not in self._context]
-        needed = [one.name for one in parameters if one.name in self._given[2:] and one.default is one.empty]
+        self._context = [item.name for item in parameters if is_context(_resolved(item.annotation, code))]
+        self._given = [item.name for item in parameters if item.name not in self._context]
+        needed = [item.name for item in parameters if item.name in self._given[2:] and item.default is item.empty]
         if not self._given or needed:
             raise place_of(code, name).mistake(
                 "completes an argument: write `(value: str)`, or `(value: str, arguments: dict[str, str])`, "
@@ -52,19 +52,19 @@ class RegisteredCompleter:
         """Its suggestions; a sync function runs in a worker thread."""
         arguments: dict[str, Any] = dict.fromkeys(self._context, ctx)
         arguments.update(zip(self._given, (value, chosen), strict=False))
-        found = (
+        suggestions = (
             self._function(**arguments)
             if self._is_async
             else await ctx._run_in_thread(threads, self._function, arguments)
         )
-        return await found if isinstance(found, Awaitable) else found
+        return await suggestions if isinstance(suggestions, Awaitable) else suggestions
 
 
 def of_choices(signature: Signature) -> dict[str, RegisteredCompleter]:
     """Completers for parameters whose values are known: enums, Literals and bools."""
     definitions = signature.input_schema.get("$defs", {})
-    found = {item.wire_name: _choices(item.schema, definitions) for item in signature.parameters}
-    return {name: RegisteredCompleter(_of_choice(choices)) for name, choices in found.items() if choices}
+    choices_by_name = {item.wire_name: _choices(item.schema, definitions) for item in signature.parameters}
+    return {name: RegisteredCompleter(_of_choice(choices)) for name, choices in choices_by_name.items() if choices}
 
 
 def _choices(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[str]:
@@ -72,16 +72,16 @@ def _choices(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[
         schema = definitions.get(schema["$ref"].rpartition("/")[2], {})
     options = schema.get("anyOf")
     if options is not None:
-        return [one for option in options for one in _choices(option, definitions)]
+        return [choice for option in options for choice in _choices(option, definitions)]
     if schema.get("type") == "boolean":
         return ["true", "false"]
     choices = schema.get("enum", ())
-    return [one for one in choices if isinstance(one, str)]
+    return [choice for choice in choices if isinstance(choice, str)]
 
 
 def _of_choice(choices: list[str]) -> Completer:
     async def complete(value: str) -> list[str]:
-        return [one for one in choices if one.lower().startswith(value.lower())]
+        return [choice for choice in choices if choice.lower().startswith(value.lower())]
 
     return complete
 
@@ -155,19 +155,19 @@ class Completions:
         """`completion/complete`. An argument without a completer has no suggestions."""
         reference = params.ref
         if isinstance(reference, PromptReference):
-            known = self.prompts.get(reference.name)
-            if known is None or not self.sees_prompt(ctx, reference.name):
+            completers = self.prompts.get(reference.name)
+            if completers is None or not self.sees_prompt(ctx, reference.name):
                 raise unknown(ctx, "prompts", reference.name)
         else:
-            known = self.resources.get(reference.uri)
-            if known is None or not self.sees_resource(ctx, reference.uri):
+            completers = self.resources.get(reference.uri)
+            if completers is None or not self.sees_resource(ctx, reference.uri):
                 raise unknown(ctx, "resources", reference.uri)
-        completer = known.get(params.argument.name)
+        completer = completers.get(params.argument.name)
         if completer is None:
             return CompleteResult(completion=Completion(values=[], total=0, has_more=False))
         chosen = (params.context.arguments if params.context is not None else None) or {}
-        found = await completer.values(ctx, self._threads, params.argument.value, chosen)
-        return CompleteResult(completion=_limited(found))
+        suggestions = await completer.values(ctx, self._threads, params.argument.value, chosen)
+        return CompleteResult(completion=_limited(suggestions))
 
 
 def _limited(values: Values) -> Completion:
@@ -177,5 +177,5 @@ def _limited(values: Values) -> Completion:
         total = values.total if values.total is not None else len(values.values)
         more = values.has_more or len(values.values) > MAX_VALUES
         return Completion(values=values.values[:MAX_VALUES], total=total, has_more=more)
-    found = [str(value) for value in values]
-    return Completion(values=found[:MAX_VALUES], total=len(found), has_more=len(found) > MAX_VALUES)
+    texts = [str(value) for value in values]
+    return Completion(values=texts[:MAX_VALUES], total=len(texts), has_more=len(texts) > MAX_VALUES)

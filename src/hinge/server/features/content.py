@@ -107,8 +107,8 @@ def is_text_type(mime_type: str) -> bool:
 
 def _sniff(data: bytes) -> str | None:
     for beginning, kind in _SIGNATURES:
-        start, _, rest = beginning.partition(b"????")
-        if data.startswith(start) and data[len(start) + 4 :].startswith(rest):
+        start, _, later = beginning.partition(b"????")
+        if data.startswith(start) and data[len(start) + 4 :].startswith(later):
             return kind
     return None
 
@@ -292,10 +292,10 @@ def to_blocks(value: Any) -> list[ContentBlock] | None:
     if isinstance(value, list | tuple) and value and any(isinstance(item, (*_BLOCKS, Media)) for item in value):
         blocks: list[ContentBlock] = []
         for item in cast("list[Any]", value):
-            found = to_blocks(item)
-            if found is None:
+            item_blocks = to_blocks(item)
+            if item_blocks is None:
                 return None
-            blocks.extend(found)
+            blocks.extend(item_blocks)
         return blocks
     return None
 

@@ -177,11 +177,11 @@ class Files:
         if status.st_size > self._limit:
             raise too_large(self._limit)
         chunks: list[bytes] = []
-        left = self._limit + 1  # it may grow while it is read
-        while left > 0 and (chunk := os.read(file, min(left, 1 << 20))):
+        remaining = self._limit + 1  # it may grow while it is read
+        while remaining > 0 and (chunk := os.read(file, min(remaining, 1 << 20))):
             chunks.append(chunk)
-            left -= len(chunk)
-        if left <= 0:
+            remaining -= len(chunk)
+        if remaining <= 0:
             raise too_large(self._limit)
         return contents_from_bytes(b"".join(chunks), uri, self._mime_type or guess_mime_type(uri))
 
@@ -193,14 +193,14 @@ class Files:
     def _entries(self, file: int, path: str) -> list[FolderEntry]:
         """The entries of a folder, sorted by name."""
         names = os.listdir(file if _STEPWISE else os.path.join(self._root, *path.split("/")))
-        found: list[FolderEntry] = []
+        entries: list[FolderEntry] = []
         for name in sorted(filter(self._allowed, names)):
             entry = self._entry(f"{path}/{name}" if path else name, name)
             if entry is not None:
-                found.append(entry)
-            if len(found) > MAX_ENTRIES:
+                entries.append(entry)
+            if len(entries) > MAX_ENTRIES:
                 break
-        return found
+        return entries
 
     def _entry(self, path: str, name: str) -> FolderEntry | None:
         """One entry of a folder; None if it can't be read."""

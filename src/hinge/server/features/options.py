@@ -97,11 +97,11 @@ class ResourceOptions(_ItemOptions, total=False):
 
 def check_options(what: str, given: Mapping[str, Any], kind: type) -> None:
     """Raises DefinitionError for an option that doesn't exist, with the most similar one that does."""
-    known = kind.__annotations__
+    options = kind.__annotations__
     for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
+        if name not in options:
+            near = difflib.get_close_matches(name, options, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(options))}"
             raise DefinitionError(f"{what} has no option {name!r}: {hint}")
 
 

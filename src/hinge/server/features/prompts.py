@@ -47,7 +47,7 @@ class RegisteredPrompt:
         self.signature = signature
         self._threads = threads
         self._inline = signature.is_async or not blocking
-        self._contexts = tuple(name for name, found in signature.injected.items() if is_context(found))
+        self._contexts = tuple(name for name, annotation in signature.injected.items() if is_context(annotation))
         dependencies = dependencies_of(function, signature, threads)
         self._run: Run[GetPromptResult] = self._call if dependencies is None else dependencies.around(self._call)
 
@@ -151,11 +151,11 @@ class Prompts(Entries[RegisteredPrompt]):
         """Register a function. Raises DefinitionError, which says what to change."""
         check_options("@server.prompt", options, PromptOptions)
         signature = inspect_handler(function, _returns_messages, options.get("name"))
-        found = signature.name
-        if found == "<lambda>":
+        name = signature.name
+        if name == "<lambda>":
             raise DefinitionError('A prompt needs a name: write server.prompt("name")(function)')
         prompt = Prompt(
-            name=found,
+            name=name,
             arguments=[
                 PromptArgument(name=item.wire_name, description=item.description, required=item.required or None)
                 for item in signature.parameters
@@ -163,12 +163,12 @@ class Prompts(Entries[RegisteredPrompt]):
             or None,
             **common_members(signature, options),
         )
-        view = view_of(found, options.get("visible"))
-        item = Item("prompts", found, listed(prompt, f"Prompt {found!r}"), tags=options.get("tags", ()), view=view)
+        view = view_of(name, options.get("visible"))
+        item = Item("prompts", name, listed(prompt, f"Prompt {name!r}"), tags=options.get("tags", ()), view=view)
         blocking = options.get("blocking", True)
         registered = RegisteredPrompt(function, item, signature, self._threads, blocking=blocking)
-        self.register(found, registered)
-        self._completers[found] = of_choices(signature)
+        self.register(name, registered)
+        self._completers[name] = of_choices(signature)
         return registered
 
     def remove(self, name: str) -> None:

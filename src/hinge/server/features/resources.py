@@ -87,7 +87,7 @@ class RegisteredResource:
         self.uri = listing.uri if isinstance(listing, Resource) else listing.uri_template
         view = view_of(self.uri, options.get("visible"))
         self.item = Item("resources", self.uri, listing, tags=options.get("tags", ()), view=view)
-        self._contexts = [name for name, found in signature.injected.items() if is_context(found)]
+        self._contexts = [name for name, annotation in signature.injected.items() if is_context(annotation)]
         self._dependencies = dependencies
         #: The order among templates, most specific first; None for a resource.
         self.rank = template.rank if template is not None else None
@@ -202,17 +202,17 @@ def _check_parameters(uri: str, function: Any, signature: Signature, template: U
     """Each variable must have a parameter, each parameter a variable, and both must agree on what is a list."""
     parameters = {item.wire_name: item for item in signature.parameters}
     variables = {item.name: item for item in template.variables} if template is not None else {}
-    found = [
+    problems = [
         f"parameter `{name}` has no variable: write {{{name}}} into the URI"
         for name in parameters
         if name not in variables
     ]
-    found += [f"{{{name}}} has no parameter: write `{name}: str`" for name in variables if name not in parameters]
-    found += [_clash(parameters[name], variable) for name, variable in variables.items() if name in parameters]
-    found = [text for text in found if text]
-    if found:
+    problems += [f"{{{name}}} has no parameter: write `{name}: str`" for name in variables if name not in parameters]
+    problems += [_clash(parameters[name], variable) for name, variable in variables.items() if name in parameters]
+    problems = [text for text in problems if text]
+    if problems:
         code = inspect.unwrap(getattr(function, "__func__", function))
-        raise place_of(code, signature.name).mistake(f"doesn't fit the URI {shorten(uri)!r}: {'; '.join(found)}")
+        raise place_of(code, signature.name).mistake(f"doesn't fit the URI {shorten(uri)!r}: {'; '.join(problems)}")
 
 
 def _clash(parameter: Parameter, variable: Variable) -> str:
@@ -303,7 +303,7 @@ class Resources(Entries[RegisteredResource]):
         if exists is not None:
             self._exists[uri] = exists
         if entry.rank is not None:
-            self._templates = sorted([*self._templates, entry], key=lambda one: one.rank or ())
+            self._templates = sorted([*self._templates, entry], key=lambda template: template.rank or ())
 
     def existence(self, uri: str) -> Exists | None:
         """The function that says whether the resource that a template's arguments name can be watched, if there is one."""
@@ -314,7 +314,7 @@ class Resources(Entries[RegisteredResource]):
         entry = self.all[uri]
         self._exists.pop(uri, None)
         self._completers.pop(uri, None)
-        self._templates = [one for one in self._templates if one is not entry]
+        self._templates = [template for template in self._templates if template is not entry]
         super().remove(uri)
 
     async def list(self, ctx: Context[Any], params: PageParams) -> ListResourcesResult:
@@ -331,19 +331,19 @@ class Resources(Entries[RegisteredResource]):
 
     async def read(self, ctx: Context[Any], params: ReadResourceParams) -> ReadResourceResult:
         """`resources/read`. Raises ResourceNotFound for a URI that names nothing; its code depends on the era."""
-        found = self._find(ctx, params.uri)
-        if found is None:
+        match = self._find(ctx, params.uri)
+        if match is None:
             raise ResourceNotFound(params.uri)
-        entry, values = found
+        entry, values = match
         return await entry.read(ctx, params, values, self._threads)
 
     async def known(self, ctx: Context[Any], uri: str) -> bool:
         """Whether a URI names a resource of this server, so that it may be watched unless another function decides."""
         try:
-            found = self._find(ctx, uri)
-            if found is None:
+            match = self._find(ctx, uri)
+            if match is None:
                 return False
-            entry, values = found
+            entry, values = match
             arguments = entry.arguments(ctx, values)
         except InvalidParams:
             return False

@@ -165,8 +165,8 @@ class Subscriptions:
                 listener.changes.add(changes)
 
     def _everything_of(self, session: ReferenceType[Session]) -> list[Changed]:
-        found = session()
-        return self._everything(() if found is None else tuple(self._watched.get(found, ())))
+        alive = session()
+        return self._everything(() if alive is None else tuple(self._watched.get(alive, ())))
 
     async def _session_may_see(self, session: Session, uri: str) -> bool:
         """Whether a session that watches a resource, or one above it, may learn that it changed."""
@@ -250,14 +250,14 @@ class Subscriptions:
     ) -> SubscriptionFilter:
         """The part of the filter that the server offers and the caller may subscribe to."""
         offered = self._offered_lists()
-        found = SubscriptionFilter(
+        agreed = SubscriptionFilter(
             tools_list_changed=(requested.tools_list_changed and "tools" in offered) or None,
             prompts_list_changed=(requested.prompts_list_changed and "prompts" in offered) or None,
             resources_list_changed=(requested.resources_list_changed and "resources" in offered) or None,
         )
         if requested.resource_subscriptions is not None and "resources" in offered:
-            found.resource_subscriptions = [uri for uri in uris if await self._offered.may_watch(ctx, uri)]
-        return found
+            agreed.resource_subscriptions = [uri for uri in uris if await self._offered.may_watch(ctx, uri)]
+        return agreed
 
     async def _agreed_topics(self, ctx: Context[Any]) -> dict[str, tuple[Topic, Any]]:
         """The part of the filter that extensions define and accept."""

@@ -94,7 +94,7 @@ class RegisteredTool:
         self._output_schema = _output_schema(item.listing, signature)
         is_object = self._output_schema is None or is_object_schema(item.listing.output_schema)
         self._result_type = CallToolResult if is_object else ToolValueResult
-        self._contexts = tuple(name for name, found in signature.injected.items() if is_context(found))
+        self._contexts = tuple(name for name, annotation in signature.injected.items() if is_context(annotation))
         self.header_params = collect_param_headers(item.listing.input_schema)
         #: Calls the function with checked arguments and returns the result.
         self.run: Run[Result] = self._awaited if signature.is_async else self._threaded if blocking else self._inline
@@ -189,26 +189,28 @@ class Tools(Entries[RegisteredTool]):
         Raises DefinitionError, which says what to change.
         """
         check_options("@server.tool", options, ToolOptions)
-        given = options.get("input_schema")
+        input_schema = options.get("input_schema")
         signature = inspect_handler(function, returns_blocks, options.get("name"))
-        found: Any = signature.name
-        if found == "<lambda>":
+        name: Any = signature.name
+        if name == "<lambda>":
             raise DefinitionError('A tool needs a name: write server.tool("name")(function)')
-        if not isinstance(found, str) or not _NAME.match(found):
+        if not isinstance(name, str) or not _NAME.match(name):
             raise DefinitionError(
-                f"Tool name {shorten(repr(found))} is not allowed: use 1 to 128 of A-Z a-z 0-9 _ - . (no blanks)"
+                f"Tool name {shorten(repr(name))} is not allowed: use 1 to 128 of A-Z a-z 0-9 _ - . (no blanks)"
             )
-        arguments = signature.arguments if given is None else SchemaArguments(signature.parameters, given, found)
-        view = view or view_of(found, options.get("visible"))
-        listing = listed(_listing(signature, options), f"Tool {found!r}")
-        item = Item("tools", found, listing, tags=options.get("tags", ()), view=view)
+        arguments = (
+            signature.arguments if input_schema is None else SchemaArguments(signature.parameters, input_schema, name)
+        )
+        view = view or view_of(name, options.get("visible"))
+        listing = listed(_listing(signature, options), f"Tool {name!r}")
+        item = Item("tools", name, listing, tags=options.get("tags", ()), view=view)
         try:
             blocking = options.get("blocking", True)
             registered = RegisteredTool(function, item, signature, arguments, self._threads, blocking=blocking)
         except ValueError as exc:
-            raise DefinitionError(f"Tool {found!r}: {exc}") from exc
-        registered.run = self._limited(found, registered.run, options)
-        self.register(found, registered)
+            raise DefinitionError(f"Tool {name!r}: {exc}") from exc
+        registered.run = self._limited(name, registered.run, options)
+        self.register(name, registered)
         return registered
 
     def _limited(self, name: str, run: Run[Result], options: Mapping[str, Any]) -> Run[Result]:
