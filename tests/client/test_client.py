@@ -335,7 +335,7 @@ def test_what_cannot_be_connected_to_is_named() -> None:
     for address in ("ftp://h/x", "HTTP://h/mcp", "ws://h", "stdio://server.py"):
         with pytest.raises(DefinitionError, match=f"'{address}' is not an address that a client knows: write http://"):
             Client(address)
-    with pytest.raises(DefinitionError, match="takes no env"):
+    with pytest.raises(DefinitionError, match="has no option env"):
         Client(a_server(), env={})
 
 
