@@ -45,20 +45,3 @@ async def test_names_identify_and_titles_are_shown(era: Any) -> None:
         assert (await client.call_tool(tool.name)).text == "added"
         assert client.server_info is not None
         assert client.server_info.display_name == "A server"
-
-
-@pytest.mark.parametrize(
-    ("meta", "audience"),
-    [
-        (None, {"model", "app"}),
-        ({"ui": {"resourceUri": "ui://x"}}, {"model", "app"}),
-        ({"ui": {"visibility": ["app"]}}, {"app"}),
-        ({"ui": {"visibility": ["model"]}}, {"model"}),
-        ({"ui": {"visibility": []}}, set()),
-        ({"ui": {"visibility": "app"}}, {"model", "app"}),
-        ({"ui": 7}, {"model", "app"}),
-    ],
-)
-def test_a_tool_says_who_may_call_it(meta: Any, audience: set[str]) -> None:
-    """APP-06: what a host needs in order not to offer a page's tool to its model."""
-    assert Tool(name="n", input_schema=SCHEMA, meta=meta).audience == audience

@@ -81,16 +81,6 @@ class Tool(Model, kw_only=True):
         """What user interfaces show: the title, that of the annotations, or the name."""
         return self.title or (self.annotations.title if self.annotations is not None else None) or self.name
 
-    @property
-    def audience(self) -> frozenset[str]:
-        """Who may call the tool: "model", "app" (a page of MCP Apps) or both, which is the default.
-
-        A client must not offer a tool to its model if "model" is missing, and must not let a page call it if "app" is.
-        """
-        ui = (self.meta or {}).get("ui")
-        visibility = ui.get("visibility") if isinstance(ui, dict) else None
-        return frozenset(("model", "app") if not isinstance(visibility, list) else map(str, visibility))
-
 
 class ListToolsResult(Page, kw_only=True):
     """A page of tools."""
