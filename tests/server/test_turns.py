@@ -251,14 +251,14 @@ async def test_who_leaves_the_queue_leaves_his_place_to_the_next() -> None:
 
 
 async def test_a_turn_that_comes_in_the_moment_of_leaving_is_passed_on() -> None:
-    from hinge.server.concurrency import Turns
+    from hinge.server.concurrency import ConcurrencyLimit
 
-    turns = Turns("work", 1, 10, 5.0)
-    await turns.take()
-    waiting = asyncio.create_task(turns.take())
-    after = asyncio.create_task(turns.take())
+    limit = ConcurrencyLimit("work", 1, 10, 5.0)
+    await limit.acquire()
+    waiting = asyncio.create_task(limit.acquire())
+    after = asyncio.create_task(limit.acquire())
     await settle()
-    turns.give_back(0.1)
+    limit.release(0.1)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting

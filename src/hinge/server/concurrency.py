@@ -1,7 +1,4 @@
-"""Limits of one tool: how long a call may take, how many run at once. Tools without them never come here.
-
-Knows nothing of what runs.
-"""
+"""Limits of one tool: how long a call may take, and how many run at once."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from collections import deque
 from typing import Any
 
 from hinge.errors import DefinitionError, Overloaded, ToolError
+from hinge.options import is_whole
 from hinge.server.composition.namespace import called
 from hinge.server.context import Context
 from hinge.server.dependencies import ResultT, Run
@@ -18,102 +16,98 @@ from hinge.timeouts import PausableTimeout
 
 logger = logging.getLogger("hinge")
 
-#: What a caller is told to wait, in milliseconds, as long as nothing is known, and within which bounds later.
-_FIRST_HINT, _LEAST_HINT, _MOST_HINT = 1000, 100, 60_000
+#: The retry delay in milliseconds: before a call has been measured, and its bounds.
+_FIRST_DELAY, _MIN_DELAY, _MAX_DELAY = 1000, 100, 60_000
 
 
-class Turns:
-    """At most `at_once` run; up to `waiting` more wait in order, for at most `patience` seconds."""
+class ConcurrencyLimit:
+    """At most `limit` calls of a tool run; up to `max_waiting` more wait in order, for at most `wait` seconds each."""
 
-    def __init__(self, name: str, at_once: int, waiting: int, patience: float) -> None:
-        if not _is_whole(at_once, 1) or not _is_whole(waiting, 0):
-            raise DefinitionError(f"Tool {name!r}: concurrency must be 1 or more, waiting 0 or more")
-        self._name = name
-        self._at_once = at_once
-        self._most_waiting = waiting
-        self._patience = patience
+    def __init__(self, tool: str, limit: int, max_waiting: int, wait: float) -> None:
+        if not is_whole(limit, 1) or not is_whole(max_waiting, 0):
+            raise DefinitionError(f"Tool {tool!r}: concurrency must be 1 or more, waiting 0 or more")
+        self._tool = tool
+        self._limit = limit
+        self._max_waiting = max_waiting
+        self._wait = wait
         self._running = 0
-        self._queue: deque[asyncio.Future[None]] = deque()
-        #: How long a call takes, in seconds, as far as seen.
-        self._mean = _FIRST_HINT / 1000
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        #: How long a call takes, in seconds: a moving average.
+        self._mean_seconds = _FIRST_DELAY / 1000
 
-    async def take(self) -> None:
-        """Wait for a turn. Raises Overloaded when too many wait already, or it takes too long."""
-        if self._running < self._at_once and not self._queue:
+    async def acquire(self) -> None:
+        """Wait until the call may run. Raises Overloaded if too many wait already, or it takes too long."""
+        if self._running < self._limit and not self._waiting:
             self._running += 1
             return
-        if len(self._queue) >= self._most_waiting:
-            raise self._overloaded(self._name)
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(turn)
-        limit = asyncio.timeout(self._patience)
+        if len(self._waiting) >= self._max_waiting:
+            raise self._overloaded(self._tool)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        timeout = asyncio.timeout(self._wait)
         try:
-            async with limit:
-                await turn
+            async with timeout:
+                await waiter
         except BaseException as exc:
-            if turn in self._queue:
-                self._queue.remove(turn)
-            elif turn.done() and not turn.cancelled():  # the turn came at the same moment
-                self._pass_on()
-            if isinstance(exc, TimeoutError) and limit.expired():
-                raise self._overloaded(self._name) from None
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            elif waiter.done() and not waiter.cancelled():  # it was woken at the same moment
+                self._wake_next()
+            if isinstance(exc, TimeoutError) and timeout.expired():
+                raise self._overloaded(self._tool) from None
             raise
 
-    def give_back(self, seconds: float) -> None:
-        """The call is over, after this time; the next one in the queue takes its place."""
-        self._mean += (seconds - self._mean) / 8
-        self._pass_on()
+    def release(self, seconds: float) -> None:
+        """A call is over, after this time: the next one in the queue may run."""
+        self._mean_seconds += (seconds - self._mean_seconds) / 8
+        self._wake_next()
 
-    def _pass_on(self) -> None:
-        while self._queue:
-            turn = self._queue.popleft()
-            if not turn.done():
-                turn.set_result(None)
+    def _wake_next(self) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
         self._running -= 1
 
-    def _overloaded(self, name: str) -> Overloaded:
-        hint = 1000 * self._mean * (len(self._queue) + 1) / self._at_once
+    def _overloaded(self, tool: str) -> Overloaded:
+        delay = 1000 * self._mean_seconds * (len(self._waiting) + 1) / self._limit
         return Overloaded(
-            f"Tool {name!r} is busy: {self._at_once} at once is its limit",
-            retry_after_ms=int(min(max(hint, _LEAST_HINT), _MOST_HINT)),
+            f"Tool {tool!r} is busy: {self._limit} at once is its limit",
+            retry_after_ms=int(min(max(delay, _MIN_DELAY), _MAX_DELAY)),
         )
 
     def around(self, run: Run[ResultT]) -> Run[ResultT]:
-        """Run only in turn."""
+        """The same function, under this limit."""
 
-        async def in_turn(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
+        async def run_limited(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
             try:
-                await self.take()
+                await self.acquire()
             except Overloaded:
-                raise self._overloaded(called(ctx, "tools", self._name)) from None
+                raise self._overloaded(called(ctx, "tools", self._tool)) from None
             clock = asyncio.get_running_loop().time
             start = clock()
             try:
                 return await run(ctx, arguments)
             finally:
-                self.give_back(clock() - start)
+                self.release(clock() - start)
 
-        return in_turn
-
-
-def _is_whole(given: Any, least: int) -> bool:
-    return isinstance(given, int) and given >= least
+        return run_limited
 
 
 def limited_in_time(name: str, run: Run[ResultT], seconds: Any) -> Run[ResultT]:
-    """Run for so many seconds at most: then the function is cancelled, and the call fails in words for the model."""
+    """The same function with a time limit: beyond it the function is cancelled, and the call fails with a text for the model."""
     if not isinstance(seconds, int | float) or not seconds > 0:
         raise DefinitionError(f"Tool {name!r}: timeout={seconds!r} is not possible: use seconds, more than 0")
 
-    async def in_time(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
-        limit = asyncio.timeout(seconds)
+    async def run_limited(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
+        timeout = asyncio.timeout(seconds)
         try:
-            async with limit:
-                ctx._timeout = PausableTimeout(limit)
+            async with timeout:
+                ctx._timeout = PausableTimeout(timeout)
                 return await run(ctx, arguments)
         except TimeoutError:
-            if not limit.expired():
+            if not timeout.expired():
                 raise
             logger.warning("Tool %r did not finish within %g seconds and was stopped", name, seconds)
             outer = called(ctx, "tools", name)
@@ -121,4 +115,4 @@ def limited_in_time(name: str, run: Run[ResultT], seconds: Any) -> Run[ResultT]:
         finally:
             ctx._timeout = None
 
-    return in_time
+    return run_limited

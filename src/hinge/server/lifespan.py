@@ -1,4 +1,4 @@
-"""The lifespan of a server: entered once per process by whoever serves first, left in the task that entered it."""
+"""The lifespan of a server: entered once per process, before serving, and left in the task that entered it."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ logger = logging.getLogger("hinge")
 
 
 class Lifespan:
-    """Counts who is serving; a keeper task enters and leaves the user's context manager."""
+    """Counts the users of a server; one task enters and leaves the context manager of the server's author."""
 
     def __init__(
         self,
         manager: Callable[[Any], AbstractAsyncContextManager[Any]] | None,
         server: Any,
-        whose: str,
+        owner: str,
         limit: float | None = None,
     ) -> None:
         self._manager = manager
-        #: What the manager is given, and how it is called in the log.
+        #: The argument of the manager, and the name of its owner in the log.
         self._server = server
-        self._whose = whose
-        #: Leaving may take so many seconds; None where others see to that.
+        self._owner = owner
+        #: Leaving may take so many seconds; None where a caller limits it.
         self._limit = limit
-        #: What the user's context manager yielded; None without one, or before it is entered.
+        #: What the context manager yielded; None without one, or before it is entered.
         self.state: Any = None
         self._users = 0
         self._ready: asyncio.Future[None] | None = None
         self._leave: asyncio.Event | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
     def add(self, manager: Callable[[Any], AbstractAsyncContextManager[Any]]) -> None:
-        """One more context manager, entered after the user's and left before it; what it yields is not kept."""
+        """Add a context manager, entered after the first one and left before it; what it yields is not kept."""
         first = self._manager
 
         @asynccontextmanager
@@ -57,14 +57,14 @@ class Lifespan:
         self._manager = both
 
     async def enter(self) -> None:
-        """Be one of those who serve; returns when the state is there. Raises what the context manager raises."""
+        """Add a user; returns when the context manager is entered. Raises what the context manager raises."""
         if self._manager is None:
             return
         self._users += 1
         if self._ready is None:
             self._ready = asyncio.get_running_loop().create_future()
             self._leave = asyncio.Event()
-            self._keeper = asyncio.create_task(self._keep(self._manager, self._ready, self._leave))
+            self._task = asyncio.create_task(self._run(self._manager, self._ready, self._leave))
         try:
             await asyncio.shield(self._ready)
         except BaseException:
@@ -72,25 +72,25 @@ class Lifespan:
             raise
 
     async def exit(self) -> None:
-        """No longer serve; the last one waits until the context manager is left, if that is in time."""
+        """Remove a user; the last one waits until the context manager is left, within the limit."""
         if self._manager is None:
             return
         self._users -= 1
-        if self._users == 0 and self._leave is not None and self._keeper is not None:
+        if self._users == 0 and self._leave is not None and self._task is not None:
             self._leave.set()
-            keeper, self._ready, self._leave, self._keeper = self._keeper, None, None, None
+            task, self._ready, self._leave, self._task = self._task, None, None, None
             try:
-                _, late = await asyncio.wait([keeper], timeout=self._limit)
+                _, late = await asyncio.wait([task], timeout=self._limit)
             except asyncio.CancelledError:
-                keeper.cancel()
+                task.cancel()
                 raise
             if late:
-                keeper.cancel()
-                said = "Leaving the lifespan of %s took longer than %g seconds and was given up"
-                logger.warning(said, self._whose, self._limit)
+                task.cancel()
+                text = "Leaving the lifespan of %s took longer than %g seconds and was given up"
+                logger.warning(text, self._owner, self._limit)
             self.state = None
 
-    async def _keep(self, manager: Any, ready: asyncio.Future[None], leave: asyncio.Event) -> None:
+    async def _run(self, manager: Any, ready: asyncio.Future[None], leave: asyncio.Event) -> None:
         try:
             async with manager(self._server) as state:
                 self.state = state
@@ -100,7 +100,7 @@ class Lifespan:
             if not ready.done():
                 ready.set_exception(exc)
             elif isinstance(exc, Exception):
-                logger.exception("The lifespan of %s failed when it was left", self._whose)
+                logger.exception("The lifespan of %s failed when it was left", self._owner)
             else:
                 raise
 
@@ -114,36 +114,34 @@ class Lifespan:
             await self.exit()
 
 
-logger = logging.getLogger("hinge")
-
 ConnectionLifespan: TypeAlias = Callable[[Context[Any]], AbstractAsyncContextManager[Any]]
 
 
-class _Conversation:
-    """One handshake conversation: its lifespan, and the task that enters it, for all who wait."""
+class _Connection:
+    """The lifespan of one handshake connection, and the task that enters it."""
 
     def __init__(self, manager: ConnectionLifespan, ctx: Context[Any]) -> None:
         self.lifespan = Lifespan(manager, ctx, "a connection")
         self.entering = asyncio.ensure_future(self.lifespan.enter())
 
     async def leave(self) -> None:
-        """The client has gone."""
+        """Leave it: the client is gone."""
         self.entering.cancel()
         await asyncio.wait([self.entering])
         if not self.entering.cancelled() and self.entering.exception() is None:
             await self.lifespan.exit()
 
 
-class Conversations:
-    """A middleware that brings each call of user code the state of its conversation, as `ctx.connection_state`."""
+class ConnectionLifespans:
+    """Middleware that gives calls of user code the state of their connection, as `ctx.connection_state`."""
 
     def __init__(self, manager: ConnectionLifespan) -> None:
         self._manager = manager
         self._by_era: dict[Era, Middleware] = {HANDSHAKE: self._shared, STATELESS: self._around}
-        self._open: WeakKeyDictionary[Session, _Conversation] = WeakKeyDictionary()
+        self._open: WeakKeyDictionary[Session, _Connection] = WeakKeyDictionary()
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
-        """What the protocol asks by itself, lists among it, needs no state and opens nothing."""
+        """Requests of the protocol itself, lists among them, get no state and enter nothing."""
         row = METHODS.get(ctx.method)
         if row is not None and not row.may_ask and ctx.method != "completion/complete":
             return await call_next(ctx)
@@ -156,7 +154,7 @@ class Conversations:
         return await call_next(ctx)
 
     async def _around(self, ctx: Context[Any], call_next: CallNext) -> Any:
-        """One request with a lifespan of its own. Its answer waits for the clean-up, but not for ever."""
+        """One request with a lifespan of its own. Its answer waits for the clean-up, for a limited time."""
         result: Any = None
         failure: BaseException | None = None
         limit, bound = asyncio.timeout(None), ctx._session.connection.limits.teardown
@@ -179,15 +177,15 @@ class Conversations:
 
     async def _state(self, ctx: Context[Any]) -> Any:
         session = ctx._session
-        conversation = self._open.get(session)
-        if conversation is None:
-            conversation = self._open[session] = _Conversation(self._manager, ctx)
-            session.on_close(conversation.leave)
+        connection = self._open.get(session)
+        if connection is None:
+            connection = self._open[session] = _Connection(self._manager, ctx)
+            session.on_close(connection.leave)
         try:
-            await asyncio.shield(conversation.entering)
+            await asyncio.shield(connection.entering)
         except BaseException:
-            failed = conversation.entering.done()
-            if failed and self._open.get(session) is conversation:
+            failed = connection.entering.done()
+            if failed and self._open.get(session) is connection:
                 del self._open[session]  # the next call tries again
             raise
-        return conversation.lifespan.state
+        return connection.lifespan.state

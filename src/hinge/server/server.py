@@ -33,7 +33,7 @@ from hinge.server.extensions import Extension, Extensions
 from hinge.server.features.caching import CacheHints
 from hinge.server.features.options import check_text, icons_of
 from hinge.server.features.subscriptions import Subscriptions
-from hinge.server.lifespan import Conversations, Lifespan
+from hinge.server.lifespan import ConnectionLifespans, Lifespan
 from hinge.server.middleware.chain import Middleware, build_chains
 from hinge.server.middleware.telemetry import observe_session, observer
 from hinge.server.options import (
@@ -132,7 +132,7 @@ class Server(Router, Generic[StateT]):
         self._cache = CacheHints(settings["cache"])
         self._middleware: list[Middleware] = list(map(checked, settings["middleware"]))
         connected = settings["connection_lifespan"]
-        self._connections = Conversations(connected) if connected is not None else None
+        self._connections = ConnectionLifespans(connected) if connected is not None else None
         self._request_states = RequestStateCodec(
             settings["state_keys"], ttl=limits.state_ttl, once=settings["state_once"]
         )

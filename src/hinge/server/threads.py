@@ -1,6 +1,6 @@
-"""Sync functions in worker threads: bounded, never on the event loop, and never holding up the exit of the process.
+"""Sync functions in worker threads: bounded in number, and never keeping the process from ending.
 
-The threads are daemons on purpose: a function that blocks for ever can't be stopped, but it must not keep us alive.
+The threads are daemons: a function that never returns can't be stopped.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 from hinge.errors import as_failure
 
-#: An idle worker waits a while for more work: the name tells what it is.
 THREAD_NAME = "hinge-tool"
+#: An idle thread ends after so many seconds.
 IDLE_SECONDS = 10.0
 
 _Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
 
 class Threads:
-    """Up to `limit` threads, started when needed; what comes on top waits its turn."""
+    """Up to `limit` threads, started when needed; further calls wait in a queue."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -50,7 +50,7 @@ class Threads:
         while True:
             with self._ready:
                 while not self._jobs:
-                    # Counted by the worker alone: a job that comes when its wait ends is taken by it all the same.
+                    # A job that arrives while the wait times out is taken, too.
                     self._idle += 1
                     woken = self._ready.wait(timeout=IDLE_SECONDS)
                     self._idle -= 1
@@ -64,7 +64,7 @@ class Threads:
                 result, error = job(), None
             except BaseException as exc:
                 result, error = None, exc
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_settle, future, result, error)
 
 

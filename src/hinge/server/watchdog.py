@@ -1,6 +1,6 @@
-"""A thread that notices when something holds up the event loop, and names it in the log. Off the path of every call.
+"""A thread that detects a blocked event loop and names the blocking function in the log.
 
-It asks the loop for a sign of life now and then, and looks at the loop's stack when none comes. It only reads.
+It schedules a callback in the loop at intervals, and reads the loop's stack when the callback does not run in time.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hinge.telemetry import LOOP_LAG, measure
 
 logger = logging.getLogger("hinge")
 
-#: A loop that was only kept from running (the process was stopped for a while) answers within this many seconds.
+#: A loop that was only suspended, because the process was stopped for a while, answers within so many seconds.
 _GRACE = 0.05
 #: The same at the end of the process, where clean-up may keep the loop busy.
 _EXIT_GRACE = 0.5
 
 _KINDS = {"tools": "Tool", "prompts": "Prompt", "resources": "Resource"}
-#: What stands innermost when a loop does nothing, or runs nobody's code.
+#: The innermost file of the stack of an idle loop.
 _IDLE = ("selectors.py", "asyncio/base_events.py", "asyncio/runners.py", "asyncio/events.py", "uvloop/__init__.py")
 
 _watched: dict[asyncio.AbstractEventLoop, Watchdog] = {}
@@ -76,9 +76,9 @@ class Watchdog:
         if not stack or stack[0].f_code.co_filename.endswith(_IDLE):
             return
         logger.warning(
-            "%s holds up the event loop for more than %g s, at %s: nobody else is served meanwhile. Await what waits, or make "
+            "%s holds up the event loop for more than %g s, at %s: no other request is served meanwhile. Await what waits, or make "
             "the function a plain `def`, which runs in a thread",
-            _culprit(stack) or "Something",
+            _blocking_item(stack) or "Something",
             self._limit,
             _place(stack),
         )
@@ -97,7 +97,7 @@ def watch(limit: float) -> None:
 
 
 def unwatch() -> None:
-    """One `watch` less; the last one ends it."""
+    """Undo one `watch`; the last one ends it."""
     loop = asyncio.get_running_loop()
     watchdog = _watched.get(loop)
     if watchdog is None:
@@ -135,7 +135,7 @@ def _end_if_blocked(loop: asyncio.AbstractEventLoop, thread_id: int, seconds: fl
             stack = list(_stack(thread_id))
             logger.critical(
                 "%s blocks the event loop, at %s: the process is ended without clean-up",
-                _culprit(stack) or "Something",
+                _blocking_item(stack) or "Something",
                 _place(stack) if stack else "an unknown place",
             )
             os._exit(1)
@@ -151,8 +151,8 @@ def _stack(thread_id: int) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _culprit(stack: list[FrameType]) -> str | None:
-    """The tool, prompt or resource whose function stands on the stack."""
+def _blocking_item(stack: list[FrameType]) -> str | None:
+    """The tool, prompt or resource whose function is on the stack."""
     for frame in stack:
         if frame.f_code.co_filename.startswith(_HERE):
             entry = frame.f_locals.get("self")
@@ -162,7 +162,7 @@ def _culprit(stack: list[FrameType]) -> str | None:
 
 
 def _place(stack: list[FrameType]) -> str:
-    """The innermost line that is neither ours nor Python's own."""
+    """The innermost line that is neither in Hinge nor in Python's own library."""
     libraries = (_HERE, sys.prefix, sys.base_prefix, "<frozen")
     found = next((frame for frame in stack if not frame.f_code.co_filename.startswith(libraries)), stack[0])
     return f"{found.f_code.co_filename}:{found.f_lineno} in {found.f_code.co_name}()"

@@ -30,7 +30,7 @@ from hinge.schema.tools import (
     is_object_schema,
 )
 from hinge.server.composition.namespace import argument_names, called, unknown
-from hinge.server.concurrency import Turns, limited_in_time
+from hinge.server.concurrency import ConcurrencyLimit, limited_in_time
 from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, dependencies_of, inspect_handler
 from hinge.server.features.caching import list_scope
@@ -219,7 +219,7 @@ class Tools(Entries[RegisteredTool]):
         if timeout is not None:
             run = limited_in_time(name, run, timeout)
         if concurrency is not None:
-            run = Turns(name, concurrency, options.get("waiting", 100), self._patience).around(run)
+            run = ConcurrencyLimit(name, concurrency, options.get("waiting", 100), self._patience).around(run)
         elif "waiting" in options:
             raise DefinitionError(f"Tool {name!r}: waiting= needs concurrency=, the number that run at once")
         return run
