@@ -203,6 +203,15 @@ def test_a_result_has_the_type_that_its_schema_promises(found: Any, kind: str) -
     assert ("        return " in text) is (kind != "None")
 
 
+def test_a_wrapped_result_has_the_type_of_its_value() -> None:
+    """Clients unwrap it, as in a listing of revision 2025-11-25."""
+    definitions = {"Day": schema("name", name=STRING)}
+    inner = {"type": "array", "items": {"$ref": "#/properties/result/$defs/Day"}, "$defs": definitions}
+    wrapped = {**schema("result", result=inner), "x-hinge-wrap-result": True}
+    text = of(Tool(name="t", input_schema=schema(), output_schema=wrapped))
+    assert "    async def t(self) -> list[Day]:" in text
+
+
 def test_a_class_can_hold_itself() -> None:
     node = schema("value", value={"type": "integer"}, next={"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]})
     tree: Any = {"$ref": "#/$defs/Node", "$defs": {"Node": node}}

@@ -123,7 +123,7 @@ def converted(kind: Any, result: CallToolResult[Any], name: str, *, wraps: bool)
     the member. Raises InvalidResponse.
     """
     try:
-        value = result.structured_content
+        value: Any = result.structured_content
         if value is UNSET:  # revisions before 2025-06-18 have no structured content: the text is the same as JSON
             value = result.text if kind is str else msgspec.json.decode(result.text)
         elif is_wrapped(value) and wraps:

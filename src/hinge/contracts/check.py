@@ -155,10 +155,11 @@ class ContractCheck:
             raise InvalidResponse(f"{ctx.method}: the result can't be read: {exc}") from exc
         cursor = ctx.params.get("cursor")
         caller = await _caller(ctx)
-        items: list[Listed] | None = [] if cursor is None else self._pages.pop((caller, section, cursor), None)
-        if items is None:
+        caller = await _caller(ctx)
+        earlier = [] if cursor is None else self._pages.pop((caller, section, cursor), None)
+        if earlier is None:
             return ()  # the first page of its list was not seen
-        items += getattr(page, member)
+        items: list[Listed] = [*earlier, *getattr(page, member)]
         if page.next_cursor is not None:
             if len(self._pages) >= _MAX_LISTS:
                 self._pages.clear()

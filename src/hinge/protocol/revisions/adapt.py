@@ -16,7 +16,7 @@ from msgspec import NODEFAULT, UNSET, Raw, Struct, structs
 
 from hinge.errors import HingeError
 from hinge.protocol.revisions.fallbacks import STAND_INS
-from hinge.protocol.revisions.wrapping import ToolValueResult, wrap, wrap_result, wrap_schema
+from hinge.protocol.revisions.wrapping import ToolValueResult, wrap_schema
 from hinge.schema.base import Model
 from hinge.schema.content import TextContent
 from hinge.schema.lifecycle import Elicitation
@@ -32,7 +32,7 @@ from hinge.schema.revisions import (
     within,
 )
 from hinge.schema.sampling import SamplingMessage
-from hinge.schema.tools import is_object_schema
+from hinge.schema.tools import CallToolResult, is_object_schema
 
 _Change: TypeAlias = Callable[[Any], Any]
 
@@ -72,7 +72,7 @@ def _compiled(kind: type[Model], revision: str) -> _Change | None:
     if kind.__name__ in _NAMES_ITS_REVISION:
         return lambda value: _negotiated(kind, value, revision)
     if kind is ToolValueResult and not knows(revision, "any structured content"):
-        return lambda value: shape(wrap_result(value), revision)
+        return lambda value: shape(_wrapped(value), revision)
     if not within(revision, TYPES.get(kind.__name__, ALWAYS)):
         return _replacing(kind, revision)
     return _by_members(kind, revision)
@@ -192,7 +192,21 @@ _BRACE = ord("{")
 def _structured_content(revision: str) -> _Change | None:
     """Wrap what is not an object."""
     return (
-        None if knows(revision, "any structured content") else lambda value: value if _is_object(value) else wrap(value)
+        None
+        if knows(revision, "any structured content")
+        else lambda value: value if _is_object(value) else {"result": value}
+    )
+
+
+def _wrapped(result: ToolValueResult) -> CallToolResult[Any]:
+    """The result of a tool whose output schema is wrapped as a plain result that fits it."""
+    value = result.structured_content
+    return CallToolResult(
+        content=result.content,
+        structured_content=value if value is UNSET else {"result": value},
+        is_error=result.is_error,
+        meta=result.meta,
+        result_type=result.result_type,
     )
 
 

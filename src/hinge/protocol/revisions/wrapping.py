@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET
-
 from hinge.schema.tools import WRAP_MARKER, CallToolResult
 
 
@@ -20,19 +18,6 @@ class ToolValueResult(CallToolResult[Any], kw_only=True):
 _DATA = frozenset({"const", "default", "enum", "examples"})
 _MAPPINGS = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
 _PLACE = "#/properties/result"
-
-
-def wrap(value: Any) -> dict[str, Any]:
-    """Return the object that holds a value."""
-    return {"result": value}
-
-
-def wrap_result(result: ToolValueResult) -> CallToolResult[Any]:
-    """Return the result of a tool whose output schema is wrapped as a plain result that fits it."""
-    members = {name: getattr(result, name) for name in CallToolResult.__struct_fields__}
-    if result.structured_content is not UNSET:
-        members["structured_content"] = wrap(result.structured_content)
-    return CallToolResult(**members)
 
 
 def wrap_schema(schema: dict[str, Any] | bool) -> dict[str, Any]:

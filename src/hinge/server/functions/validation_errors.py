@@ -192,15 +192,16 @@ def from_rejection(schema: Schema, value: Any, rejection: Rejection, path: Path 
     place = path + rejection.path
     if rejection.reason is not None:
         return Violation(place, shorten(" ".join(rejection.reason.split())))
+    part: Any = value
     for step in rejection.path if value is not UNSET else ():
         try:
-            value = value[step]
+            part = part[step]
         except (KeyError, IndexError, TypeError):
             return Violation(place, "missing")
     here = schema_at(schema, rejection.path)
     if rejection.fallback is not None and not here.keys() & {"format", "pattern", "contentEncoding"}:
-        return Violation(place, shorten(rejection.fallback), value)
-    return Violation(place, f"expected {describe(here, schema)}", value)
+        return Violation(place, shorten(rejection.fallback), part)
+    return Violation(place, f"expected {describe(here, schema)}", part)
 
 
 class _SchemaComparison:
