@@ -12,7 +12,7 @@ import pytest
 from hinge import Client, InvalidResponse, Limits
 
 LINE = 20_000
-#: The second call is answered first and correctly, so that both calls are in flight when the bad answer comes.
+#: The first call is answered when the second one has come, so that both are in flight; then the second one, correctly.
 SERVER = """
 import json, sys
 form, first = sys.argv[1], None
@@ -30,11 +30,11 @@ for line in sys.stdin:
     if message["method"] == "tools/call" and first is None:
         first = good
         continue
-    print(json.dumps(good), flush=True)
     if message["method"] == "tools/call":
         long = {**result, "content": [{"type": "text", "text": "x" * 50_000}]}
         print({
             "string id": json.dumps({**first, "id": str(first["id"])}),
+            "float id": json.dumps({**first, "id": float(first["id"])}),
             "text before": "INFO: answer " + json.dumps(first),
             "braces before": "INFO {pid: 7} " + json.dumps(first),
             "NUL before": chr(0) + json.dumps(first),
@@ -42,10 +42,12 @@ for line in sys.stdin:
             "over the limit, id last": json.dumps({"result": long, "id": first["id"]}),
             "over the limit, other member first": json.dumps({"x": {"y": 1}, "result": long, "id": first["id"]}),
             "over the limit, text before": "INFO " + json.dumps({**first, "result": long}),
-        }[form], flush=True)
+        }[form])
+    print(json.dumps(good), flush=True)
 """
 FORMS = (
     "string id",
+    "float id",
     "text before",
     "braces before",
     "NUL before",
@@ -65,7 +67,7 @@ async def test_a_malformed_answer_fails_its_call_and_no_other(form: str, era: An
     async with Client([sys.executable, str(path), form], era=era, limits=limits) as client:
         bad = asyncio.create_task(client.call_tool("a", idle=None, total=None))
         good = asyncio.create_task(client.call_tool("b"))
-        assert (await good).content == []
         with pytest.raises(InvalidResponse):
             await bad
+        assert (await good).content == []
         assert client.connected

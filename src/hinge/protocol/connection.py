@@ -211,6 +211,8 @@ class Connection(Record):
         """Handle what is not a message: a server answers with an error; a client fails the request that it may answer."""
         request_id = exc.request_id if isinstance(exc, Unreadable) else None
         if self.description is None:
+            if request_id is None:
+                request_id = _integral_id(data)
             self._fail_possible(request_id, f"{exc}: {_excerpt(data)}" if data else str(exc))
             return None
         return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, exc.http_status)
@@ -432,10 +434,25 @@ class Connection(Record):
             raise HingeError("something is in flight on a closed connection")
 
 
+class _IdNumber(msgspec.Struct):
+    id: float
+
+
+_id_number = msgspec.json.Decoder(_IdNumber)
+
+
 def _is_noise(data: bytes, printed_on: bool) -> bool:
     """Whether a line is something that a server printed rather than a malformed response."""
     is_json = data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r")[:1] in (b"{", b"[")
     return not is_json or jsonrpc.is_no_answer(data) or (printed_on and jsonrpc.is_print(data))
+
+
+def _integral_id(data: bytes) -> int | None:
+    """The id of a malformed answer that wrote our integer as a number with a fraction, `2.0`."""
+    try:
+        return int(_id_number.decode(data).id)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError, OverflowError):
+        return None
 
 
 def _excerpt(data: bytes) -> str:
