@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile http-differential load soak interop interop-agents bench bench-quick coverage-ids all-checks format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile http-differential fuzz load soak interop interop-agents bench bench-quick coverage-ids all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -17,6 +17,7 @@ help:
 	@echo "make shape         measures of the structure of the code and of the path of a call"
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
 	@echo "make hostile       some 2,300 malicious and malformed messages and requests against server and client"
+	@echo "make fuzz          coverage-guided fuzzing of what has no I/O, FUZZ_SECONDS=60 for each target (needs atheris)"
 	@echo "make http-differential  raw requests to Hinge's HTTP server, to others, and through nginx and haproxy"
 	@echo "make load soak     streams, calls, slow readers, sessions on a server, with bounds on what it holds"
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm)"
@@ -57,11 +58,20 @@ shape: .venv/.check
 conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
 
-all-checks: test check shape demo conformance hostile http-differential load soak interop interop-agents bench coverage-ids
+all-checks: test check shape demo conformance hostile http-differential fuzz load soak interop interop-agents bench coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
 	$(PY) -m tests.hostile.clients
+
+FUZZ_SECONDS ?= 60
+fuzz: .venv/.test
+	-$(PIP) atheris
+	mkdir -p .cache
+	for target in message server client head events values recording; do \
+		$(PY) -m tests.fuzz.coverage $$target --seconds $(FUZZ_SECONDS) > .cache/fuzz.log 2>&1 || { cat .cache/fuzz.log; exit 1; }; \
+		echo "$$target: $$(tail -n 1 .cache/fuzz.log)"; \
+	done
 
 http-differential: .venv/.test
 	-$(PIP) granian

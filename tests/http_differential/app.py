@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import socket
 import sys
@@ -57,10 +58,8 @@ def main(server: str, port: int) -> None:
         http: Any = server.removeprefix("uvicorn-")
         uvicorn.run(app, port=port, http=http, log_level="critical")
     else:
-        from granian import Granian  # type: ignore[import-not-found,unused-ignore]  # only where it is installed
-        from granian.constants import Interfaces  # type: ignore[import-not-found,unused-ignore]
-
-        Granian("tests.http_differential.app:app", port=port, interface=Interfaces.ASGI, log_enabled=False).serve()
+        granian: Any = importlib.import_module("granian")  # which need not be installed
+        granian.Granian("tests.http_differential.app:app", port=port, interface="asgi", log_enabled=False).serve()
 
 
 if __name__ == "__main__":
