@@ -63,6 +63,10 @@ class Route(ABC):
     async def finish(self) -> None:
         """The client has said all: wait until the server has, too; what it said last is in the inbox."""
 
+    async def leave(self) -> None:
+        """The client is gone, whatever it still waits for."""
+        await self.finish()
+
 
 def _text(message: dict[str, Any]) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **message}).encode()
@@ -146,7 +150,13 @@ class Lines(Route):
         await self.writer.drain()
 
     async def finish(self) -> None:
-        self.writer.write_eof()
+        if not self.writer.is_closing():
+            self.writer.write_eof()
+        async with asyncio.timeout(PATIENCE):
+            await self.reading
+
+    async def leave(self) -> None:
+        self.writer.close()
         async with asyncio.timeout(PATIENCE):
             await self.reading
 

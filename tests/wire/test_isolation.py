@@ -210,7 +210,7 @@ async def test_a_client_that_leaves_hurts_nobody(channel: str) -> None:
     async with clients(channel, "2025", 2, build(limits={"drain": 0.1})) as (one, two):
         await one.begin("tools/call", name="wait", arguments={"name": "w"})
         await one.call("until", event="w begins")
-        await one.route.finish()
+        await one.route.leave()
         await two.call("grow")
         await two.hear("notifications/tools/list_changed")
         one.heard()
