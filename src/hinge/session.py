@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -45,8 +44,6 @@ class Session(Record, weakref=True):
     _tasks: dict[asyncio.Task[Any], Call] = field(default_factory=dict)
     # Made when first needed: most sessions are one POST.
     _sending: set[asyncio.Task[None]] | None = None
-    #: Notifications of `notify_soon` that wait to be sent, with their methods.
-    _queue: dict[bytes, str] | None = None
     _cleanups: list[Callable[[], Awaitable[None]]] | None = None
     _end_of_input_hooks: dict[object, Callable[[], None]] | None = None
     _deadlines: Deadlines | None = None
@@ -265,27 +262,6 @@ class Session(Record, weakref=True):
     async def send_notification(self, data: bytes, method: str, about: Call | None = None) -> None:
         """Send an encoded notification, which several sessions may share. Raises ChannelClosed when it can't be sent."""
         await self.channel.send(Outgoing(data, None, method, about=about))
-
-    def notify_soon(self, method: str, params: Any = UNSET) -> None:
-        """Queue a notification, from any thread. While it waits, queuing it again has no effect."""
-        data = jsonrpc.encode_notification(method, params)
-        if self.connection.closed is None:
-            with suppress(RuntimeError):  # the loop is closed
-                self.loop.call_soon_threadsafe(self._enqueue, data, method)
-
-    def _enqueue(self, data: bytes, method: str) -> None:
-        if self._queue is None:
-            self._queue = {}
-            self.start_sending(self._send_queue(self._queue))
-        self._queue[data] = method
-
-    async def _send_queue(self, queue: dict[bytes, str]) -> None:
-        try:
-            while queue and self.connection.closed is None:
-                data = next(iter(queue))
-                await self.send_notification(data, queue.pop(data))
-        finally:
-            self._queue = None
 
     async def cancel_requests(self, reason: str) -> None:
         """Before closing: fail the requests that are waiting, and cancel them at the peer."""

@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     stall: float = 1.0
     #: Outbound requests of one connection that wait for a response.
     pending: int = 10_000
-    #: Messages that wait while `initialize` is being answered.
+    #: Messages that wait while `initialize` is being answered; also at most `line` bytes.
     backlog: int = 256
     #: HTTP sessions of one endpoint; further ones are rejected with 503.
     sessions: int = 10_000

@@ -44,6 +44,9 @@ class DuplexChannel:
         self._running: dict[Call | Batch, asyncio.Task[None]] = {}
         self._held_back = False
         self._backlog: deque[bytes] = deque()
+        self._backlog_bytes = 0
+        #: Whether reading is stopped until the backlog is shorter.
+        self._holding = False
         self._input_over: str | None = None
         self._drain: asyncio.TimerHandle | None = None
 
@@ -91,7 +94,9 @@ class DuplexChannel:
         """Hand over one message, or hold it back while an inline call is being answered."""
         if self._held_back:
             self._backlog.append(data)
-            if len(self._backlog) == self.limits.backlog:
+            self._backlog_bytes += len(data)
+            if not self._holding and self._backlog_full:
+                self._holding = True
                 self._hold()
             return
         try:
@@ -105,6 +110,9 @@ class DuplexChannel:
             self._reply(got, last=False)
             return
         name = got.method if type(got) is Call else "a batch"
+        if len(self._running) >= 2 * self.limits.calls and type(got) is Call and got.id is None:
+            logger.warning("%s is dropped: too many calls and notifications are being handled", name)
+            return
         self._running[got] = self._loop.create_task(self._serve(got), name=name)
         self._held_back = got.inline
 
@@ -177,8 +185,14 @@ class DuplexChannel:
 
     def _feed_held_back(self) -> None:
         self._held_back = False
-        held = len(self._backlog) >= self.limits.backlog
         while self._backlog and not self._held_back:
-            self.feed(self._backlog.popleft())
-        if held and len(self._backlog) < self.limits.backlog:
+            data = self._backlog.popleft()
+            self._backlog_bytes -= len(data)
+            self.feed(data)
+        if self._holding and not self._backlog_full:
+            self._holding = False
             self._release()
+
+    @property
+    def _backlog_full(self) -> bool:
+        return len(self._backlog) >= self.limits.backlog or self._backlog_bytes > self.limits.line

@@ -163,5 +163,8 @@ def test_params_with_very_many_members_are_refused_unread() -> None:
     data = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{{many}}}}}'.encode()
     with pytest.raises(Unreadable, match="too many members"):
         detect.classify(jsonrpc.decode(data), detect.parse_eras(BOTH))
+    in_meta = data.replace(b'"params":{', b'"params":{"_meta":{') + b"}"
+    with pytest.raises(Unreadable, match="_meta has too many members"):
+        detect.classify(jsonrpc.decode(in_meta), detect.parse_eras(BOTH))
     arguments = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"a", "arguments":{{{many}}}}}}}'
     assert detect.classify(jsonrpc.decode(arguments.encode()), detect.parse_eras(BOTH)).message is not None

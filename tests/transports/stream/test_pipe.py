@@ -11,7 +11,7 @@ import pytest
 
 from hinge import ChannelClosed, ConnectionLost, Limits
 from hinge.transports.stream.descriptors import DescriptorTransport
-from hinge.transports.stream.line_channel import ONE_WRITE, LineChannel
+from hinge.transports.stream.line_channel import LINES_AT_ONCE, ONE_WRITE, LineChannel
 from tests.support import Outgoing
 from tests.transports.echo import NOT_JSON, AskConversation, EchoConversation, request
 from tests.transports.loops import on_both_loops, until
@@ -60,6 +60,53 @@ async def test_what_follows_initialize_waits_until_it_is_answered() -> None:
         await asyncio.sleep(0.02)
         assert conversation.seen == ["initialize"]
         assert [line["id"] for line in await wire.lines(4)] == [1, 2, 3, 4]
+
+
+@on_both_loops
+async def test_many_short_lines_do_not_keep_the_event_loop() -> None:
+    """SEC-13: a chunk of thousands of lines is handled a few at a time, in order, and nothing is read meanwhile."""
+    async with serving() as (wire, conversation):
+        wire.write(b"".join(b'{"jsonrpc":"2.0","method":"%d"}\n' % number for number in range(1000)))
+        at_once = seen = 0
+        while seen < 1000:
+            await asyncio.sleep(0)
+            at_once, seen = max(at_once, len(conversation.seen) - seen), len(conversation.seen)
+        assert conversation.seen == [str(number) for number in range(1000)]
+        assert at_once <= LINES_AT_ONCE
+        wire.write(request(1, "echo"))
+        assert (await wire.lines(1))[0]["id"] == 1
+
+
+@on_both_loops
+async def test_lines_that_wait_are_handled_at_the_end_of_the_input() -> None:
+    async with serving() as (wire, _):
+        wire.write(b"".join(request(number, "echo") for number in range(500)))
+        wire.end_input()
+        assert [line["id"] for line in await wire.lines(500)] == list(range(500))
+
+
+@on_both_loops
+async def test_large_messages_in_the_backlog_stop_reading_by_their_size() -> None:
+    """SEC-13: what waits for `initialize` is bounded by bytes, too."""
+    async with serving(line=50_000) as (wire, conversation):
+        wire.write(request(0, "initialize", seconds=0.2))
+        sent = [request(number, "echo", pad="x" * 40_000) for number in range(1, 9)]
+        writing = asyncio.create_task(asyncio.to_thread(lambda: [os.write(wire.into, data) for data in sent]))
+        os.set_blocking(wire.into, True)
+        await until(lambda: conversation.seen)
+        await asyncio.sleep(0.05)
+        assert sum(map(len, wire.channel._backlog)) <= 50_000 + 2 * 65536
+        assert [line["id"] for line in await wire.lines(9)] == list(range(9))
+        await writing
+
+
+@on_both_loops
+async def test_notifications_that_pile_up_are_dropped() -> None:
+    """SEC-13: requests are counted, so what has no id is bounded, too."""
+    async with serving(calls=5) as (wire, conversation):
+        wire.write(b'{"jsonrpc":"2.0","method":"listen"}\n' * 50 + request(1, "echo"))
+        assert (await wire.lines(1))[0]["id"] == 1
+        assert len(conversation.running) <= 10
 
 
 @on_both_loops

@@ -100,12 +100,14 @@ def classify(message: Message, eras: tuple[Era, ...], version_header: str | None
 def _check_params(message: Request | Notification, params: _Params) -> None:
     """Raise Unreadable if a member is repeated, or if there are too many to look through.
 
-    Objects of a method of an extension may be long; decoding them costs as much as looking through them.
+    An extension may have large params of its own. They are not looked through.
     """
     text = bytes(message.params)
-    if len(text) > MAX_SMALL_PARAMS and message.method in METHODS:
+    if len(text) > MAX_SMALL_PARAMS:
         skipped = sum(bytes(value).count(b":") for value in (params.arguments, params.input_responses))
         if text.count(b":") - skipped > MAX_COLONS:
+            if message.method not in METHODS:
+                return
             raise _unreadable(message, "params has too many members")
     if has_repeated_member(text):
         raise _unreadable(message, "a member of params is repeated")
@@ -116,7 +118,9 @@ def _unreadable(message: Request | Notification, reason: str) -> Unreadable:
 
 
 def _decode_meta(text: bytes) -> RequestMeta | None:
-    """Decode `_meta`. Raises InvalidRequest if a member is repeated."""
+    """Decode `_meta`. Raises InvalidRequest if a member is repeated, or if there are too many to look through."""
+    if text.count(b":") > MAX_COLONS:
+        raise InvalidRequest("params._meta has too many members")
     meta: RequestMeta | None
     try:
         meta = _meta_decoder.decode(text)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
@@ -34,6 +35,9 @@ FLUSH_SECONDS = 0.1
 #: Bytes that are written at once instead of at the end of the event loop's iteration.
 ONE_WRITE = 65536
 
+
+#: Lines that are handled at once. Between further ones, the event loop does other work.
+LINES_AT_ONCE = 100
 
 #: How many bytes of a line over the limit are kept to read its id: at its beginning and at its end.
 HEAD = 4096
@@ -172,6 +176,9 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
         self._lines = LineSplitter(limits.line)
         #: Set when bytes arrive; liveness checks reset it.
         self.heard = False
+        #: Lines that arrived at once with many others, and what handles them next.
+        self._waiting_lines: deque[bytes] = deque()
+        self._more_lines: asyncio.Handle | None = None
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._queued = 0
@@ -271,10 +278,28 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
             if (reason := screen(data)) is not None:
                 self.abort(reason)
                 return
-        for line in self._lines.feed(data):
-            self.feed(line)
+        lines = self._lines.feed(data)
+        if self._waiting_lines or len(lines) > LINES_AT_ONCE:
+            self._waiting_lines += lines
+            self._prevent("lines")
+            self._feed_waiting_lines()
+        else:
+            for line in lines:
+                self.feed(line)
         if self._lines.discarded:
             self._refuse_discarded()
+
+    def _feed_waiting_lines(self) -> None:
+        """Handle some lines now, and the others in later iterations of the event loop. Nothing is read meanwhile."""
+        if self._more_lines is not None:
+            self._more_lines.cancel()
+            self._more_lines = None
+        for _ in range(min(LINES_AT_ONCE, len(self._waiting_lines))):
+            self.feed(self._waiting_lines.popleft())
+        if self._waiting_lines:
+            self._more_lines = self._loop.call_soon(self._feed_waiting_lines)
+        else:
+            self._allow("lines")
 
     def eof_received(self) -> bool:
         """The peer sends no more. The other direction stays open until all calls are answered."""
@@ -287,6 +312,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
         why = f" ({exc})" if exc else ""
         self.end_session(f"the peer closed the connection{why}")
         self._transport = None
+        self._waiting_lines.clear()
         self._out.clear()
         for timer in (self._stall, self._deadline):
             if timer is not None:
@@ -391,6 +417,8 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
 
     def _last_line(self) -> None:
         """Take a last line without line end. A client drops a truncated one: the end itself is its error."""
+        while self._waiting_lines:
+            self._feed_waiting_lines()
         last = self._lines.end()
         if self._lines.discarded:
             self._refuse_discarded()
