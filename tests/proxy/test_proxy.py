@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -704,6 +705,31 @@ async def at(revision: str, server: Server[Any], method: str, **params: Any) -> 
         info = {"name": "old", "version": "0"}
         await peer.ask("initialize", protocolVersion=revision, capabilities={}, clientInfo=info)
         return await peer.ask(method, **params)
+
+
+async def test_an_output_schema_that_a_result_may_fit_in_two_ways_is_hidden_from_older_callers() -> None:
+    """T-36: the proxy doesn't know for which results the schema was wrapped."""
+    server: Server[Any] = Server("values")
+
+    @server.tool
+    def numbers() -> list[int]:
+        return [1]
+
+    @server.tool
+    def maybe() -> Point | None:
+        return Point(1)
+
+    front = Server.from_client(Client(server, era="2026"))
+    listed = {tool["name"]: tool for tool in (await at(V2025_11, front, "tools/list"))["tools"]}
+    assert listed["numbers"]["outputSchema"]["x-hinge-wrap-result"] is True
+    assert "outputSchema" not in listed["maybe"]
+    assert (await at(V2025_11, front, "tools/call", name="numbers"))["structuredContent"] == {"result": [1]}
+    assert (await at(V2025_11, front, "tools/call", name="maybe"))["structuredContent"] == {"x": 1}
+
+
+@dataclass
+class Point:
+    x: int
 
 
 @pytest.mark.parametrize("revision", [FIRST, V2025_03, V2025_06, V2025_11])

@@ -30,8 +30,10 @@ from hinge.protocol.revisions.adapt import known_in, shape
 from hinge.schema.base import RESERVED, SERVER_INFO, CacheableResult, Model, Result
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from hinge.schema.methods import METHODS
+from hinge.schema.revisions import knows
 from hinge.schema.roots import ListRootsResult
 from hinge.schema.sampling import CreateMessageParams, CreateMessageResult
+from hinge.schema.tools import ListToolsResult, Tool, is_object_schema
 
 logger = logging.getLogger("hinge")
 
@@ -72,8 +74,22 @@ def translate(text: bytes | Raw, kind: type[Model], source: str, target: str) ->
     except (msgspec.MsgspecError, RecursionError) as exc:
         logger.debug("%s is forwarded unchanged: %s", kind.__name__, exc)
         return whole
+    if isinstance(typed, ListToolsResult) and not knows(target, "any structured content"):
+        typed.tools = [_without_mixed_schema(tool) for tool in typed.tools]
     found: Json = _with_unknown_members(msgspec.json.decode(text), typed, shape(typed, target))
     return found
+
+
+def _without_mixed_schema(tool: Tool) -> Tool:
+    """A tool without an output schema that objects and other values fit.
+
+    Such a schema is wrapped for the caller, and so must its objects be; but a result doesn't say which schema it fits.
+    """
+    schema = tool.output_schema
+    types = schema.get("type", ["object"]) if isinstance(schema, dict) else ["object"]
+    if schema is None or is_object_schema(schema) or "object" not in types:
+        return tool
+    return msgspec.structs.replace(tool, output_schema=None)
 
 
 def _with_unknown_members(original: Any, typed: Any, adapted: Any) -> Any:
