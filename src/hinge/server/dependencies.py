@@ -1,4 +1,4 @@
-"""Dependency injection: `Depends` and `Ask` parameters of a function, resolved, filled in and cleaned up around each call."""
+"""Dependency injection: `Depends` and `Ask` parameters of a function are resolved, passed and cleaned up around each call."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class Step(NamedTuple):
     slot: int
 
 
-_NO_MORE = object()
+_EXHAUSTED = object()
 
 
-class Opened:
-    """A generator that has given its value and is to be continued after the call."""
+class OpenGenerator:
+    """A generator of a dependency, which is continued after the call."""
 
     __slots__ = ("_generator", "_step", "_threads")
 
@@ -85,30 +85,30 @@ class Opened:
         self._threads = threads
 
     async def first(self) -> Any:
-        """The value. Raises DefinitionError for a generator that gives none."""
-        value = await self._go_on(None)
-        if value is _NO_MORE:
+        """The value that it yields. Raises DefinitionError if it yields none."""
+        value = await self._resume(None)
+        if value is _EXHAUSTED:
             raise DefinitionError(f"The dependency {called(self._step.function)} didn't yield: it must, once")
         return value
 
     async def close(self, exc: BaseException | None) -> None:
-        """Go on after the `yield`, or raise there what the call raised. Raises what comes out, unless it is that same."""
+        """Continue after the `yield`, or raise the error of the call there. Raises any other error of the generator."""
         try:
-            value = await self._go_on(exc)
+            value = await self._resume(exc)
         except BaseException as raised:
             if raised is exc:
                 return
             raise
-        if value is not _NO_MORE:
+        if value is not _EXHAUSTED:
             raise DefinitionError(f"The dependency {called(self._step.function)} yields more than once: it must once")
 
-    async def _go_on(self, exc: BaseException | None) -> Any:
+    async def _resume(self, exc: BaseException | None) -> Any:
         generator = self._generator
         if self._step.kind == "async generator":
             try:
                 return await (anext(generator) if exc is None else generator.athrow(exc))
             except StopAsyncIteration:
-                return _NO_MORE
+                return _EXHAUSTED
         if not self._step.blocking:
             return _advance(generator, exc)
         return await self._threads.run(_advance, {"generator": generator, "exc": exc})
@@ -118,7 +118,7 @@ def _advance(generator: Any, exc: BaseException | None) -> Any:
     try:
         return next(generator) if exc is None else generator.throw(exc)
     except StopIteration:
-        return _NO_MORE
+        return _EXHAUSTED
 
 
 def called(function: Callable[..., Any]) -> str:
@@ -127,20 +127,20 @@ def called(function: Callable[..., Any]) -> str:
 
 
 class Dependencies:
-    """What is filled in for one function: its forms, its dependencies in order, and which parameters get what."""
+    """What one function is passed: its forms, its dependencies in order, and the slot of each parameter."""
 
-    __slots__ = ("_forms", "_size", "_steps", "_threads", "_wanted")
+    __slots__ = ("_forms", "_parameters", "_size", "_steps", "_threads")
 
     def __init__(
         self,
         forms: Sequence[FormParameter],
         steps: Sequence[Step],
-        wanted: Sequence[tuple[str, int]],
+        parameters: Sequence[tuple[str, int]],
         threads: Threads,
     ) -> None:
         self._forms = tuple(forms)
         self._steps = tuple(steps)
-        self._wanted = tuple(wanted)
+        self._parameters = tuple(parameters)
         self._threads = threads
         self._size = 1 + len(self._forms) + len(self._steps)
 
@@ -148,7 +148,7 @@ class Dependencies:
         """Run a function with its dependencies: forms first, then values, then the function, then clean-up."""
 
         async def filled(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
-            opened: list[Opened] = []
+            opened: list[OpenGenerator] = []
             try:
                 await self._fill(ctx, arguments, opened)
                 result = await run(ctx, arguments)
@@ -164,24 +164,24 @@ class Dependencies:
 
         return filled
 
-    async def _fill(self, ctx: Context[Any], arguments: dict[str, Any], opened: list[Opened]) -> None:
+    async def _fill(self, ctx: Context[Any], arguments: dict[str, Any], opened: list[OpenGenerator]) -> None:
         values: list[Any] = [None] * self._size
         values[CONTEXT] = ctx
         given = dict(arguments)
-        answers = await _together([form.answer(ctx, given) for form in self._forms])
+        answers = await _await_all([form.answer(ctx, given) for form in self._forms])
         for form, answer in zip(self._forms, answers, strict=True):
             values[form.slot] = answer
         for step in self._steps:
-            found = {name: values[at] if isinstance(at, int) else given[at] for name, at in step.sources}
-            values[step.slot] = await self._value(step, found, opened)
-        for name, slot in self._wanted:
+            passed = {name: values[at] if isinstance(at, int) else given[at] for name, at in step.sources}
+            values[step.slot] = await self._value(step, passed, opened)
+        for name, slot in self._parameters:
             arguments[name] = values[slot]
 
-    async def _value(self, step: Step, arguments: dict[str, Any], opened: list[Opened]) -> Any:
+    async def _value(self, step: Step, arguments: dict[str, Any], opened: list[OpenGenerator]) -> Any:
         if step.kind in ("generator", "async generator"):
-            one = Opened(step, step.function(**arguments), self._threads)
-            value = await one.first()
-            opened.append(one)
+            generator = OpenGenerator(step, step.function(**arguments), self._threads)
+            value = await generator.first()
+            opened.append(generator)
             return value
         if step.kind == "plain" and step.blocking:
             value = await self._threads.run(step.function, arguments)
@@ -189,8 +189,10 @@ class Dependencies:
             value = step.function(**arguments)
         return await value if isinstance(value, Awaitable) else value
 
-    async def _close(self, ctx: Context[Any], opened: list[Opened], exc: BaseException | None) -> BaseException | None:
-        """Clean up, last opened first, in bounded time. Gives back what the call ends with, None for nothing wrong."""
+    async def _close(
+        self, ctx: Context[Any], opened: list[OpenGenerator], exc: BaseException | None
+    ) -> BaseException | None:
+        """Clean up, last opened first, in bounded time. Returns the error that the call ends with, or None."""
         limit = ctx._session.connection.limits.teardown
         clock = asyncio.timeout(limit)
         try:
@@ -206,10 +208,10 @@ class Dependencies:
         return exc
 
 
-async def _closed(one: Opened, exc: BaseException | None, clock: asyncio.Timeout) -> BaseException | None:
-    """What a call ends with after this clean-up: its error replaces another error, but not a cancellation."""
+async def _closed(generator: OpenGenerator, exc: BaseException | None, clock: asyncio.Timeout) -> BaseException | None:
+    """The error of a call after this clean-up, whose own error replaces another one, but not a cancellation."""
     try:
-        await one.close(exc)
+        await generator.close(exc)
     except asyncio.CancelledError as raised:
         if clock.expired():
             raise
@@ -221,8 +223,8 @@ async def _closed(one: Opened, exc: BaseException | None, clock: asyncio.Timeout
     return exc
 
 
-async def _together(answers: Sequence[Any]) -> list[Any]:
-    """All of them at once; the first failure ends the others."""
+async def _await_all(answers: Sequence[Any]) -> list[Any]:
+    """Await all concurrently; the first failure ends the others."""
     if len(answers) < 2:
         return [await answer for answer in answers]
     tasks = [asyncio.ensure_future(answer) for answer in answers]
@@ -306,7 +308,7 @@ def is_injected(annotation: Any) -> bool:
 def inspect_handler(
     function: Any, content: Predicate, name: str | None = None, *, generators: bool = False
 ) -> Signature:
-    """The signature of a function whose Context, dependencies and forms the server fills in; see inspect_function."""
+    """The signature of a function whose Context, dependencies and forms the server passes; see inspect_function."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (NameError, TypeError, ValueError):
@@ -327,13 +329,13 @@ def _place(function: Any, name: str) -> Place:
 
 
 def dependencies_of(function: Any, signature: Signature, threads: Threads) -> Dependencies | None:
-    """What is filled in for a function besides the Context; None for nothing. Raises DefinitionError."""
-    marked = {name: found for name, found in signature.injected.items() if not is_context(found)}
+    """What a function is passed besides the Context; None for nothing. Raises DefinitionError."""
+    marked = {name: annotation for name, annotation in signature.injected.items() if not is_context(annotation)}
     if not marked:
         return None
     compiler = _Compiler(_place(function, signature.name), [item.name for item in signature.parameters])
-    wanted = [(name, compiler.slot(annotation, name)) for name, annotation in marked.items()]
-    return Dependencies(compiler.forms, compiler.steps, wanted, threads)
+    parameters = [(name, compiler.slot(annotation, name)) for name, annotation in marked.items()]
+    return Dependencies(compiler.forms, compiler.steps, parameters, threads)
 
 
 class _Compiler:
@@ -366,9 +368,9 @@ class _Compiler:
         except DefinitionError as exc:
             raise self._place.mistake(str(exc), parameter) from None
         names = self._names(ask.message, parameter)
-        made = FormParameter(ask.message, names, form, optional, self._new_slot())
-        self.forms.append(made)
-        return made.slot
+        parameter_form = FormParameter(ask.message, names, form, optional, self._new_slot())
+        self.forms.append(parameter_form)
+        return parameter_form.slot
 
     def _names(self, message: str, parameter: str) -> tuple[str, ...]:
         """The arguments that a message mentions."""
@@ -380,9 +382,9 @@ class _Compiler:
             ) from None
         for name, spec, conversion in parts:
             if name not in self._arguments or spec or conversion:
-                known = ", ".join(f"{{{argument}}}" for argument in self._arguments) or "none"
+                arguments = ", ".join(f"{{{argument}}}" for argument in self._arguments) or "none"
                 raise self._place.mistake(
-                    f"the message of Ask holds {{{name}}}, which is no argument of this function; there are: {known}",
+                    f"the message of Ask holds {{{name}}}, which is no argument of this function; there are: {arguments}",
                     parameter,
                 )
         return tuple(str(name) for name, _, _ in parts)
@@ -392,9 +394,9 @@ class _Compiler:
         if function in trail:
             circle = " → ".join(map(called, (*trail[trail.index(function) :], function)))
             raise self._place.mistake(f"dependencies need each other in a circle: {circle}", parameter)
-        known = self._slots.get(_identity(function))
-        if known is not None:
-            return known
+        slot = self._slots.get(_identity(function))
+        if slot is not None:
+            return slot
         sources = tuple(self._sources(function, parameter, (*trail, function)))
         step = Step(function, kind_of(function), depends.blocking, sources, self._new_slot())
         self.steps.append(step)
@@ -428,7 +430,7 @@ class _Compiler:
 
 
 def _identity(function: Callable[..., Any]) -> object:
-    """What is the same for the same function: a bound method is made anew each time it is named, but equal."""
+    """A key of a function. Two objects of the same bound method are different, but equal."""
     try:
         hash(function)
     except TypeError:
@@ -446,13 +448,13 @@ def _code_of(function: Any) -> Any:
 
 
 def _form(annotation: Any) -> tuple[Any, bool]:
-    """The type that is asked for, and whether going without an answer is fine."""
-    kept = [item for item in metadata_of(annotation) if not isinstance(item, Ask)]
+    """The type of the form, and whether the answer is optional."""
+    metadata = [item for item in metadata_of(annotation) if not isinstance(item, Ask)]
     form = bare(annotation)
     optional = type(None) in members(form)
     if optional:
         form = Union[tuple(kind for kind in get_args(form) if kind is not type(None))]  # noqa: UP007  # made of a list
-    for item in kept:
+    for item in metadata:
         form = Annotated[form, item]
     return form, optional
 
