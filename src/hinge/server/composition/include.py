@@ -1,7 +1,4 @@
-"""Copying what one router holds into another, once: under a prefix if there is one, or not at all where names clash.
-
-Knows how entries of the registries are made up. Must not know how they are served.
-"""
+"""Copying the tools, prompts and resources of one router into another, once, with a prefix if there is one."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from hinge.server.threads import Threads
 
 
 class IncludedResource(RegisteredResource):
-    """A resource that is found under another URI than it was written for, and knows nothing of that itself."""
+    """A resource under another URI. Its function gets the values of its own one."""
 
     __slots__ = ("_prefix",)
 
@@ -46,11 +43,11 @@ class IncludedResource(RegisteredResource):
     async def read(
         self, ctx: Context[Any], params: ReadResourceParams, values: Matched, threads: Threads
     ) -> ReadResourceResult:
-        """Read the original; what it holds gets the prefix, too."""
+        """Read the original; URIs in its contents get the prefix."""
         inner = self._prefix.inner_uri(params.uri)
         result = await super().read(ctx, structs.replace(params, uri=inner or params.uri), values, threads)
-        found: ReadResourceResult = self._prefix.result(result)
-        return found
+        prefixed: ReadResourceResult = self._prefix.result(result)
+        return prefixed
 
 
 class Registries(NamedTuple):
@@ -79,11 +76,11 @@ def include(target: Registries, source: Registries, prefix: str | None) -> None:
         made.run = _outward(tool.run, names)
         target.tools.register(name, made)
     for (inner, prompt), name in zip(source.prompts.all.items(), prompts, strict=True):
-        again = copy.copy(prompt)
-        again.item = _renamed(prompt.item, name, names.prompt(prompt.item.listing))
-        again._run = _outward(prompt._run, names)
+        copied = copy.copy(prompt)
+        copied.item = _renamed(prompt.item, name, names.prompt(prompt.item.listing))
+        copied._run = _outward(prompt._run, names)
         target.completions.prompts[name] = dict(source.completions.prompts[inner])
-        target.prompts.register(name, again)
+        target.prompts.register(name, copied)
     for uri, resource in resources.items():
         inner = names.inner_uri(uri) or uri
         target.completions.resources[uri] = dict(source.completions.resources[inner])
@@ -93,17 +90,17 @@ def include(target: Registries, source: Registries, prefix: str | None) -> None:
 
 def _check(what: str, entries: Mapping[str, Any], registered: Entries[Any]) -> None:
     for name, entry in entries.items():
-        there = registered.all.get(name)
-        if there is not None:
+        existing = registered.all.get(name)
+        if existing is not None:
             raise DefinitionError(
-                f"There are two of the {what} {name!r}: {_name_of(there._function)}, which is here, and "
+                f"There are two of the {what} {name!r}: {_name_of(existing._function)}, which is here, and "
                 f"{_name_of(entry._function)}, to be included: give a prefix, or another name to one of them"
             )
 
 
 def _name_of(function: Any) -> str:
-    found = getattr(function, "__func__", function)
-    return f"{getattr(found, '__module__', '?')}.{getattr(found, '__qualname__', type(found).__qualname__)}"
+    plain = getattr(function, "__func__", function)
+    return f"{getattr(plain, '__module__', '?')}.{getattr(plain, '__qualname__', type(plain).__qualname__)}"
 
 
 def _renamed(item: Item, name: str, listing: Any) -> Item:
@@ -114,7 +111,7 @@ def _renamed(item: Item, name: str, listing: Any) -> Item:
 
 
 def _outward(run: Callable[..., Any], prefix: Prefix) -> Any:
-    """The same call, with the prefix on what its result points to."""
+    """The same function, with the prefix on the URIs of its result."""
     if prefix.text is None:
         return run
 

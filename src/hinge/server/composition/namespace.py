@@ -1,7 +1,6 @@
-"""What a caller calls the tools, prompts and arguments of a server that stands behind others: for words that go back to them.
+"""Names of tools, prompts, resources and arguments as a caller knows them, for messages and results.
 
-Between a caller and a server may stand prefixes and changes of tools; a context knows which, the outermost first. Must not
-know who serves what.
+A mounted server's names get a prefix, and its tools may be renamed. A context holds these layers, the outermost first.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ _WORDS: dict[Named, str] = {"tools": "tool", "prompts": "prompt", "resources": "
 
 
 class Layer(Protocol):
-    """One step outwards."""
+    """One translation of names from a server to the one that mounts it."""
 
     def outer(self, kind: Named, inner: str) -> str | None:
-        """The name, or URI, before it; None for what isn't shown there."""
+        """The outer name or URI; None for an item that is hidden there."""
         ...
 
     def outer_argument(self, tool: str, inner: str) -> str | None:
-        """The same for an argument of a tool, by its inner name."""
+        """The outer name of an argument of a tool; None for one that is hidden."""
         ...
 
 
 def outer_name(ctx: Any, kind: Named, inner: str) -> str | None:
-    """What the caller calls it; None for what he isn't shown."""
+    """The name that the caller knows; None for an item that is hidden from the caller."""
     name: str | None = inner
     for layer in reversed(ctx._layers):
         name = None if name is None else layer.outer(kind, name)
@@ -46,12 +45,12 @@ def outer_name(ctx: Any, kind: Named, inner: str) -> str | None:
 
 
 def called(ctx: Any, kind: Named, inner: str) -> str:
-    """The same for words about what the caller has asked for."""
+    """The name that the caller knows, for messages about a request of the caller."""
     return (outer_name(ctx, kind, inner) or inner) if ctx._layers else inner
 
 
 def argument_names(ctx: Any, tool: str) -> Rename | None:
-    """What the caller calls the arguments of a tool; None if nothing stands in between."""
+    """A function from argument names of a tool to those that the caller knows; None if they are the same."""
     steps: list[tuple[Layer, str]] = []
     for layer in reversed(ctx._layers):
         steps.append((layer, tool))
@@ -67,21 +66,23 @@ def argument_names(ctx: Any, tool: str) -> Rename | None:
 
 
 def unknown(ctx: Any, kind: Named, name: str, known: Iterable[str] = ()) -> InvalidParams:
-    """The error for a name that nobody has, with the one that was meant, if there is one like it; all as the caller says them."""
+    """The error for an unknown name, with a similar one, if there is one; all as the caller knows them."""
     import difflib
 
     prefix = outer_name(ctx, kind, "") or ""
-    asked = called(ctx, kind, name)
-    shown = {outer.removeprefix(prefix): outer for one in known if (outer := outer_name(ctx, kind, one)) is not None}
-    near = difflib.get_close_matches(asked.removeprefix(prefix)[:128], shown, n=1)
+    requested = called(ctx, kind, name)
+    shown = {
+        outer.removeprefix(prefix): outer for inner in known if (outer := outer_name(ctx, kind, inner)) is not None
+    }
+    near = difflib.get_close_matches(requested.removeprefix(prefix)[:128], shown, n=1)
     hint = f". Did you mean {shown[near[0]]!r}?" if near else ""
-    return InvalidParams(f"Unknown {_WORDS[kind]}: {shorten(asked)}{hint}")
+    return InvalidParams(f"Unknown {_WORDS[kind]}: {shorten(requested)}{hint}")
 
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]{0,63}")
-#: Links that clients follow by themselves stay as they are.
-_FOR_CLIENTS = ("http:", "https:")
-#: What the URI of a page begins with, wherever it is served.
+#: Links to the web stay as they are: clients follow them by themselves.
+_WEB_SCHEMES = ("http:", "https:")
+#: The scheme of pages (MCP Apps), which stays in front of a prefix.
 _PAGE = "ui://"
 
 
@@ -100,7 +101,7 @@ class Prefix:
         self._scheme = "" if text is None else f"{text.lower().replace('_', '-')}+"
 
     def clashes(self, other: Prefix) -> bool:
-        """Whether a name could belong to both: then it couldn't be told whose it is."""
+        """Whether a name could belong to both."""
         if self.text is None or other.text is None:
             return False
         heads = self._head.startswith(other._head) or other._head.startswith(self._head)
@@ -121,7 +122,7 @@ class Prefix:
         return inner
 
     def inner_name(self, outer: str) -> str | None:
-        """The name inside; None for one of somebody else."""
+        """The name without the prefix; None for a name that does not have it."""
         return outer[len(self._head) :] if outer.startswith(self._head) else None
 
     def uri(self, inner: str) -> str:
@@ -131,15 +132,15 @@ class Prefix:
         return self._scheme + inner
 
     def inner_uri(self, outer: str) -> str | None:
-        """The URI or template inside; None for one of somebody else."""
+        """The URI or template without the prefix; None for one that does not have it."""
         page = _PAGE if outer.startswith(_PAGE) else ""
-        rest = outer[len(page) :]
-        return page + rest[len(self._scheme) :] if rest[: len(self._scheme)].lower() == self._scheme else None
+        tail = outer[len(page) :]
+        return page + tail[len(self._scheme) :] if tail[: len(self._scheme)].lower() == self._scheme else None
 
     # ---------------------------------------------------------------- what lists show
 
     def tool(self, item: Any) -> Any:
-        """A listed tool with its outer name; the page that it shows as its user interface is found under the outer URI."""
+        """A listed tool with its outer name; the URI of its page is the outer one."""
         return self._with(self._renamed(item), "meta", "_meta", self._meta)
 
     def prompt(self, item: Any) -> Any:
@@ -195,7 +196,7 @@ class Prefix:
         return block
 
     def _link(self, uri: str) -> str:
-        return uri if uri.lower().startswith(_FOR_CLIENTS) else self.uri(uri)
+        return uri if uri.lower().startswith(_WEB_SCHEMES) else self.uri(uri)
 
     def _with(self, item: Any, field: str, member: str, change: Callable[[Any], Any]) -> Any:
         """A struct, or a JSON object, with one member changed; others are left alone."""

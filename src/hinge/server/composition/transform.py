@@ -1,7 +1,4 @@
-"""Tools of a server under other names, in other words, with fewer arguments: what a mounted or bridged server shows here.
-
-Knows lists and calls of tools as they pass. Must not know whose they are.
-"""
+"""Changes of tools of a mounted or proxied server: other names and descriptions, hidden tools, fixed arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ logger = logging.getLogger("hinge")
 
 
 class ArgumentChange(Struct, frozen=True, kw_only=True):
-    """An argument under another `name`, with another `description`; with a `value`, which is always sent, it isn't shown."""
+    """A change of an argument: its `name`, its `description`, or a fixed `value`, which hides the argument."""
 
     name: str | None = None
     description: str | None = None
@@ -34,7 +31,7 @@ class ArgumentChange(Struct, frozen=True, kw_only=True):
 
 
 class ToolChange(Struct, frozen=True, kw_only=True):
-    """A tool in other words; what isn't given stays. `arguments` are changed by the names that they have there."""
+    """A change of a tool; members that are not given stay. `arguments` are named as in the mounted server."""
 
     name: str | None = None
     title: str | None = None
@@ -70,7 +67,7 @@ class ToolChanges:
                 raise DefinitionError(f"tools: {self._inner[outer]!r} and {name!r} can't both be called {outer!r}")
             self._inner[outer] = name
             _check(name, change)
-        self._told = False
+        self._warned = False
 
     def inner(self, outer: str) -> str | None:
         """Translate the name that callers use.
@@ -81,8 +78,8 @@ class ToolChanges:
         Returns:
             Its name in the server; None for a tool that is hidden.
         """
-        found = self._inner.get(outer)
-        return found if found is not None or outer in self._changes else outer
+        inner = self._inner.get(outer)
+        return inner if inner is not None or outer in self._changes else outer
 
     def outer(self, kind: Named, inner: str) -> str | None:
         """Translate a name of the server.
@@ -111,10 +108,10 @@ class ToolChanges:
             The name that callers see; None for an argument with a fixed value.
         """
         change = self._changes.get(tool)
-        one = change.arguments.get(inner) if change is not None else None
-        if one is None:
+        argument = change.arguments.get(inner) if change is not None else None
+        if argument is None:
             return inner
-        return (one.name or inner) if one.value is UNSET else None
+        return (argument.name or inner) if argument.value is UNSET else None
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
         """Change what is called on the way in, and what is listed on the way out."""
@@ -132,23 +129,23 @@ class ToolChanges:
     # ---------------------------------------------------------------- calls
 
     def _called(self, ctx: Context[Any]) -> Raw:
-        """The params of a call with inner names. Raises InvalidParams for what isn't there from outside."""
+        """The params of a call with inner names. Raises InvalidParams for names that are hidden."""
         params = ctx.params
         try:
-            found = msgspec.json.decode(params if params is not ABSENT else b"{}", type=dict[str, Raw])
-            outer = msgspec.json.decode(found["name"], type=str)
+            members = msgspec.json.decode(params if params is not ABSENT else b"{}", type=dict[str, Raw])
+            outer = msgspec.json.decode(members["name"], type=str)
             name = self.inner(outer)
             if name is None:
                 raise unknown(ctx, "tools", outer)
-            found["name"] = Raw(msgspec.json.encode(name))
+            members["name"] = Raw(msgspec.json.encode(name))
             change = self._changes.get(name)
             if change is not None and change.arguments:
-                arguments = msgspec.json.decode(found.get("arguments", b"{}"), type=dict[str, Raw])
+                arguments = msgspec.json.decode(members.get("arguments", b"{}"), type=dict[str, Raw])
                 names = argument_names(ctx, outer) or str
-                found["arguments"] = Raw(msgspec.json.encode(_inside(change, arguments, names)))
+                members["arguments"] = Raw(msgspec.json.encode(_inside(change, arguments, names)))
         except (msgspec.MsgspecError, KeyError):
-            return params  # whoever reads it says what is wrong
-        return Raw(msgspec.json.encode(found))
+            return params  # the tool reports what is wrong
+        return Raw(msgspec.json.encode(members))
 
     # ---------------------------------------------------------------- lists
 
@@ -158,7 +155,7 @@ class ToolChanges:
         return [self._shown(item) for item in items if self._is_shown(_name(item))]
 
     def _is_shown(self, name: str) -> bool:
-        """Whether it isn't hidden, nor is its name another one's by now."""
+        """Whether a tool is listed: it is not hidden, and no other tool has got its name."""
         return name not in self._hidden and (name in self._changes or name not in self._inner)
 
     def _shown(self, item: Any) -> Any:
@@ -166,32 +163,32 @@ class ToolChanges:
         change = self._changes.get(name)
         if change is None:
             return item
-        said: dict[str, Any] = {
+        changed: dict[str, Any] = {
             "name": change.name,
             "title": change.title,
             "description": change.description,
             "annotations": annotations_of(ToolAnnotations, change.annotations, f"Tool {name!r}"),
         }
         if isinstance(item, Tool):
-            said["input_schema"] = _outside(name, change, item.input_schema)
+            changed["input_schema"] = _outside(name, change, item.input_schema)
         else:
-            said["inputSchema"] = _outside(name, change, plain(item.get("inputSchema")))
-        given = {member: value for member, value in said.items() if value is not None}
+            changed["inputSchema"] = _outside(name, change, plain(item.get("inputSchema")))
+        given = {member: value for member, value in changed.items() if value is not None}
         return structs.replace(item, **given) if isinstance(item, Tool) else {**item, **given}
 
-    def _warn(self, there: set[str]) -> None:
-        """Once, if a list lacks what is to be changed: a name that was mistyped, or a second page."""
-        missing = self._changes.keys() - there
-        if missing and there and not self._told:
-            self._told = True
+    def _warn(self, listed: set[str]) -> None:
+        """Warn once if a list lacks a tool that is to be changed: its name may be mistyped."""
+        missing = self._changes.keys() - listed
+        if missing and listed and not self._warned:
+            self._warned = True
             logger.warning(
-                "tools: there is no %s to be changed; there are %s", min(missing), ", ".join(sorted(there)[:20])
+                "tools: there is no %s to be changed; there are %s", min(missing), ", ".join(sorted(listed)[:20])
             )
 
 
 def _name(item: Any) -> str:
-    found = item.name if isinstance(item, Tool) else plain(item.get("name"))
-    return found if isinstance(found, str) else ""
+    name = item.name if isinstance(item, Tool) else plain(item.get("name"))
+    return name if isinstance(name, str) else ""
 
 
 def _check(name: str, change: ToolChange) -> None:
