@@ -18,7 +18,7 @@ CEILINGS = {
     "stateless POST": (15, 30),
     "handshake session": (16, 31),
     "line channel": (13, 24),
-    "HTTP client": (9, 18),
+    "HTTP client": (9, 16),
 }
 
 

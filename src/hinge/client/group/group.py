@@ -161,8 +161,8 @@ class ClientGroup:
         Returns:
             The resources, in the order of the servers. Servers that fail are left out and logged.
         """
-        found = await self._gather("resources", lambda client: client.list_resources(cache=cache))
-        return [_of_server(server, item) for server, items in found.items() for item in items]
+        lists = await self._gather("resources", lambda client: client.list_resources(cache=cache))
+        return [_of_server(server, item) for server, items in lists.items() for item in items]
 
     async def list_resource_templates(self, *, cache: CacheMode = "use") -> list[ResourceTemplate]:
         """List the resource templates of all available servers.
@@ -173,29 +173,31 @@ class ClientGroup:
         Returns:
             The resource templates, in the order of the servers. Servers that fail are left out and logged.
         """
-        found = await self._gather("resources", lambda client: client.list_resource_templates(cache=cache))
-        return [_of_server(server, item) for server, items in found.items() for item in items]
+        lists = await self._gather("resources", lambda client: client.list_resource_templates(cache=cache))
+        return [_of_server(server, item) for server, items in lists.items() for item in items]
 
-    async def _gather(self, feature: str, ask: Callable[[Client], Awaitable[list[ItemT]]]) -> dict[str, list[ItemT]]:
-        async def one(member: Member) -> list[ItemT] | None:
+    async def _gather(
+        self, feature: str, list_items: Callable[[Client], Awaitable[list[ItemT]]]
+    ) -> dict[str, list[ItemT]]:
+        async def fetch(member: Member) -> list[ItemT] | None:
             try:
                 async with member.turn() as client:
                     if getattr(client.server_capabilities, feature) is None:
                         return []
-                    return await ask(client)
+                    return await list_items(client)
             except CallError as exc:
                 logger.warning("Server %r: its %s are not listed: %s", member.name, feature, shorten(str(exc)))
                 return None
 
-        asked = [member for member in self.servers.values() if member.available]
-        found = await asyncio.gather(*(one(member) for member in asked))
-        return {member.name: items for member, items in zip(asked, found, strict=True) if items is not None}
+        members = [member for member in self.servers.values() if member.available]
+        lists = await asyncio.gather(*(fetch(member) for member in members))
+        return {member.name: items for member, items in zip(members, lists, strict=True) if items is not None}
 
-    def _renamed(self, kind: Kind, found: dict[str, list[ItemT]]) -> list[ItemT]:
-        listed = {**self._listed[kind], **{server: [item.name for item in items] for server, items in found.items()}}
+    def _renamed(self, kind: Kind, lists: dict[str, list[ItemT]]) -> list[ItemT]:
+        listed = {**self._listed[kind], **{server: [item.name for item in items] for server, items in lists.items()}}
         self._listed[kind] = {server: listed[server] for server in self.servers if server in listed}
         self._origins[kind] = merge_names(self._listed[kind], self._prefix)
-        items_of = {server: {item.name: item for item in items} for server, items in found.items()}
+        items_of = {server: {item.name: item for item in items} for server, items in lists.items()}
         return [
             _of_server(origin.server, items_of[origin.server][origin.name], name=merged)
             for merged, origin in self._origins[kind].items()
