@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 from hinge.contracts.canonical import canonical
+from hinge.protocol.validation import follow_pointer
 
 #: The dialect of a schema that names none.
 DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -180,21 +180,10 @@ class Root:
 
     def find(self, reference: Any) -> Node | None:
         """Return the schema that a JSON Pointer reference names; None if it is not in this document."""
-        if not isinstance(reference, str) or not reference.startswith("#"):
+        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
             return None
-        target: Any = self.schema
-        anchor, *steps = reference[1:].split("/")
-        if anchor:
-            return None
-        for step in steps:
-            name = unquote(step).replace("~1", "/").replace("~0", "~")
-            if isinstance(target, dict) and name in target:
-                target = target[name]
-            elif isinstance(target, list) and name.isdecimal() and int(name) < len(target):
-                target = target[int(name)]
-            else:
-                return None
-        return Node(self, target)
+        target = follow_pointer(self.schema, reference[1:])
+        return None if target is None else Node(self, target)
 
 
 class Node(NamedTuple):

@@ -135,14 +135,18 @@ class _Counter:
         url, fragment = urldefrag(urljoin(base, reference) if not reference.startswith("#") else base + reference)
         if fragment and not fragment.startswith("/"):
             return self._named.get(f"{url}#{fragment}")
-        target = self._named.get(url)
-        for token in fragment.split("/")[1:]:
-            name = unquote(token).replace("~1", "/").replace("~0", "~")
-            if isinstance(target, list) and name.isdigit() and int(name) < len(target):
-                target = target[int(name)]
-            else:
-                target = target.get(name) if isinstance(target, dict) else None
-        return target
+        return follow_pointer(self._named.get(url), fragment)
+
+
+def follow_pointer(value: Any, pointer: str) -> Any:
+    """Return the part of a JSON value that a JSON Pointer names as the fragment of a URI (RFC 6901); None without one."""
+    for token in pointer.split("/")[1:]:
+        name = unquote(token).replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _schemas(part: dict[str, Any], word: str) -> Iterable[Any]:
