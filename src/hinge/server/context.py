@@ -268,7 +268,7 @@ class Context(Record, Generic[StateT]):
         return self._sync
 
     async def _run_in_thread(self, threads: Threads, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Call a sync function in a worker thread; when nobody waits for it any more, its `ctx.sync` is closed."""
+        """Call a sync function in a worker thread. If the call ends before it returns, its `ctx.sync` is closed."""
         self._in_thread = True
         try:
             return await threads.run(function, arguments)
@@ -331,7 +331,7 @@ class Context(Record, Generic[StateT]):
             HingeError: Input can't be requested here: from a notification, or in the stateless era from a method other
                 than tools/call, prompts/get and resources/read.
 
-        Specification: client/elicitation, "Form Mode ElicitationStrategy Requests".
+        Specification: client/elicitation, "Form Mode Elicitation Requests".
         """
         self._check_capabilities(elicitation={"form": {}})
         made = None if isinstance(form, Mapping) else form_of(form)
@@ -367,7 +367,7 @@ class Context(Record, Generic[StateT]):
             MissingClientCapability: The client does not open pages.
             HingeError: As in `elicit`.
 
-        Specification: client/elicitation, "URL Mode ElicitationStrategy Requests".
+        Specification: client/elicitation, "URL Mode Elicitation Requests".
         """
         self._check_capabilities(elicitation={"url": {}})
 
@@ -798,7 +798,7 @@ class SyncContext:
 
     Works in the worker thread that runs the function and in any other thread. On the event loop each method raises
     HingeError. When the call is over (cancelled, out of time, answered), each raises `concurrent.futures.CancelledError`,
-    so that a function that nobody waits for any more comes to its end.
+    so that a function whose call is over ends, too.
     """
 
     def __init__(self, ctx: Context[Any], loop: asyncio.AbstractEventLoop) -> None:

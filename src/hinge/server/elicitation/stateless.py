@@ -176,7 +176,7 @@ class StatelessElicitation(ElicitationStrategy):
             raise InvalidParams(f"inputResponses.{item.key} is no valid answer: {exc}") from None
 
     async def step(self, call: StepCall) -> Any:
-        """Run the step in the first round that reaches it. Its key is what is called with what, and the how-manieth time."""
+        """Run the step in the first round that reaches it. Its key: the function, its arguments, and a number for repetitions."""
         key = self._numbered(f"{call.name}-{hashlib.sha256(call.arguments).hexdigest()[:8]}")
         text = self._state.steps.get(key)
         if text is None:
@@ -227,6 +227,6 @@ class StatelessElicitation(ElicitationStrategy):
         return InputRequiredResult(result_type="input_required", input_requests=dict(self._open), request_state=state)
 
     def check_awaited(self) -> None:
-        """Nothing is wrong with what a suspended handler did not come to."""
+        """A suspended handler need not have awaited everything."""
         if not self._suspended:
             super().check_awaited()
