@@ -416,8 +416,9 @@ async def _collect(source: AsyncIterable[Any], limit: int) -> str | bytes:
         async for chunk in source:
             chunks.add(chunk)
     finally:
-        if hasattr(source, "aclose"):
-            await source.aclose()
+        close: Any = getattr(source, "aclose", None)
+        if close is not None:
+            await close()
     return chunks.joined()
 
 
