@@ -1,6 +1,8 @@
 """The options of a client of a command line. Annotations are evaluated here: see `hinge.options`."""
 
+import contextlib
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Literal, TypeAlias, TypedDict
 
@@ -10,11 +12,37 @@ from hinge.options import FOLDER, SECONDS, Check, Option, or_none, texts_by_name
 class Shown:
     """Standard error that people see beside the client's errors, which then needn't quote it.
 
-    `to` is a function called for each line, or None for our own standard error.
+    A server that is started again and begins with the same lines, such as why it can't start, is shown once.
+
+    Args:
+        to: A function called for each line; by default it is printed to our own standard error.
     """
 
+    LINES = 100
+
     def __init__(self, to: Callable[[str], object] | None = None) -> None:
-        self.to: Literal["inherit"] | Callable[[str], object] = to or "inherit"
+        self._to = to or _print
+        self._lines: list[str] = []
+
+    def begin(self) -> Callable[[str], object]:
+        """Return a function for the lines of one process."""
+        repeated = iter(list(self._lines))
+        is_repeating = bool(self._lines)
+
+        def show(line: str) -> None:
+            nonlocal is_repeating
+            is_repeating = is_repeating and next(repeated, None) == line
+            if not is_repeating:
+                if len(self._lines) < self.LINES:
+                    self._lines.append(line)
+                self._to(line)
+
+        return show
+
+
+def _print(line: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)
 
 
 #: Where a child's standard error goes: to ours, nowhere, to the end of a file, line by line to a function, or to people.

@@ -245,7 +245,7 @@ class StderrReader(asyncio.Protocol):
         self.lines: deque[str] = deque(maxlen=LAST_LINES)
         #: Whether the user sees the lines anyway, so that errors need not quote them.
         self.shown = isinstance(to, Shown)
-        self._to = to.to if isinstance(to, Shown) else to
+        self._to = to.begin() if isinstance(to, Shown) else to
         self._file: IO[str] | None = None
         if isinstance(self._to, os.PathLike):
             self._file = open(self._to, "a", encoding="utf-8")  # noqa: SIM115 (closed with the connection)
