@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile http-differential fuzz load soak interop interop-agents bench bench-quick coverage-ids all-checks format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile http-differential fuzz mutants load soak interop interop-agents bench bench-quick coverage-ids all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -18,6 +18,7 @@ help:
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
 	@echo "make hostile       some 2,300 malicious and malformed messages and requests against server and client"
 	@echo "make fuzz          coverage-guided fuzzing of what has no I/O, FUZZ_SECONDS=60 for each target (needs atheris)"
+	@echo "make mutants       changes of the kernel that no test notices, MUTANTS=20 for each file (0 for all: hours)"
 	@echo "make http-differential  raw requests to Hinge's HTTP server, to others, and through nginx and haproxy"
 	@echo "make load soak     streams, calls, slow readers, sessions on a server, with bounds on what it holds"
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm)"
@@ -72,6 +73,10 @@ fuzz: .venv/.test
 		$(PY) -m tests.fuzz.coverage $$target --seconds $(FUZZ_SECONDS) > .cache/fuzz.log 2>&1 || { cat .cache/fuzz.log; exit 1; }; \
 		echo "$$target: $$(tail -n 1 .cache/fuzz.log)"; \
 	done
+
+MUTANTS ?= 20
+mutants: .venv/.test
+	$(PY) -m tools.mutants --sample $(MUTANTS)
 
 http-differential: .venv/.test
 	-$(PIP) granian

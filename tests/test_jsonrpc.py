@@ -245,3 +245,18 @@ def test_members_that_nobody_knows_are_not_looked_through_without_limit() -> Non
     with pytest.raises(Unreadable, match="bytes of other members"):
         decode(f"{{{REQUEST},{more}}}")
     assert decode(f'{{{REQUEST[:-2]}{{"text":"{"x" * 100_000}"}}}}').id == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        (b"Loading the model", True),
+        (b'{"level": "info", "message": "ready"}', True),
+        (b'{"id": 1, "level": "info"}', True),
+        (b'{"jsonrpc": "2.0", "level": "info"}', False),
+        (b'{"id": 1, "result": {}}', False),
+        (b'{"id": 1, "error": {}}', False),
+    ],
+)
+def test_what_a_program_prints_is_told_from_a_malformed_message(text: bytes, printed: bool) -> None:
+    assert jsonrpc.is_print(text) is printed
