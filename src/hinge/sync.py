@@ -181,7 +181,11 @@ class Client:
         self.close()
 
     def connect(self) -> None:
-        """Connect; see `hinge.Client.connect`."""
+        """Connect; see `hinge.Client.connect`.
+
+        Raises:
+            ConnectFailed: The client is connected already, or the server can't be reached.
+        """
 
         async def connect() -> AsyncClient:
             client = self._make()

@@ -64,7 +64,7 @@ _OTHER = "_OTHER"
 _MAX_TARGETS = 1000
 
 
-class _Params(msgspec.Struct):
+class _ObservedParams(msgspec.Struct):
     """The members of params that telemetry has a use for; arguments are not decoded."""
 
     name: Any = None
@@ -79,7 +79,7 @@ class _Result(msgspec.Struct, rename="camel"):
     protocol_version: str | None = None
 
 
-_params = msgspec.json.Decoder(_Params)
+_params = msgspec.json.Decoder(_ObservedParams)
 _result = msgspec.json.Decoder(_Result)
 
 
@@ -151,7 +151,7 @@ class Telemetry:
     @contextmanager
     def sending(
         self, method: str, params: Mapping[str, Any], network: Attributes, details: Attributes
-    ) -> Iterator[tuple[Operation, dict[str, str]]]:
+    ) -> Iterator[tuple[ObservedMessage, dict[str, str]]]:
         """Observe a message that is sent, until it is answered.
 
         `network` describes the connection, in spans and metrics; `details` are for the span alone. Yields the operation and
@@ -170,7 +170,7 @@ class Telemetry:
     @contextmanager
     def receiving(
         self, method: str, params: Mapping[str, Any], network: Attributes, details: Attributes, *, served: bool
-    ) -> Iterator[Operation]:
+    ) -> Iterator[ObservedMessage]:
         """Observe a message that is received, until it is answered. `served` is whether anything serves this method.
 
         The span's parent comes from the `_meta` of the message; a span that is current is linked.
@@ -212,7 +212,7 @@ class Telemetry:
         network: Attributes,
         details: Attributes,
         links: Collection[Any] = (),
-    ) -> Iterator[Operation]:
+    ) -> Iterator[ObservedMessage]:
         from opentelemetry.trace import SpanKind
 
         target, about = _target(method, params)
@@ -227,7 +227,7 @@ class Telemetry:
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
-            operation = Operation(span, target, attributes, receives=kind is SpanKind.SERVER)
+            operation = ObservedMessage(span, target, attributes, receives=kind is SpanKind.SERVER)
             try:
                 yield operation
             except BaseException as exc:
@@ -241,7 +241,7 @@ class Telemetry:
         self.histograms[f"mcp.{side}.session.duration"].record(time.perf_counter() - start, attributes)
 
 
-class Operation:
+class ObservedMessage:
     """One message, while it is observed."""
 
     def __init__(self, span: Span, target: str | None, attributes: Mapping[str, Any], *, receives: bool) -> None:

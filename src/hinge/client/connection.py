@@ -43,7 +43,7 @@ from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.limits import Limits
 from hinge.schema.base import Implementation
 from hinge.session import Handle, Session
-from hinge.telemetry import Operation, current_telemetry
+from hinge.telemetry import ObservedMessage, current_telemetry
 
 logger = logging.getLogger("hinge")
 
@@ -151,7 +151,7 @@ class ClientConnection:
     @contextmanager
     def observe(
         self, method: str, params: Mapping[str, Any], request_id: RequestId | None = None
-    ) -> Iterator[tuple[Operation | None, dict[str, str]]]:
+    ) -> Iterator[tuple[ObservedMessage | None, dict[str, str]]]:
         """Observe one outgoing message. Yields the operation, and what the `_meta` of the message must contain.
 
         These are None and empty in a process without telemetry.

@@ -43,7 +43,7 @@ from hinge.schema.lifecycle import (
 )
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from hinge.session import Session
-from hinge.telemetry import Operation
+from hinge.telemetry import ObservedMessage
 
 UNSUPPORTED_VERSION = -32022
 #: Errors that only a stateless server sends.
@@ -276,7 +276,7 @@ def _words(error: Exception | None) -> str:
 
 #: Observes a message by its method, params and id; see `ClientConnection.observe`.
 Observe = Callable[
-    [str, Mapping[str, Any], RequestId | None], AbstractContextManager[tuple[Operation | None, dict[str, str]]]
+    [str, Mapping[str, Any], RequestId | None], AbstractContextManager[tuple[ObservedMessage | None, dict[str, str]]]
 ]
 
 

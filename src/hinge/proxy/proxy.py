@@ -173,7 +173,7 @@ class UpstreamCatalog(Catalog):
 class Proxy(Server[Any]):
     """A server that forwards everything. It has no tools of its own: to add some, mount it in a server."""
 
-    catalog_type = UpstreamCatalog
+    _catalog_type = UpstreamCatalog
 
     def __init__(
         self,

@@ -90,7 +90,7 @@ class Server(Router, Generic[StateT]):
     """
 
     #: The type of `catalog`, for servers whose features come from another source.
-    catalog_type: ClassVar[type[Catalog]] = Catalog
+    _catalog_type: ClassVar[type[Catalog]] = Catalog
 
     @accepts(ServerOptions)
     def __init__(
@@ -138,7 +138,7 @@ class Server(Router, Generic[StateT]):
         )
         self._lifespan = Lifespan(cast(Any, lifespan), self, f"server {name!r}", limits.teardown)
         #: What is offered: what is registered here, and what is mounted.
-        self.catalog: Catalog = self.catalog_type(
+        self.catalog: Catalog = self._catalog_type(
             self,
             self._description,
             self._registries(),

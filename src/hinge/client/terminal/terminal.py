@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TextIO, TypeVar
 
 from msgspec import UNSET
 
@@ -171,7 +171,7 @@ class Terminal:
                 try:
                     content = await dialog.fill_in(form.requested_schema)
                 except ValueError as exc:
-                    raise dialog.refusal("This form can't be shown", exc) from exc
+                    dialog.refuse("This form can't be shown", exc)
                 return ElicitResult(action="accept", content=content)
         except _NoAnswer as exc:
             return ElicitResult(action=exc.action)
@@ -193,7 +193,7 @@ class Terminal:
                 try:
                     address = check_page_url(page.url)
                 except ValueError as exc:
-                    raise dialog.refusal("This page is not opened", exc) from exc
+                    dialog.refuse("This page is not opened", exc)
                 dialog.address(address)
                 await dialog.consent(f"Open it on {address.host}?")
                 if not await self._browse(address.url):
@@ -533,11 +533,11 @@ class _Dialog:
         """Our own text that should not be overlooked."""
         self.say(f"! {text}", "bold")
 
-    def refusal(self, text: str, reason: ValueError) -> _Declined:
-        """Say why a request is declined; returns what to raise."""
+    def refuse(self, text: str, reason: ValueError) -> NoReturn:
+        """Say why a request is declined, and decline it."""
         self.say(f"{text}: {reason}.")
         logger.warning("A request of %s is declined: %s", self.source, reason)
-        return _Declined()
+        raise _Declined from reason
 
     def address(self, address: PageAddress) -> None:
         """An address in full, on one line for copying, its host, and warnings."""

@@ -68,7 +68,7 @@ class HttpxWire:
         except BaseException:
             self.start(self.discard(client))
             raise
-        return _Response(self, client, target.origin, response)
+        return _HttpxResponse(self, client, target.origin, response)
 
     async def close(self) -> None:
         """See Wire.close."""
@@ -143,7 +143,7 @@ class HttpxWire:
             self._reaper = loop.call_later(IDLE_SECONDS, self._reap)
 
 
-class _Response:
+class _HttpxResponse:
     """See WireResponse."""
 
     def __init__(self, wire: HttpxWire, client: httpx2.AsyncClient, origin: Origin, response: httpx2.Response) -> None:

@@ -31,7 +31,7 @@ UNSENT_BYTES = 128 * 1024
 _TCP_NOTSENT_LOWAT = 25
 
 
-class ProcessOptions(TypedDict, total=False):
+class ServingOptions(TypedDict, total=False):
     """How a process serves an app, besides its address; see `HttpOptions`."""
 
     tls: ssl.SSLContext | None
@@ -47,7 +47,7 @@ async def serve_http(
     host: str = "127.0.0.1",
     port: int = 8000,
     uds: str | None = None,
-    **options: Unpack[ProcessOptions],
+    **options: Unpack[ServingOptions],
 ) -> None:
     """Serve until SIGTERM or SIGINT, then stop within `limits.drain` and half a second; a second signal kills the process.
 
@@ -68,7 +68,7 @@ async def serve_http(
         unbind(listening, uds)
 
 
-async def serve_sockets(app: HttpApp, listening: list[socket.socket], **options: Unpack[ProcessOptions]) -> None:
+async def serve_sockets(app: HttpApp, listening: list[socket.socket], **options: Unpack[ServingOptions]) -> None:
     """The same as `serve_http` on listening sockets, which are closed at the end."""
     tls, announce = options.get("tls"), options.get("announce") or print_url
     access_log, proxies = options.get("access_log", False), options.get("trusted_proxies", ())
