@@ -253,7 +253,8 @@ def cancellation() -> Iterator[Flow]:
     calls = tuple(tool(number, "wait") for number in range(100))
     ends = tuple(cancel(number) for number in range(100))
     yield Flow("100 calls that are cancelled", (*OPEN, *calls, *ends, PING, ALIVE, Answer(50, SILENCE)), needs)
-    yield Flow("the input ends during a call", (*OPEN, tool("call", "wait"), None), needs, alive=False)
+    steps = (*OPEN, tool("call", "add", a=1, b=2), None, Answer("call", result()))
+    yield Flow("the input ends during a call", steps, needs, alive=False)
 
 
 def key(value: Any) -> str:
