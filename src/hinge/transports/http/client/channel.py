@@ -472,7 +472,8 @@ class HttpChannel:
             return [(item, decode(item)) for item in items]
         except ProtocolError as exc:
             if is_no_answer(data):
-                logger.warning("%s: a notification is not valid: %s: %s", about, exc, excerpt(data))
+                # the text, not the error: a handler that keeps records would keep what its traceback holds
+                logger.warning("%s: a notification is not valid: %s: %s", about, str(exc), excerpt(data))
                 return []
             raise InvalidResponse(
                 f"{about}: the server sent data that is not a message: {exc}: {excerpt(data)}"
