@@ -168,11 +168,11 @@ async def run_response_case(case: ResponseCase) -> str | None:
 async def run_all(only: str = "", every: int = 1) -> list[Outcome]:
     """Run the cases whose names contain a text, or only every so many."""
     outcomes: list[Outcome] = []
-    tables: tuple[tuple[str, Sequence[Any], Any], ...] = (
+    tables: list[tuple[str, Sequence[Any], Callable[[Any], Awaitable[str | None]]]] = [
         ("client", client_cases(), run_client_case),
         ("asked", ask_cases(), run_ask_case),
         ("response", response_cases(), run_response_case),
-    )
+    ]
     for route, cases, run in tables:
         for case in [case for case in cases if only in case.name][::every]:
             outcomes.append(Outcome(route, case.name, await run(case)))
