@@ -190,7 +190,8 @@ def wrong_openings() -> Iterator[ClientCase]:
             text = answer(result=result)
             name = f"2026 server/discover {path} {label(value)}"
             yield ClientCase(name, "2026", "server/discover", (text,), failed, alive=False)
-    for method, era in (("initialize", ERAS[0]), ("server/discover", ERAS[1])):
+    openings: tuple[tuple[str, Era], ...] = (("initialize", "2025"), ("server/discover", "2026"))
+    for method, era in openings:
         for value in table(None, 5, "x", [], {}, True):
             text = answer(result=value)
             yield ClientCase(f"{era} {method} result {label(value)}", era, method, (text,), failed, alive=False)
