@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from hinge import (
+    CallTimeout,
     Changed,
     ChangesLost,
     Client,
@@ -74,6 +75,31 @@ async def test_repeating_has_an_end() -> None:
         with pytest.raises(ConnectionLost):
             await client.list_tools()
     assert len(puppet.asked("tools/list")) == 1 + Limits().retries
+
+
+@in_no_time
+async def test_the_total_limit_counts_for_all_attempts_together() -> None:
+    """C-087."""
+    times: list[float] = []
+
+    def answer(puppet: Puppet, message: dict[str, Any]) -> Any:
+        times.append(asyncio.get_running_loop().time())
+
+        async def hang_up() -> None:
+            await asyncio.sleep(40)
+            puppet.hang_up()
+
+        puppet._start(hang_up())
+        return SILENCE
+
+    puppet = modern(tools_list=answer)
+    async with Client(puppet) as client:
+        start = asyncio.get_running_loop().time()
+        with pytest.raises(CallTimeout):
+            await client.request("tools/list", total=60)
+        assert asyncio.get_running_loop().time() - start == pytest.approx(60, abs=1)
+        await asyncio.sleep(100)
+    assert len(times) == 2
 
 
 @in_no_time

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -177,7 +176,7 @@ class Requests:
         row = METHODS.get(method) or self._extensions.sent.get(method)
         params, seconds = request.params, request.total
         for rounds in range(self._limits.rounds + 1):
-            start = time.monotonic()
+            start = asyncio.get_running_loop().time()
             try:
                 raw = await self._with_retries(request, params, seconds)
             except CallTimeout as exc:
@@ -216,7 +215,7 @@ class Requests:
 
         async def again() -> Raw:
             nonlocal seconds
-            start = time.monotonic()
+            start = asyncio.get_running_loop().time()
             try:
                 return await self._complete(msgspec.structs.replace(request, total=seconds), open_pages=False)
             finally:
@@ -256,17 +255,18 @@ class Requests:
         return params
 
     async def _with_retries(self, request: ClientContext, params: dict[str, Any], seconds: float | None) -> Raw:
-        """One round, repeated where that can't run anything twice."""
+        """One round, repeated where that can't run anything twice; `seconds` limits all attempts together."""
         connection = self._connection
         tries, refreshed = 0, False
+        start = asyncio.get_running_loop().time()
         error: CallError | None = None
         while True:
             session = connection.session
             if session is None or session.connection.closed is not None:
-                session = await self._session(request.method, error, seconds)
+                session = await self._session(request.method, error, _remaining(seconds, start))
             try:
                 attempt = self._observed_attempt if connection.observed else self._attempt
-                return await attempt(session, request, params, seconds)
+                return await attempt(session, request, params, _remaining(seconds, start) if tries else seconds)
             except CallTimeout:
                 self._connection.check_liveness(session)
                 raise
@@ -290,7 +290,7 @@ class Requests:
                     await self._refresh_tools()
                     continue
             tries += 1
-            if tries > self._limits.retries:
+            if tries > self._limits.retries or _remaining(seconds, start) == 0:
                 raise error
             logger.debug("%s is repeated: %s", request.method, error)
             await asyncio.sleep(self._limits.backoff * 2**tries * random.uniform(0.5, 1.5))
@@ -454,7 +454,7 @@ def _decoded(value: Any) -> Any:
 
 def _remaining(seconds: float | None, start: float) -> float | None:
     """The rest of a number of seconds that began at `start`."""
-    return None if seconds is None else max(0.0, seconds - (time.monotonic() - start))
+    return None if seconds is None else max(0.0, seconds - (asyncio.get_running_loop().time() - start))
 
 
 def _least_certain(before: CallError | None, now: CallError) -> CallError:
