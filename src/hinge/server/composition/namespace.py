@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from hinge.errors import DefinitionError, InvalidParams, shorten
+from hinge.errors import DefinitionError, shorten
 from hinge.schema.content import EmbeddedResource, ResourceLink
 from hinge.schema.prompts import GetPromptResult
 from hinge.schema.resources import ReadResourceResult
@@ -20,8 +20,6 @@ from hinge.schema.tools import CallToolResult
 from hinge.server.functions.arguments import Rename
 
 Named: TypeAlias = Literal["tools", "prompts", "resources"]
-
-_WORDS: dict[Named, str] = {"tools": "tool", "prompts": "prompt", "resources": "resource template"}
 
 
 class Layer(Protocol):
@@ -65,8 +63,8 @@ def argument_names(ctx: Any, tool: str) -> Rename | None:
     return rename if steps else None
 
 
-def unknown(ctx: Any, kind: Named, name: str, known: Iterable[str] = ()) -> InvalidParams:
-    """The error for an unknown name, with a similar one, if there is one; all as the caller knows them."""
+def suggest(ctx: Any, kind: Named, name: str, known: Iterable[str] = ()) -> str:
+    """An unknown name for an error text, with a similar one, if there is one; all as the caller knows them."""
     import difflib
 
     prefix = outer_name(ctx, kind, "") or ""
@@ -76,7 +74,7 @@ def unknown(ctx: Any, kind: Named, name: str, known: Iterable[str] = ()) -> Inva
     }
     near = difflib.get_close_matches(requested.removeprefix(prefix)[:128], shown, n=1)
     hint = f". Did you mean {shown[near[0]]!r}?" if near else ""
-    return InvalidParams(f"Unknown {_WORDS[kind]}: {shorten(requested)}{hint}")
+    return f"{shorten(requested)}{hint}"
 
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]{0,63}")

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct, structs
 from hinge.errors import DefinitionError, InvalidParams, shorten
 from hinge.jsonrpc import ABSENT
 from hinge.schema.tools import Tool, ToolAnnotations
-from hinge.server.composition.namespace import Named, argument_names, plain, unknown
+from hinge.server.composition.namespace import Named, argument_names, plain, suggest
 from hinge.server.context import Context
 from hinge.server.features.options import annotations_of
 from hinge.server.functions.arguments import Rename
@@ -136,7 +136,7 @@ class ToolChanges:
             outer = msgspec.json.decode(members["name"], type=str)
             name = self.inner(outer)
             if name is None:
-                raise unknown(ctx, "tools", outer)
+                raise InvalidParams(f"Unknown tool: {suggest(ctx, 'tools', outer)}")
             members["name"] = Raw(msgspec.json.encode(name))
             change = self._changes.get(name)
             if change is not None and change.arguments:

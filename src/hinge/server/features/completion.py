@@ -10,9 +10,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
-from hinge.errors import DefinitionError
+from hinge.errors import DefinitionError, InvalidParams
 from hinge.schema.completion import MAX_VALUES, CompleteParams, CompleteResult, Completion, PromptReference
-from hinge.server.composition.namespace import unknown
+from hinge.server.composition.namespace import suggest
 from hinge.server.context import Context, is_context
 from hinge.server.features.content import checked
 from hinge.server.functions.annotations import place_of, resolve
@@ -157,11 +157,11 @@ class Completions:
         if isinstance(reference, PromptReference):
             completers = self.prompts.get(reference.name)
             if completers is None or not self.sees_prompt(ctx, reference.name):
-                raise unknown(ctx, "prompts", reference.name)
+                raise InvalidParams(f"Unknown prompt: {suggest(ctx, 'prompts', reference.name)}")
         else:
             completers = self.resources.get(reference.uri)
             if completers is None or not self.sees_resource(ctx, reference.uri):
-                raise unknown(ctx, "resources", reference.uri)
+                raise InvalidParams(f"Unknown resource template: {suggest(ctx, 'resources', reference.uri)}")
         completer = completers.get(params.argument.name)
         if completer is None:
             return CompleteResult(completion=Completion(values=[], total=0, has_more=False))

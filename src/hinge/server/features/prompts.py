@@ -19,7 +19,7 @@ from hinge.schema.prompts import (
     PromptArgument,
     PromptMessage,
 )
-from hinge.server.composition.namespace import called, unknown
+from hinge.server.composition.namespace import called, suggest
 from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, dependencies_of, inspect_handler
 from hinge.server.features.caching import list_scope
@@ -186,5 +186,5 @@ class Prompts(Entries[RegisteredPrompt]):
         """`prompts/get`. An unknown prompt or wrong arguments are error -32602."""
         entry = self.find(ctx, params.name)
         if entry is None:
-            raise unknown(ctx, "prompts", params.name, self.known(ctx))
+            raise InvalidParams(f"Unknown prompt: {suggest(ctx, 'prompts', params.name, self.known(ctx))}")
         return await entry.get(ctx, params.arguments or {})

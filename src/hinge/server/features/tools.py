@@ -14,7 +14,15 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from hinge.errors import DefinitionError, InvalidArguments, ProtocolError, ToolCallError, ToolError, shorten
+from hinge.errors import (
+    DefinitionError,
+    InvalidArguments,
+    InvalidParams,
+    ProtocolError,
+    ToolCallError,
+    ToolError,
+    shorten,
+)
 from hinge.protocol.http.headers import judge_parameters
 from hinge.protocol.http.mirror import collect_param_headers
 from hinge.protocol.revisions.wrapping import ToolValueResult
@@ -29,7 +37,7 @@ from hinge.schema.tools import (
     ToolAnnotations,
     is_object_schema,
 )
-from hinge.server.composition.namespace import argument_names, called, unknown
+from hinge.server.composition.namespace import argument_names, called, suggest
 from hinge.server.concurrency import ConcurrencyLimit, limited_in_time
 from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, dependencies_of, inspect_handler
@@ -234,7 +242,7 @@ class Tools(Entries[RegisteredTool]):
         """`tools/call`. An unknown tool is an error; a tool that fails gives a result with `isError`."""
         entry = self.public.get(params.name) or self.find(ctx, params.name)
         if entry is None:
-            raise unknown(ctx, "tools", params.name, self.known(ctx))
+            raise InvalidParams(f"Unknown tool: {suggest(ctx, 'tools', params.name, self.known(ctx))}")
         if entry.header_params and not ctx.depth:
             head = ctx._call.origin.head
             if head is not None and ctx._call.era.mirrors_requests(over_http=True):

@@ -42,10 +42,6 @@ logger = logging.getLogger("hinge")
 
 _ServePost: TypeAlias = Callable[[Exchange, Head, Origin, Inbound | bytes], Awaitable[None]]
 
-_NO_SESSION = Refusal(
-    404, "Session not found: it has ended or never was. Start over with initialize, without Mcp-Session-Id"
-)
-_NO_SESSION_ID = Refusal(400, "Mcp-Session-Id is missing: send the one that came with the answer to initialize")
 _CANCELLED = Refusal(400, "initialize was cancelled")
 _STREAM_OPEN = Refusal(409, "This session's stream is open already: one GET at a time")
 _TOO_MANY_REQUESTS = overloaded("Too many requests at once: try again later")
@@ -163,16 +159,12 @@ class Endpoint:
             await exchange.refuse(STOPPING_ANSWER, id_of(inbound))
         elif not self._options.sessions:
             await PostChannel(exchange, head.accepts, False).run(self._serve, inbound, origin)
-        elif head.session_id is not None:
-            session = self._sessions.by_key.get((head.session_id, origin.principal))
-            if session is None:
-                await exchange.refuse(_NO_SESSION, id_of(inbound))
-            else:
-                await session.post(inbound, origin, exchange, head.accepts)
-        elif isinstance(inbound, Inbound) and _is_initialize(inbound.message):
+        elif head.session_id is None and isinstance(inbound, Inbound) and _is_initialize(inbound.message):
             await self._initialize(exchange, head, origin, inbound)
+        elif isinstance(session := self._sessions.find(head.session_id, origin.principal), Refusal):
+            await exchange.refuse(session, id_of(inbound))
         else:
-            await exchange.refuse(_NO_SESSION_ID, id_of(inbound))
+            await session.post(inbound, origin, exchange, head.accepts)
 
     async def _initialize(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
         """Open an HTTP session if the handshake succeeds."""
@@ -208,12 +200,9 @@ class Endpoint:
         if refusal is not None:
             await exchange.refuse(refusal)
             return
-        if head.session_id is None:
-            await exchange.refuse(_NO_SESSION_ID)
-            return
-        session = self._sessions.by_key.get((head.session_id, origin.principal))
-        if session is None:
-            await exchange.refuse(_NO_SESSION)
+        session = self._sessions.find(head.session_id, origin.principal)
+        if isinstance(session, Refusal):
+            await exchange.refuse(session)
         elif method == "DELETE":
             self._sessions.end(session, "the client ended the session")
             await exchange.empty(204)

@@ -7,21 +7,23 @@ import logging
 from secrets import token_urlsafe
 
 from hinge.channel import Serve
+from hinge.protocol.http.request import Refusal
 from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.replay import MemoryReplayStore, ReplayStore
 from hinge.transports.http.server.session import HttpSession
 
 logger = logging.getLogger("hinge")
 
+_NOT_FOUND = Refusal(
+    404, "Session not found: it has ended or never was. Start over with initialize, without Mcp-Session-Id"
+)
+_NO_ID = Refusal(400, "Mcp-Session-Id is missing: send the one that came with the answer to initialize")
 #: Seconds after which a session that was never used after its handshake may be ended to make room for another.
 NEVER_USED = 60.0
 
 
 class SessionStore:
-    """HTTP sessions in memory.
-
-    `by_key` finds a session by its id and the principal that opened it; a wrong id and a wrong principal look the same.
-    """
+    """HTTP sessions in memory, by id and the principal that opened them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, options: HttpSettings) -> None:
         self._loop = loop
@@ -44,6 +46,10 @@ class SessionStore:
             return None
         # 256 random bits in visible ASCII.
         return HttpSession(token_urlsafe(32), principal, self._options, serve, self._replay, self._forget)
+
+    def find(self, session_id: str | None, principal: str | None) -> HttpSession | Refusal:
+        """The session of a request, or its refusal. A wrong id and the id of somebody else's session look the same."""
+        return _NO_ID if session_id is None else self.by_key.get((session_id, principal), _NOT_FOUND)
 
     def add(self, session: HttpSession) -> None:
         """Store a session whose handshake succeeded."""
