@@ -325,8 +325,8 @@ async def test_a_blocking_call_on_the_event_loop(caplog: pytest.LogCaptureFixtur
     name = "x://fetch" if kind == "resource" else "fetch"
     line = fetch.__code__.co_firstlineno + 1
     assert record.getMessage() == (
-        f"{kind.capitalize()} {name!r} holds up the event loop for more than 0.1 s, at {__file__}:{line} in fetch(): nobody "
-        "else is served meanwhile. Await what waits, or make the function a plain `def`, which runs in a thread"
+        f"{kind.capitalize()} {name!r} holds up the event loop for more than 0.1 s, at {__file__}:{line} in fetch(): no other "
+        "request is served meanwhile. Await what waits, or make the function a plain `def`, which runs in a thread"
     )
 
 

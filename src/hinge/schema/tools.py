@@ -128,7 +128,7 @@ class CallToolResult(Result, Generic[DataT], kw_only=True, dict=True):
         converted: DataT = vars(self).get("data", UNSET)
         if converted is not UNSET:
             return converted
-        return self.text if self.structured_content is UNSET else self.structured_content  # type: ignore[return-value]
+        return self.text if self.structured_content is UNSET else self.structured_content  # type: ignore[return-value]  # without `returns` DataT is what came
 
 
 def is_object_schema(schema: Any) -> bool:

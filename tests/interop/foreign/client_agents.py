@@ -170,7 +170,7 @@ async def main() -> None:
     chosen = settings()
     module, adapter = FRAMEWORKS[framework]
     importlib.import_module(module)
-    await walk(framework, adapter(chosen), chosen)  # type: ignore[arg-type]
+    await walk(framework, adapter(chosen), chosen)  # type: ignore[arg-type]  # tools only
 
 
 if __name__ == "__main__":

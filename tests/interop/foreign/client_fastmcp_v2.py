@@ -33,7 +33,7 @@ class FastClientV2(ClientV1):
         if getattr(params, "mode", "form") == "url":
             return ElicitResult(action=self.asked.url(message, params.url))
         action, content = await self.asked.form(message, params.requestedSchema)
-        return ElicitResult(action=action, content=content)  # type: ignore[arg-type]
+        return ElicitResult(action=action, content=content)  # type: ignore[arg-type]  # a fitting form
 
     async def on_sample_messages(self, messages: Any, params: Any, context: Any) -> types.CreateMessageResult:
         return await self.on_sample(context, params)

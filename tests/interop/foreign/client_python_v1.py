@@ -108,7 +108,7 @@ class ClientV1:
         return _shape(await self.session.call_tool(name, arguments, read_timeout_seconds=limit))
 
     async def set_log_level(self, level: str) -> None:
-        await self.session.set_logging_level(level)  # type: ignore[arg-type]
+        await self.session.set_logging_level(level)  # type: ignore[arg-type]  # one of them
 
     async def read(self, uri: str) -> list[dict[str, Any]]:
         return plain(list((await self.session.read_resource(AnyUrl(uri))).contents))

@@ -22,14 +22,14 @@ try:
 
     is_fastmcp = True
 except ImportError:
-    from mcp.server.fastmcp import Context, FastMCP  # type: ignore[assignment]
+    from mcp.server.fastmcp import Context, FastMCP  # type: ignore[assignment]  # either of two
     from mcp.server.fastmcp.prompts.base import AssistantMessage, UserMessage
 
     is_fastmcp = False
 
 port = 0 if sys.argv[1] == "stdio" else int(sys.argv[2])
 address = {"host": "127.0.0.1", "port": port}
-server = FastMCP("interop-python-v1", instructions="a fixture", **({} if is_fastmcp else address))  # type: ignore[arg-type]
+server = FastMCP("interop-python-v1", instructions="a fixture", **({} if is_fastmcp else address))  # type: ignore[arg-type]  # by name
 if is_fastmcp:
     text_only: dict[str, Any] = {"output_schema": None}
 else:
@@ -138,7 +138,7 @@ def greet(name: str, mood: str = "calm") -> str:
 @server.prompt()
 def brief() -> list[Any]:
     """Messages of several kinds."""
-    contents = TextResourceContents(uri="interop://note", text=NOTE, mimeType="text/plain")  # type: ignore[arg-type]
+    contents = TextResourceContents(uri="interop://note", text=NOTE, mimeType="text/plain")  # type: ignore[arg-type]  # pydantic reads it
     said: list[tuple[str, Any]] = [
         ("assistant", "I listen."),
         ("user", ImageContent(type="image", data="aGk=", mimeType="image/png")),
