@@ -180,7 +180,7 @@ async def slow_readers(scale: float) -> None:
         before = await load.figures()
         for _ in range(count):
             _, writer = await load.connect()
-            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket is read, too
             writer.write(await load.data("big", size=16 * MIB))  # more than the buffers of a socket
         for _ in range(20):
             assert await load.call("big", size=10) == "x" * 10
@@ -198,7 +198,7 @@ async def hints(scale: float) -> None:
             reader, writer = await load.connect()
             writer.write(listen)
             await event_of(reader)
-            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # as above
         most = before
         for first in range(0, count, 1000):
             await load.call("change", first=0, number=1000)
@@ -215,7 +215,7 @@ async def pipelines(scale: float) -> None:
     async with loaded() as load:
         before = await load.figures()
         _, writer = await load.connect()
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # as above
         single = await load.data("big", size=10)
 
         async def flood() -> None:
