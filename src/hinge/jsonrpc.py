@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from struct import Struct
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -113,13 +113,18 @@ _encoder = msgspec.json.Encoder()
 encode_value = _encoder.encode
 
 
-def is_no_answer(data: bytes) -> bool:
-    """Whether a malformed message was meant as a notification, for which nobody waits."""
+def meant_as(data: bytes) -> Literal["request", "notification", "response"] | None:
+    """Tell what a malformed message was meant to be, by the names of its members. None if they don't say, or if it is no JSON."""
     try:
         members = _members_decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return False
-    return members.method is not ABSENT and members.id is members.result is members.error is ABSENT
+        return None
+    has_outcome = members.result is not ABSENT or members.error is not ABSENT
+    if members.method is ABSENT:
+        return "response" if has_outcome or members.id is not ABSENT else None
+    if has_outcome:
+        return None
+    return "notification" if members.id is ABSENT else "request"
 
 
 def is_print(data: bytes) -> bool:

@@ -12,7 +12,7 @@ from hinge.protocol.eras.base import ASSUMED_REVISION
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.states import CallState, PendingState
-from tests.protocol.test_connection import call_of, client, notice, request, server
+from tests.protocol.test_connection import call_of, client, error_of, notice, request, server
 from tests.support import V2025_03, V2025_11, Batch, Pending, jsonrpc
 
 # ---------------------------------------------------------------- what the peer owes
@@ -81,6 +81,47 @@ def test_an_answer_that_names_no_request_ends_all_that_wait(text: bytes, printed
     waiting = [ask(connection)[0] for _ in range(2)]
     connection.receive(text)
     assert all(isinstance(one.error, InvalidResponse) for one in waiting)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        b'"error":{"code":"1","message":"x"}',
+        b'"error":{}',
+        b'"error":null',
+        b'"error":"no"',
+        b'"result":{},"error":{"code":1,"message":"x"}',
+        b'"result":{},"result":{}',
+        b'"result":"\xff"',
+        b'"x":1',
+    ],
+)
+@pytest.mark.parametrize("request_id", [b"1", b'"1"'])
+@pytest.mark.parametrize("form", [b"%s", b"[%s]"])
+def test_a_malformed_response_fails_the_request_of_the_server(form: bytes, request_id: bytes, members: bytes) -> None:
+    connection = server(revision=V2025_03)
+    first, _ = ask(connection, "elicitation/create")
+    second, _ = ask(connection, "elicitation/create")
+    assert connection.receive(form % (b'{"jsonrpc":"2.0","id":%s,%s}' % (request_id, members))) is None
+    assert isinstance(first.error, InvalidResponse)
+    assert second.state is PendingState.WAITING
+
+
+def test_a_malformed_response_to_no_request_of_the_server_is_answered_with_an_error() -> None:
+    connection = server()
+    pending, _ = ask(connection, "elicitation/create")
+    for text in (b'{"jsonrpc":"2.0","id":9,"error":{}}', b'{"jsonrpc":"2.0","id":1,"method":"ping","params":5}', b"{"):
+        assert error_of(connection.receive(text))["code"] in (-32600, -32700)
+    assert pending.state is PendingState.WAITING
+
+
+@pytest.mark.parametrize("params", [b"null", b"5", b'"x"', b"[]", b'{"a":1,"a":2}'])
+def test_a_malformed_request_of_a_server_is_answered_with_an_error(params: bytes) -> None:
+    connection = client()
+    pending, _ = ask(connection)
+    reply = connection.receive(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":%s}' % params)
+    assert error_of(reply)["code"] == -32600
+    assert pending.state is PendingState.WAITING
 
 
 def test_what_is_not_even_json_is_no_answer_wherever_it_stands() -> None:

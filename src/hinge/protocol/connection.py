@@ -202,26 +202,34 @@ class Connection(Record):
         try:
             message = jsonrpc.decode(item)
         except ProtocolError as exc:
-            return self._unreadable(exc)
+            return self._unreadable(exc, item)
         if isinstance(message, Request) and message.method == "initialize":
             return self._unreadable(Unreadable("initialize can't be part of a batch", message.id))
         return self.receive(item, origin)
 
     def _unreadable(self, exc: ProtocolError, data: bytes = b"") -> Outgoing | None:
-        """Handle what is not a message: a server answers with an error; a client fails the request that it may answer."""
+        """Handle what is not a message: answer a malformed request; fail the request that a malformed response is for.
+
+        A client takes everything that is not a request as a response: its calls must not wait for one in vain.
+        """
         request_id = exc.request_id if isinstance(exc, Unreadable) else None
-        if self.description is None:
-            if request_id is None:
-                request_id = _integral_id(data)
-            self._fail_possible(request_id, f"{exc}: {_excerpt(data)}" if data else str(exc))
-            return None
+        meant_as, is_client = jsonrpc.meant_as(data), self.description is None
+        if meant_as == "response" or (is_client and (meant_as != "request" or request_id is None)):
+            why = f"{exc}: {_excerpt(data)}" if data else str(exc)
+            if self._fail_possible(request_id, data, why) or is_client:
+                return None
         return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, exc.http_status)
 
-    def _fail_meant(self, request_id: RequestId, why: str) -> None:
-        """Fail the request that an answer was meant for: the id of the request, but perhaps as a string."""
+    def _meant_request(self, request_id: RequestId) -> Pending | None:
+        """The request that an answer was meant for: the id of the request, but perhaps as a string."""
         pending = self.outgoing.get(request_id)
         if pending is None and type(request_id) is str and request_id.isascii() and request_id.isdecimal():
             pending = self.outgoing.get(int(request_id[:20]))
+        return pending
+
+    def _fail_meant(self, request_id: RequestId, why: str) -> None:
+        """Fail the request that an answer was meant for."""
+        pending = self._meant_request(request_id)
         if pending is not None:
             self.fail_request(pending, InvalidResponse(f"The answer to {pending.method} is not valid: {why}"))
 
@@ -235,11 +243,15 @@ class Connection(Record):
         if (type(message) is Response or type(message) is Failure) and message.id is not None:
             self._fail_meant(message.id, f"there is a text before it: {_excerpt(line)}")
 
-    def _fail_possible(self, request_id: RequestId | None, why: str) -> None:
-        """Fail the request that a malformed message names; all, if it names none."""
-        pending = None if request_id is None else self.outgoing.get(request_id)
-        for failed in [pending] if pending is not None else list(self.outgoing.values()):
-            self.fail_request(failed, InvalidResponse(f"The peer sent something that is no valid answer: {why}"))
+    def _fail_possible(self, request_id: RequestId | None, data: bytes, why: str) -> bool:
+        """Fail the request that a malformed message names; all, if it names none. Returns whether there was one."""
+        named_id = _loose_id(data) if request_id is None else request_id
+        pending = None if named_id is None else self._meant_request(named_id)
+        is_late = request_id is not None and self.description is not None  # or no response at all
+        failed = [pending] if pending is not None else [] if is_late else list(self.outgoing.values())
+        for pending in failed:
+            self.fail_request(pending, InvalidResponse(f"The peer sent something that is no valid answer: {why}"))
+        return bool(failed)
 
     # ---------------------------------------------------------------- calls that we serve
 
@@ -434,23 +446,24 @@ class Connection(Record):
             raise HingeError("something is in flight on a closed connection")
 
 
-class _IdNumber(msgspec.Struct):
-    id: float
+class _AnyId(msgspec.Struct):
+    id: float | str
 
 
-_id_number = msgspec.json.Decoder(_IdNumber)
+_any_id = msgspec.json.Decoder(_AnyId)
 
 
 def _is_noise(data: bytes, printed_on: bool) -> bool:
     """Whether a line is something that a server printed rather than a malformed response."""
     is_json = data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r")[:1] in (b"{", b"[")
-    return not is_json or jsonrpc.is_no_answer(data) or (printed_on and jsonrpc.is_print(data))
+    return not is_json or jsonrpc.meant_as(data) == "notification" or (printed_on and jsonrpc.is_print(data))
 
 
-def _integral_id(data: bytes) -> int | None:
-    """The id of a malformed answer that wrote our integer as a number with a fraction, `2.0`."""
+def _loose_id(data: bytes) -> RequestId | None:
+    """The id of a malformed answer, also if it wrote our integer as a number with a fraction, `2.0`."""
     try:
-        return int(_id_number.decode(data).id)
+        request_id = _any_id.decode(data).id
+        return request_id if isinstance(request_id, str) else int(request_id)
     except (msgspec.MsgspecError, RecursionError, UnicodeError, OverflowError):
         return None
 

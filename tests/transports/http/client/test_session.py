@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hinge import HttpStatus, InvalidResponse, Limits, PeerError, SessionEnded
+from hinge import Client, HttpStatus, InvalidResponse, Limits, PeerError, SessionEnded
 from hinge.transports.http.client.responses import Reconnection
 from tests.transports.scripted_http import (
     SESSION,
@@ -209,6 +209,34 @@ async def test_a_request_of_the_server_is_answered_by_a_post_while_its_stream_is
         (reply,) = [asked for asked in server.by("POST") if asked.message.get("id") == "q-1"]
         assert reply.message == {"jsonrpc": "2.0", "id": "q-1", "result": {"for": "roots/list"}}
         assert reply.headers["mcp-session-id"] == "s-1"
+
+
+async def test_a_malformed_request_of_the_server_is_answered_by_a_post() -> None:
+    replied = asyncio.Event()
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        if asked.method == "POST" and asked.message.get("method") == "tools/call":
+            await answer.stream()
+            await answer.event({"jsonrpc": "2.0", "id": "q-1", "method": "roots/list", "params": 5})
+            await replied.wait()
+            await answer.event(result_of(asked, {"content": []}))
+            await answer.end()
+        elif asked.method == "POST" and asked.message.get("method") == "initialize":
+            await answer.stream()
+            me = {"name": "scripted", "version": "1"}
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": me}
+            await answer.event(result_of(asked, result))
+            await answer.end()
+        else:
+            if asked.method == "POST" and asked.message.get("id") == "q-1":
+                replied.set()
+            await legacy(asked, answer)
+
+    async with ScriptedServer(script) as server, Client(server.url, era="2025") as client:
+        async with asyncio.timeout(10):
+            await client.call_tool("x")
+        (reply,) = [asked for asked in server.by("POST") if asked.message.get("id") == "q-1"]
+        assert reply.message["error"]["code"] == -32600
 
 
 async def test_the_messages_of_a_batch_in_one_event_are_taken_one_by_one() -> None:

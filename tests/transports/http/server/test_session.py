@@ -276,6 +276,17 @@ async def test_a_question_to_the_client_goes_out_on_the_calls_stream_and_its_ans
     assert text_of(await wire.message()) == "file:///home"
 
 
+@pytest.mark.parametrize("members", [{"error": {}}, {"result": {}, "error": {"code": 1, "message": "x"}}, {}])
+async def test_a_malformed_answer_by_post_fails_the_call_that_asked(site: Site, members: dict[str, Any]) -> None:
+    session = await site.session()
+    wire = await site.call(session, handshake_call("ask"))
+    await wire.head()
+    question = await wire.message()
+    reply = await site.ask(session, {"jsonrpc": "2.0", "id": question["id"], **members})
+    assert (reply.status, reply.json()["error"]["code"], reply.json().get("id")) == (400, -32600, None)
+    assert (await wire.message())["id"] == handshake_call("ask")["id"]
+
+
 async def test_an_explicit_cancellation_stops_the_call_and_ends_its_stream(site: Site, log: Log) -> None:
     """LHTTP-11, T-16: no answer after it."""
     session = await site.session()

@@ -35,7 +35,7 @@ from hinge.errors import (
 from hinge.http1.client.network import DEFAULT_TLS, TlsContext
 from hinge.http1.client.pool import SocketWire, read_url
 from hinge.http1.client.wire import BODY_PROGRESS, HeaderPairs, Wire, WireResponse
-from hinge.jsonrpc import Failure, Message, Response, decode, is_batch, is_no_answer, split_batch
+from hinge.jsonrpc import Failure, Message, Response, decode, is_batch, meant_as, split_batch
 from hinge.options import accepts, resolve
 from hinge.protocol.calls import Call, Inbound, Outgoing, Pending
 from hinge.protocol.http import headers as http
@@ -433,7 +433,7 @@ class HttpChannel:
             InvalidResponse: The data is not a message, or an answer to another request.
             PeerError: The answer is an error without id, which on this stream means the request.
         """
-        for item, message in self._decode(data, pending.method):
+        for item, message in self._decode(data, pending.method, is_handshake):
             if isinstance(message, Response | Failure):
                 if message.id is None:
                     raise PeerError(message.error)
@@ -451,7 +451,7 @@ class HttpChannel:
         """Take one message from the standing stream. Returns False if it is useless; never raises."""
         useful = False
         try:
-            for item, message in self._decode(data, "The server's own stream"):
+            for item, message in self._decode(data, "The server's own stream", True):
                 # Answers do not belong here, but some servers send them here when the stream of the call has ended.
                 if not isinstance(message, Failure) or message.id is not None:
                     self._serve_message(item, True)
@@ -465,13 +465,15 @@ class HttpChannel:
         while len(self._tasks) >= self.limits.calls:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
 
-    def _decode(self, data: bytes, about: str) -> list[tuple[bytes, Message]]:
-        """Decode a message, or those of a batch."""
+    def _decode(self, data: bytes, about: str, is_handshake: bool) -> list[tuple[bytes, Message | None]]:
+        """Decode a message, or those of a batch. None stands for a malformed request, which is answered with an error."""
         try:
             items = split_batch(data, self.limits.batch) if is_batch(data) else [data]
             return [(item, decode(item)) for item in items]
         except ProtocolError as exc:
-            if is_no_answer(data):
+            if is_handshake and meant_as(data) == "request":
+                return [(data, None)]
+            if meant_as(data) == "notification":
                 # the text, not the error: a handler that keeps records would keep what its traceback holds
                 logger.warning("%s: a notification is not valid: %s: %s", about, str(exc), excerpt(data))
                 return []

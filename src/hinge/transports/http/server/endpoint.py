@@ -146,11 +146,22 @@ class Endpoint:
             era = inbound.era
         except ProtocolError as exc:
             if not jsonrpc.is_batch(body):
-                await exchange.refuse(_bad_request(exc), exc.request_id if isinstance(exc, Unreadable) else None)
+                await self._refuse_unreadable(exc, exchange, head, origin, body)
                 return
             inbound = body
             era = detect.era_of_batch(head.version, self._eras)
         await self._by_era[era](exchange, head, origin, inbound)
+
+    async def _refuse_unreadable(
+        self, exc: ProtocolError, exchange: Exchange, head: Head, origin: Origin, body: bytes
+    ) -> None:
+        """Refuse what is not a message. A malformed response fails the request of the server that it is for."""
+        request_id = exc.request_id if isinstance(exc, Unreadable) else None
+        if head.session_id is not None and jsonrpc.meant_as(body) == "response":
+            session = self._sessions.by_key.get((head.session_id, origin.principal))
+            if session is not None and session.conversation.receive(body, origin) is None:
+                request_id = None  # the id is one of the server's own
+        await exchange.refuse(_bad_request(exc), request_id)
 
     async def _handshake(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
         if head.handshake_refusal is not None:

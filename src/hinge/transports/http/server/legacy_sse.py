@@ -123,6 +123,8 @@ class LegacyEndpoint:
             inbound = None if jsonrpc.is_batch(body) else detect.classify(jsonrpc.decode(body), ())
         except ProtocolError as exc:
             request_id = exc.request_id if isinstance(exc, Unreadable) else None
+            if jsonrpc.meant_as(body) == "response" and session.fail_request(body, origin):
+                request_id = None  # the id is one of the server's own
             await exchange.reply(400, jsonrpc.encode_failure(request_id, exc.error))
             return
         if inbound is not None and inbound.claims:
@@ -161,6 +163,10 @@ class LegacySession(DuplexChannel):
         """Take the message of a POST."""
         self._origin = origin
         self.feed(body)
+
+    def fail_request(self, body: bytes, origin: Origin) -> bool:
+        """Fail the request of the server that a malformed response is for. Returns False if there is none."""
+        return self._receive(body, origin) is None
 
     def refuse_claim(self, inbound: Inbound) -> None:
         """Refuse a request of the stateless era with the handshake revisions, so that the client falls back."""
