@@ -247,6 +247,14 @@ def test_members_that_nobody_knows_are_not_looked_through_without_limit() -> Non
     assert decode(f'{{{REQUEST[:-2]}{{"text":"{"x" * 100_000}"}}}}').id == 1
 
 
+@pytest.mark.parametrize("message", [f"{{{REQUEST}}}", '{"jsonrpc":"2.0","method":"m"}'])
+def test_blanks_around_a_message_are_no_members(message: str) -> None:
+    blanks = " \t\r\n" * 100_000
+    assert decode(blanks + message + blanks) == decode(message)
+    with pytest.raises(Unreadable):
+        decode(blanks + message[:-1] + ',"method":"m"}' + blanks)
+
+
 @pytest.mark.parametrize(
     ("text", "printed"),
     [

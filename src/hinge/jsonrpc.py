@@ -212,6 +212,7 @@ def _check_members(data: bytes, content: Raw) -> None:
 
     The error names the request only if the id is certain: `"id"` occurs once, and no name is written with escapes.
     """
+    data = data.strip(b" \t\r\n")  # blanks around the message are not members
     if len(data) - len(content) <= MAX_FRAME and not has_repeated_member(data):
         return
     error = _unreadable(data, f"a member is repeated, or there are more than {MAX_FRAME} bytes of other members")
