@@ -198,7 +198,10 @@ async def test_what_was_not_declared_is_not_found(method: str) -> None:
         await asked("2026", method, {})
 
 
-@pytest.mark.parametrize("params", [{"message": 1}, {}, {"message": "x", "requestedSchema": []}])
+ARRAY_FORM = {"message": "x", "requestedSchema": {"type": "array"}}
+
+
+@pytest.mark.parametrize("params", [{"message": 1}, {}, {"message": "x", "requestedSchema": []}, ARRAY_FORM])
 async def test_a_question_that_cannot_be_read_is_refused(params: Any) -> None:
     """C-085, ERR-04."""
     error = await asked("2025", "elicitation/create", params, on_elicit=lambda request: {})

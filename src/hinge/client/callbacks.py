@@ -218,6 +218,8 @@ class Callbacks:
         if self._on_elicit is None:
             raise MethodNotFound("elicitation/create") if self._on_elicit_url is None else _no_mode("form")
         request = _decode(params, ElicitFormParams)
+        if request.requested_schema.get("type", "object") != "object":
+            raise InvalidParams("Invalid request parameters: requestedSchema must be the schema of an object")
         answer = await awaited(self._on_elicit(request))
         if answer is None:
             return ElicitResult(action="decline")
