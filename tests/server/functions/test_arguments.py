@@ -301,6 +301,17 @@ def test_nesting_without_end_is_an_answer_and_no_crash() -> None:
         assert line.endswith("nested too deeply")
 
 
+@pytest.mark.parametrize("text", ["1 ", " 1", "1\n", "\t1", " 1 "])
+def test_the_text_of_a_number_has_no_blanks(text: str) -> None:
+    def function(number: int, place: str, numbers: list[int]) -> None: ...
+
+    arguments = inspect_function(function).arguments
+    assert arguments.from_text({"number": "1", "place": text, "numbers": " [1]"})["place"] == text
+    with pytest.raises(InvalidArguments) as caught:
+        arguments.from_text({"number": text, "place": "", "numbers": "[]"})
+    assert caught.value.errors[0].startswith("number: expected integer, got string")
+
+
 def test_texts_become_what_is_wanted() -> None:
     """Prompts and URI templates carry only strings."""
 

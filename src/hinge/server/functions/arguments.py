@@ -199,6 +199,8 @@ class Arguments:
         except ValueRejected as error:
             as_text = error
         try:
+            if text != text.strip() and text.strip()[:1] not in "[{":
+                raise as_text  # JSON allows blanks around a number; the text of a number has none
             return parameter.type.read(text.encode())
         except ValueRejected as error:
             nested = isinstance(error.value, list | dict)
