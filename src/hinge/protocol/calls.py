@@ -151,6 +151,11 @@ class Outgoing(Record):
         """
         if isinstance(call, Call) and call.id is None:
             return None
+        return cls.unfinished(call, "the task that served it was cancelled")
+
+    @classmethod
+    def unfinished(cls, call: Call | Batch, reason: str) -> Outgoing:
+        """The response to a call that the server itself ended: nothing else answers it."""
         request_id = call.id if isinstance(call, Call) else None
-        error = NotFinished("the task that served it was cancelled")
+        error = NotFinished(reason)
         return cls.failure(encode_failure(request_id, error.error), request_id, error, error.http_status)

@@ -220,9 +220,9 @@ class Connection(Record):
                 return None
         return Outgoing.failure(jsonrpc.encode_failure(request_id, exc.error), request_id, exc, exc.http_status)
 
-    def _meant_request(self, request_id: RequestId) -> Pending | None:
+    def _meant_request(self, request_id: RequestId | None) -> Pending | None:
         """The request that an answer was meant for: the id of the request, but perhaps as a string."""
-        pending = self.outgoing.get(request_id)
+        pending = None if request_id is None else self.outgoing.get(request_id)
         if pending is None and type(request_id) is str and request_id.isascii() and request_id.isdecimal():
             pending = self.outgoing.get(int(request_id[:20]))
         return pending
@@ -245,8 +245,7 @@ class Connection(Record):
 
     def _fail_possible(self, request_id: RequestId | None, data: bytes, why: str) -> bool:
         """Fail the request that a malformed message names; all, if it names none. Returns whether there was one."""
-        named_id = _loose_id(data) if request_id is None else request_id
-        pending = None if named_id is None else self._meant_request(named_id)
+        pending = self._meant_request(_loose_id(data) if request_id is None else request_id)
         is_late = request_id is not None and self.description is not None  # or no response at all
         failed = [pending] if pending is not None else [] if is_late else list(self.outgoing.values())
         for pending in failed:

@@ -21,7 +21,6 @@ from hinge.schema.revisions import knows
 from hinge.transports.http.server.exchange import Exchange
 from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.replay import ReplayLog, ReplayStore
-from hinge.transports.http.server.stateless import unfinished_reply
 
 #: The number of the stream that GET opens.
 STANDING = 0
@@ -140,7 +139,7 @@ class HttpSession:
             raise
         finally:
             if reply is None and self._stopping:
-                reply = unfinished_reply(got, "the server is stopping")
+                reply = Outgoing.unfinished(got, "the server is stopping")
             for call in calls:
                 self._stream_of.pop(call, None)
             self._streams.pop(stream.number, None)
@@ -263,7 +262,7 @@ class HttpSession:
         for got in self._interrupted or self._running():
             stream = self._stream_of.get(got.calls[0] if isinstance(got, Batch) else got)
             if stream is not None:
-                stream.finish(unfinished_reply(got, reason))
+                stream.finish(Outgoing.unfinished(got, reason))
         self.conversation.close(reason)
         for stream in list(self._streams.values()):
             stream.end()

@@ -5,21 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from hinge import jsonrpc
 from hinge.channel import ChannelKind, Serve, SessionLike
-from hinge.errors import ChannelClosed, NotFinished
+from hinge.errors import ChannelClosed
 from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing, Record
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import Head
 from hinge.protocol.http.media_types import BOTH, TAKES_EVENTS, TAKES_JSON
 from hinge.transports.http.server.exchange import STOPPING_ANSWER, Exchange, OpenExchanges, id_of, retry_after
-
-
-def unfinished_reply(call: Call | Batch, reason: str) -> Outgoing:
-    """The answer to a call that the server itself ended: nothing else will answer it."""
-    request_id = call.id if isinstance(call, Call) else None
-    error = NotFinished(reason)
-    return Outgoing.failure(jsonrpc.encode_failure(request_id, error.error), request_id, error, error.http_status)
 
 
 def serve_stateless(
@@ -67,7 +59,7 @@ class PostChannel(Record):
                 except asyncio.CancelledError:  # answer first; the request ends here either way
                     reply = Outgoing.interrupted(call)
                 if reply is None and not exchange.over:
-                    reply = unfinished_reply(call, "the server is stopping")
+                    reply = Outgoing.unfinished(call, "the server is stopping")
                 if reply is None:
                     pass  # cancelled by the client
                 elif self._accepts & TAKES_JSON and not exchange.streaming:
@@ -118,7 +110,7 @@ class PostChannel(Record):
 
     def unfinished(self, reason: str) -> Outgoing | None:
         """The answer for a handler that does not stop."""
-        return None if self.call is None else unfinished_reply(self.call, reason)
+        return None if self.call is None else Outgoing.unfinished(self.call, reason)
 
     def opening(self) -> bytes:
         """A stream of the stateless era has no ids and no retry: it can't be resumed."""
