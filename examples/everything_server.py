@@ -364,10 +364,31 @@ class Consent(msgspec.Struct):
     ok: bool
 
 
+class Volunteered(msgspec.Struct):
+    """The answers of a stateless client, read by hand: Hinge ignores those to what no request state has asked."""
+
+    class Form(msgspec.Struct):
+        """An answer to a form."""
+
+        action: Literal["accept"]
+        content: Name
+
+    responses: dict[str, msgspec.Raw] = msgspec.field(name="inputResponses", default_factory=dict)
+
+
+def volunteered_name(ctx: Context) -> Name | None:
+    """The name, if the client sent it without being asked: fine here, since nothing depends on who answered."""
+    try:
+        responses = msgspec.json.decode(ctx.params, type=Volunteered).responses
+        return msgspec.json.decode(responses["user_name"], type=Volunteered.Form).content
+    except (KeyError, msgspec.MsgspecError):
+        return None
+
+
 @server.tool
 async def test_input_required_result_elicitation(ctx: Context) -> str:
     """Request one form."""
-    answer = await ctx.elicit("What is your name?", Name, key="user_name")
+    answer = volunteered_name(ctx) or await ctx.elicit("What is your name?", Name, key="user_name")
     return f"Hello, {answer.name}!"
 
 
