@@ -192,9 +192,8 @@ class Dispatch:
         if head is not None and name_field is not None:
             sent = params if ctx.params is call.params or ctx.method != call.method else served.read(call.params)
             judge_name(head, getattr(sent, name_field))
-        reserve = LIVENESS_RESERVE if ctx.method == call.era.liveness_method else 0
-        if self._running >= self._limit + reserve:
-            raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
+        if self._running >= self._limit:
+            self._check_room(ctx)
         ctx._parsed = params
         self._running += 1
         try:
@@ -206,6 +205,12 @@ class Dispatch:
         finally:
             self._running -= 1
         return self._finish(ctx, served, result)
+
+    def _check_room(self, ctx: Context[Any]) -> None:
+        """Raise Overloaded while `limit` requests run, except for a few checks whether the server is alive."""
+        reserve = LIVENESS_RESERVE if ctx.method == ctx._call.era.liveness_method else 0
+        if self._running >= self._limit + reserve:
+            raise Overloaded(f"The server is busy: {self._limit} requests at once is its limit")
 
     def uncounted(self, handler: RequestHandler) -> RequestHandler:
         """A handler that may run for hours, under a limit of its own."""

@@ -33,13 +33,16 @@ MAX_REMEMBERED = 2048
 REMEMBERED = 256
 
 
-class _Params(msgspec.Struct):
+class _Params(msgspec.Struct, gc=False):
     """The members of most params, undecoded."""
 
     meta: Raw = msgspec.field(name="_meta", default=ABSENT)
     name: Raw = ABSENT
     arguments: Raw = ABSENT
-    input_responses: Raw = msgspec.field(name="inputResponses", default=ABSENT)
+
+
+class _InputResponses(msgspec.Struct):
+    value: Raw = msgspec.field(name="inputResponses", default=ABSENT)
 
 
 #: The bytes of `params` besides the values of these members, in the shortest notation. A repeated one would not fit.
@@ -47,6 +50,7 @@ MAX_ARGUMENTS_FRAME = len('{"name":,"arguments":}')
 MAX_META_FRAME = len('{"_meta":,"name":,"arguments":}')
 
 _decode_params = msgspec.json.Decoder(_Params).decode
+_decode_input_responses = msgspec.json.Decoder(_InputResponses).decode
 _meta_decoder = msgspec.json.Decoder(RequestMeta | None)
 _decode_raw_meta = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -75,11 +79,9 @@ def classify(message: Message, eras: tuple[Era, ...], version_header: str | None
         else:
             max_frame = MAX_META_FRAME
             try:
-                meta = (
-                    _read_meta(bytes(params.meta))
-                    if len(params.meta) <= MAX_REMEMBERED
-                    else _decode_meta(bytes(params.meta))
-                )
+                # Comparing with the last one is cheaper than looking it up.
+                last = _last_meta
+                meta = last.meta if params.meta == last.text else _read_meta(params.meta)
             except InvalidRequest as exc:
                 raise _unreadable(message, str(exc)) from None
         if frame > max_frame or params.arguments is ABSENT:
@@ -104,7 +106,8 @@ def _check_params(message: Request | Notification, params: _Params) -> None:
     """
     text = bytes(message.params)
     if len(text) > MAX_SMALL_PARAMS:
-        skipped = sum(bytes(value).count(b":") for value in (params.arguments, params.input_responses))
+        large = (params.arguments, _decode_input_responses(text).value)
+        skipped = sum(bytes(value).count(b":") for value in large)
         if text.count(b":") - skipped > MAX_COLONS:
             if message.method not in METHODS:
                 return
@@ -131,7 +134,26 @@ def _decode_meta(text: bytes) -> RequestMeta | None:
     return meta
 
 
-_read_meta = lru_cache(REMEMBERED)(_decode_meta)
+class _LastMeta(msgspec.Struct, frozen=True):
+    """The last `_meta` that was read. Immutable, since event loops of several threads share it."""
+
+    text: Raw = ABSENT
+    meta: RequestMeta | None = None
+
+
+_last_meta = _LastMeta()
+_remembered_meta = lru_cache(REMEMBERED)(_decode_meta)
+
+
+def _read_meta(raw: Raw) -> RequestMeta | None:
+    """Look up or decode `_meta`. Raises InvalidRequest as `_decode_meta` does."""
+    global _last_meta
+    text = bytes(raw)
+    if len(text) > MAX_REMEMBERED:
+        return _decode_meta(text)
+    meta = _remembered_meta(text)
+    _last_meta = _LastMeta(Raw(text), meta)
+    return meta
 
 
 def _salvage(text: bytes) -> RequestMeta | None:

@@ -156,7 +156,7 @@ class _TypedOutput:
             try:
                 text = _to_json(value)
                 self._decode(text)
-                if b"null" in text and self._may_hold_nan:
+                if self._may_hold_nan and b"null" in text:
                     check_finite(value)
                 return Encoded(Raw(text), text.decode())
             except (TypeError, ValueError, RecursionError, OverflowError):
