@@ -208,6 +208,26 @@ async def test_who_comes_when_too_many_wait_is_told_when_to_come_back(era: Era) 
         assert await end.text("work") == "done"
 
 
+@both_eras
+async def test_a_call_that_waits_for_its_turn_when_the_server_ends_may_be_repeated(era: Era) -> None:
+    server: Server[Any] = Server("busy")
+    gate = Gate()
+
+    @server.tool(concurrency=1)
+    async def work() -> str:
+        async with gate:
+            return "done"
+
+    async with BareEnd(server, era) as end:
+        tasks = start(end, "work", 2)
+        await settle()
+        replies = end.session.expire("the server is stopping")
+        assert [reply.error.code for reply in replies if reply.error is not None] == [504, 429]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_nobody_waits_for_ever() -> None:
     server: Server[Any] = Server("busy", limits=Limits(concurrency_wait=0.02))
     gate = Gate()
@@ -253,10 +273,11 @@ async def test_who_leaves_the_queue_leaves_his_place_to_the_next() -> None:
 async def test_a_turn_that_comes_in_the_moment_of_leaving_is_passed_on() -> None:
     from hinge.server.concurrency import ConcurrencyLimit
 
+    ctx: Any = None  # only errors need it
     limit = ConcurrencyLimit("work", 1, 10, 5.0)
-    await limit.acquire()
-    waiting = asyncio.create_task(limit.acquire())
-    after = asyncio.create_task(limit.acquire())
+    await limit.acquire(ctx)
+    waiting = asyncio.create_task(limit.acquire(ctx))
+    after = asyncio.create_task(limit.acquire(ctx))
     await settle()
     limit.release(0.1)
     waiting.cancel()

@@ -8,7 +8,7 @@ from typing import Any, final
 import msgspec
 from msgspec import Raw
 
-from hinge.errors import ErrorObject, NotFinished, ProtocolError
+from hinge.errors import ErrorObject, NotFinished, Overloaded, ProtocolError
 from hinge.jsonrpc import ABSENT, Message, RequestId, encode_failure
 from hinge.protocol.eras.base import Era
 from hinge.protocol.http.headers import Head
@@ -81,11 +81,17 @@ class Call(Record):
     key: object = None
     #: No further message may be read until this call is answered.
     inline: bool = False
+    #: It waits in a queue, and nothing was done for it yet.
+    queued: bool = False
     on_cancel: Callable[[], object] | None = None
     #: A notification that follows the response, if the channel stays open.
     parting: Outgoing | None = None
     #: What a handler raised, although the peer gets a result.
     failure: BaseException | None = None
+
+    def unfinished_error(self, reason: str) -> ProtocolError:
+        """The error for a call that the server itself ended. One that did not start may be repeated."""
+        return Overloaded(f"Not started: {reason}") if self.queued else NotFinished(reason)
 
 
 @final
@@ -149,13 +155,12 @@ class Outgoing(Record):
 
         None for a notification.
         """
-        if isinstance(call, Call) and call.id is None:
-            return None
-        return cls.unfinished(call, "the task that served it was cancelled")
+        is_notification = isinstance(call, Call) and call.id is None
+        return None if is_notification else cls.unfinished(call, "the task that served it was cancelled")
 
     @classmethod
     def unfinished(cls, call: Call | Batch, reason: str) -> Outgoing:
         """The response to a call that the server itself ended: nothing else answers it."""
         request_id = call.id if isinstance(call, Call) else None
-        error = NotFinished(reason)
+        error = call.unfinished_error(reason) if isinstance(call, Call) else NotFinished(reason)
         return cls.failure(encode_failure(request_id, error.error), request_id, error, error.http_status)

@@ -18,7 +18,6 @@ from hinge.errors import (
     HingeError,
     InvalidRequest,
     InvalidResponse,
-    NotFinished,
     NotSent,
     Overloaded,
     PeerError,
@@ -416,7 +415,7 @@ class Connection(Record):
         while self.incoming:
             call = next(iter(self.incoming.values()))
             stop = call.on_cancel
-            reply = self.refuse(call, NotFinished(reason))
+            reply = self.refuse(call, call.unfinished_error(reason))
             if reply is not None:
                 replies.append(reply)
             if stop is not None:

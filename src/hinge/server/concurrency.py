@@ -35,13 +35,13 @@ class ConcurrencyLimit:
         #: How long a call takes, in seconds: a moving average.
         self._mean_seconds = _FIRST_DELAY / 1000
 
-    async def acquire(self) -> None:
+    async def acquire(self, ctx: Context[Any]) -> None:
         """Wait until the call may run. Raises Overloaded if too many wait already, or it takes too long."""
         if self._running < self._limit and not self._waiting:
             self._running += 1
             return
         if len(self._waiting) >= self._max_waiting:
-            raise self._overloaded(self._tool)
+            raise self._overloaded(ctx)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         timeout = asyncio.timeout(self._wait)
@@ -54,7 +54,7 @@ class ConcurrencyLimit:
             elif waiter.done() and not waiter.cancelled():  # it was woken at the same moment
                 self._wake_next()
             if isinstance(exc, TimeoutError) and timeout.expired():
-                raise self._overloaded(self._tool) from None
+                raise self._overloaded(ctx) from None
             raise
 
     def release(self, seconds: float) -> None:
@@ -70,10 +70,10 @@ class ConcurrencyLimit:
                 return
         self._running -= 1
 
-    def _overloaded(self, tool: str) -> Overloaded:
+    def _overloaded(self, ctx: Context[Any]) -> Overloaded:
         delay = 1000 * self._mean_seconds * (len(self._waiting) + 1) / self._limit
         return Overloaded(
-            f"Tool {tool!r} is busy: {self._limit} at once is its limit",
+            f"Tool {called(ctx, 'tools', self._tool)!r} is busy: {self._limit} at once is its limit",
             retry_after_ms=int(min(max(delay, _MIN_DELAY), _MAX_DELAY)),
         )
 
@@ -81,10 +81,9 @@ class ConcurrencyLimit:
         """The same function, under this limit."""
 
         async def run_limited(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
-            try:
-                await self.acquire()
-            except Overloaded:
-                raise self._overloaded(called(ctx, "tools", self._tool)) from None
+            ctx._call.queued = not ctx.depth
+            await self.acquire(ctx)
+            ctx._call.queued = False
             clock = asyncio.get_running_loop().time
             start = clock()
             try:
