@@ -388,7 +388,8 @@ def volunteered_name(ctx: Context) -> Name | None:
 @server.tool
 async def test_input_required_result_elicitation(ctx: Context) -> str:
     """Request one form."""
-    answer = volunteered_name(ctx) or await ctx.elicit("What is your name?", Name, key="user_name")
+    volunteered = volunteered_name(ctx)
+    answer = await ctx.elicit("What is your name?", Name, key="user_name") if volunteered is None else volunteered
     return f"Hello, {answer.name}!"
 
 
