@@ -23,7 +23,7 @@ CEILINGS = {
     "names": 25,
     "ids": 534,
     "docstrings": 195,
-    "lines": 31_400,
+    "lines": 31_450,
 }
 
 

@@ -10,8 +10,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
+from hinge import jsonrpc
 from hinge.channel import SessionLike
+from hinge.errors import Overloaded, ProtocolError
 from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Origin, Outgoing
 from hinge.protocol.limits import Limits
 
@@ -139,6 +142,12 @@ class DuplexChannel:
         if self._session is not None and self.reason is None:
             for reply in self._session.expire(why):
                 self._reply(reply, last=True)
+            for data in self._backlog:
+                with suppress(ProtocolError):
+                    message = jsonrpc.decode(data)
+                    if isinstance(message, jsonrpc.Request):
+                        error = Overloaded(f"Not started: {why}").error
+                        self._reply(Outgoing(jsonrpc.encode_failure(message.id, error), message.id), last=True)
         self._shut(why)
 
     def end_session(self, reason: str) -> bool:

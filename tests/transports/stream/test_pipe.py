@@ -145,6 +145,17 @@ async def test_a_call_that_does_not_end_is_cut_off_after_the_drain_time() -> Non
 
 
 @on_both_loops
+async def test_requests_that_are_held_back_at_the_end_are_refused() -> None:
+    async with serving(drain=0.05) as (wire, conversation):
+        wire.write(request(1, "initialize", seconds=100) + request(2, "echo") + b'{"jsonrpc":"2.0","method":"x"}\n')
+        wire.end_input()
+        (reply,) = await wire.lines(1)
+        assert (reply["id"], reply["error"]["code"]) == (2, 429)
+        await wire.channel.wait_closed()
+        assert conversation.seen == ["initialize"]
+
+
+@on_both_loops
 async def test_a_client_that_is_gone_altogether_is_not_worked_for() -> None:
     """The end of the input with nobody at the output: no reason to drain."""
     async with serving(drain=100) as (wire, conversation):
