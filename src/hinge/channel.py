@@ -19,8 +19,8 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Literal, Protocol, TypeAlias
 
-from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.eras.base import EraOption
+from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing
 
 #: The kinds of channels. On HTTP, "post" carries one message and ends, "session" lives across requests.
 ChannelKind: TypeAlias = Literal["memory", "stdio", "socket", "post", "session"]

@@ -17,8 +17,8 @@ from msgspec import UNSET, Raw, field
 from hinge import jsonrpc
 from hinge.channel import Channel
 from hinge.errors import CallTimeout, ChannelClosed, ConnectionLost, HingeError, NotSent, as_failure
-from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
 from hinge.protocol.connection import Connection
+from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
 from hinge.protocol.states import RUNNING, WAITING, HandshakeState
 from hinge.signals import is_ctrl_c
 from hinge.timeouts import Deadline, Deadlines

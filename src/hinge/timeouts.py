@@ -1,4 +1,7 @@
-"""Time limits of requests to the peer. Knows tasks and the clock of the loop, nothing of messages."""
+"""The clock of time limits: deadlines of requests to the peer, and the pausable limit of a call.
+
+How long each limit is stands in `protocol/limits.py`. This file knows tasks and the clock of the loop, nothing of messages.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 from msgspec import Raw
 
 from hinge.errors import DefinitionError, shorten
-from hinge.protocol.calls import Record
+from hinge.protocol.records import Record
 
 #: The shortest time in seconds between two checks for late requests.
 MIN_PAUSE = 0.01

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from hinge.protocol.calls import Record
 from hinge.protocol.eras.stateless import STATELESS
+from hinge.protocol.records import Record
 from tests.fuzz.ends import description_of
 from tests.support import UNKNOWN_ORIGIN, Call, Origin, Outgoing, Pending
 

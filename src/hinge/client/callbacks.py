@@ -18,10 +18,10 @@ from hinge.client.methods import CallNext, ClientContext, ClientMethods
 from hinge.client.subscriptions import OpenSubscriptions
 from hinge.client.url_elicitation import FINISHED, RequiredPages
 from hinge.errors import HingeError, InvalidParams, InvalidResponse, MethodNotFound, ProtocolError, shorten
-from hinge.protocol.calls import Call
 from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.records import Call
 from hinge.protocol.revisions.adapt import shape
 from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.content import TextContent

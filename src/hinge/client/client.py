@@ -35,10 +35,10 @@ from hinge.client.url_elicitation import RequiredPages
 from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent, shorten
 from hinge.lazy import load
 from hinge.options import accepts, check_option, options_of, resolve
-from hinge.protocol.calls import Call
 from hinge.protocol.changes import ChangesLost
 from hinge.protocol.eras.base import Era
 from hinge.protocol.middleware import checked, compose
+from hinge.protocol.records import Call
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.methods import method_in

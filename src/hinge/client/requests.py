@@ -34,10 +34,10 @@ from hinge.errors import (
     PeerError,
     SessionEnded,
 )
-from hinge.protocol.calls import Pending
 from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.limits import Limits
 from hinge.protocol.meta import check_meta
+from hinge.protocol.records import Pending
 from hinge.protocol.revisions.adapt import known_in
 from hinge.schema.elicitation import ElicitUrlParams
 from hinge.schema.input_required import InputRequiredResult

@@ -25,7 +25,7 @@ from hinge.session import Session
 from hinge.timeouts import give_up_if_cancelled
 
 if TYPE_CHECKING:
-    from hinge.protocol.calls import Pending
+    from hinge.protocol.records import Pending
 
 logger = logging.getLogger("hinge")
 

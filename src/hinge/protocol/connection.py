@@ -1,7 +1,8 @@
 """The protocol state of one connection, without I/O: everything that is in flight, changed in one place.
 
 There are two tables: calls that we have to answer, and requests that the peer has to answer. Each has one function that
-removes entries, so no request is answered twice or after its cancellation, and none stays open.
+removes entries, so no request is answered twice or after its cancellation, and none stays open. What a cancellation does is
+decided here.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from hinge.errors import (
     wire_error,
 )
 from hinge.jsonrpc import Failure, Notification, Request, RequestId, Response, Unreadable
-from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Era, Handshake
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing, Pending, Record
 from hinge.protocol.states import CALL_MOVES, PENDING_MOVES, RUNNING, WAITING, HandshakeState
 from hinge.schema.notifications import CancelledParams
 

@@ -28,10 +28,10 @@ from hinge.errors import (
     shorten,
 )
 from hinge.jsonrpc import ABSENT, RequestId
-from hinge.protocol.calls import Call, Record
 from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
+from hinge.protocol.records import Call, Record
 from hinge.protocol.revisions.adapt import shape
 from hinge.protocol.states import CallState
 from hinge.schema.base import Implementation, Result

@@ -13,7 +13,6 @@ from hinge.channel import Channel
 from hinge.errors import DefinitionError
 from hinge.lazy import load
 from hinge.options import accepts, check_option, resolve
-from hinge.protocol.calls import Call
 from hinge.protocol.changes import Changed
 from hinge.protocol.connection import Connection
 from hinge.protocol.description import ServerDescription
@@ -21,6 +20,7 @@ from hinge.protocol.eras.detect import parse_eras
 from hinge.protocol.eras.handshake import initialize
 from hinge.protocol.eras.stateless import STATELESS, discover
 from hinge.protocol.middleware import checked
+from hinge.protocol.records import Call
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import InitializeParams, InitializeResult
 from hinge.schema.notifications import SetLevelParams

@@ -13,8 +13,8 @@ from msgspec import UNSET
 
 from hinge.channel import Transport
 from hinge.errors import CallError, HingeError, PeerError, ProtocolError
-from hinge.protocol.calls import Call
 from hinge.protocol.limits import Limits
+from hinge.protocol.records import Call
 from hinge.session import Session
 from hinge.testing.raw_client import RawClient
 from hinge.testing.recording_file import (

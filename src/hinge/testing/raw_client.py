@@ -15,10 +15,10 @@ from msgspec import UNSET, Raw
 from hinge.channel import Channel, Transport
 from hinge.errors import CallError, HingeError, InternalError, PeerError, ProtocolError
 from hinge.jsonrpc import RequestId
-from hinge.protocol.calls import Call
 from hinge.protocol.connection import Connection
 from hinge.protocol.http.mirror import ParamHeader, collect_param_headers, param_headers, request_headers
 from hinge.protocol.limits import Limits
+from hinge.protocol.records import Call
 from hinge.schema.base import PROTOCOL_VERSION, SUBSCRIPTION_ID
 from hinge.schema.methods import METHODS
 from hinge.session import Handle, Session

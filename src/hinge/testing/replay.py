@@ -23,11 +23,11 @@ from hinge.errors import (
     ProtocolError,
     shorten,
 )
-from hinge.protocol.calls import Call, Outgoing
 from hinge.protocol.connection import Connection
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras.detect import ERAS
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.records import Call, Outgoing
 from hinge.schema.base import SUBSCRIPTION_ID, Implementation
 from hinge.schema.lifecycle import ServerCapabilities
 from hinge.session import Session

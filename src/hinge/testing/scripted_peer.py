@@ -12,12 +12,12 @@ import msgspec
 
 from hinge.channel import Channel, Serve, Transport
 from hinge.errors import ChannelClosed, ErrorObject, HingeError, shorten
-from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.eras.base import EraName
 from hinge.protocol.eras.detect import ERAS
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
 from hinge.schema.base import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO
 from hinge.server.server import Server
 from hinge.testing.comparison import differences

@@ -16,9 +16,9 @@ from hinge.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from hinge.client.targets import transport_for
 from hinge.errors import CallError, PeerError, shorten
 from hinge.jsonrpc import ABSENT, Failure, Notification, Request, RequestId
-from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.eras.base import EraOption
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Inbound, Origin, Outgoing
 from hinge.server.server import Server
 
 Side: TypeAlias = Literal["client", "server"]

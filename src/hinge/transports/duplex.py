@@ -15,8 +15,8 @@ from contextlib import suppress
 from hinge import jsonrpc
 from hinge.channel import SessionLike
 from hinge.errors import Overloaded, ProtocolError
-from hinge.protocol.calls import UNKNOWN_ORIGIN, Batch, Call, Origin, Outgoing
 from hinge.protocol.limits import Limits
+from hinge.protocol.records import UNKNOWN_ORIGIN, Batch, Call, Origin, Outgoing
 
 logger = logging.getLogger("hinge")
 

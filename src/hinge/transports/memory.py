@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from hinge.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from hinge.errors import ChannelClosed, ProtocolError
-from hinge.protocol.calls import Call, Outgoing
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.records import Call, Outgoing
 from hinge.session import Session
 from hinge.transports.duplex import DuplexChannel
 

@@ -17,10 +17,10 @@ from hinge import (
     ProtocolError,
     ResourceNotFound,
 )
-from hinge.protocol.calls import Outgoing
 from hinge.protocol.connection import Connection
 from hinge.protocol.eras.base import ASSUMED_REVISION, Handshake
 from hinge.protocol.eras.handshake import HANDSHAKE, initialize
+from hinge.protocol.records import Outgoing
 from hinge.protocol.states import HandshakeState
 from hinge.schema.lifecycle import ClientCapabilities, InitializeParams, RootsCapability
 from hinge.schema.methods import METHODS

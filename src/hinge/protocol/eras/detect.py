@@ -14,10 +14,10 @@ from msgspec import Raw
 
 from hinge.errors import DefinitionError, InvalidRequest
 from hinge.jsonrpc import ABSENT, Failure, Message, Notification, Request, Response, Unreadable, has_repeated_member
-from hinge.protocol.calls import Inbound
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
+from hinge.protocol.records import Inbound
 from hinge.schema.base import NOTHING, RequestMeta
 from hinge.schema.methods import METHODS
 

@@ -24,7 +24,7 @@ from hinge.errors import (
     ToolError,
     shorten,
 )
-from hinge.protocol.calls import Call
+from hinge.protocol.records import Call
 from hinge.protocol.revisions.adapt import known_in, shape
 from hinge.protocol.states import HandshakeState
 from hinge.protocol.validation import compile_schema, first_problem

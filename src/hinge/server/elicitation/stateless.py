@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from hinge.errors import HingeError, InvalidParams
 from hinge.jsonrpc import ABSENT
-from hinge.protocol.calls import Call
+from hinge.protocol.records import Call
 from hinge.protocol.states import RUNNING
 from hinge.schema.input_required import InputRequest, InputRequiredResult
 from hinge.schema.methods import METHODS

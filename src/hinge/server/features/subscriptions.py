@@ -27,9 +27,9 @@ from msgspec import Raw, Struct
 from hinge import jsonrpc
 from hinge.backends.base import Backend, Event
 from hinge.errors import InvalidParams, Overloaded
-from hinge.protocol.calls import Outgoing
 from hinge.protocol.changes import Changed, ChangesLost, covers
 from hinge.protocol.limits import Limits
+from hinge.protocol.records import Outgoing
 from hinge.protocol.states import CallState
 from hinge.schema.base import SUBSCRIPTION_ID, EmptyResult
 from hinge.schema.lifecycle import ServerCapabilities

@@ -22,8 +22,8 @@ from hinge import jsonrpc
 from hinge.channel import ChannelKind, SessionLike
 from hinge.errors import ChannelClosed, ParseError, ProtocolError
 from hinge.jsonrpc import RequestId
-from hinge.protocol.calls import UNKNOWN_ORIGIN, Origin, Outgoing
 from hinge.protocol.limits import Limits
+from hinge.protocol.records import UNKNOWN_ORIGIN, Origin, Outgoing
 from hinge.transports.duplex import DuplexChannel
 
 logger = logging.getLogger("hinge")

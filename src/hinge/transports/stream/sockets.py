@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 
 from hinge.channel import Channel, Serve, SessionLike, Transport
 from hinge.errors import ConnectFailed, DefinitionError, StartError
-from hinge.protocol.calls import Origin
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.records import Origin
 from hinge.signals import stop_on_signals
 from hinge.transports.stream.line_channel import LineChannel
 

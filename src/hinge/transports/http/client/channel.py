@@ -37,11 +37,11 @@ from hinge.http1.client.pool import SocketWire, read_url
 from hinge.http1.client.wire import BODY_PROGRESS, HeaderPairs, Wire, WireResponse
 from hinge.jsonrpc import Failure, Message, Response, decode, is_batch, meant_as, split_batch
 from hinge.options import accepts, resolve
-from hinge.protocol.calls import Call, Inbound, Outgoing, Pending
 from hinge.protocol.http import headers as http
 from hinge.protocol.http import mirror
 from hinge.protocol.http.media_types import EVENT_STREAM, JSON, POST_HEADERS, STREAM_HEADERS, media_type
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.records import Call, Inbound, Outgoing, Pending
 from hinge.protocol.states import PendingState
 from hinge.transports.http.client.headers import user_headers
 from hinge.transports.http.client.options import Credentials, HttpClientOptions

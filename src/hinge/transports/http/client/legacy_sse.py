@@ -14,11 +14,11 @@ from hinge.channel import Channel, ChannelKind, Serve
 from hinge.errors import CallError, CallTimeout, ChannelClosed, ConnectFailed, DefinitionError, shorten
 from hinge.http1.client.pool import read_url
 from hinge.http1.client.wire import WireResponse
-from hinge.protocol.calls import Outgoing
 from hinge.protocol.eras.base import EraOption
 from hinge.protocol.http import media_types
 from hinge.protocol.http.sse import Event
 from hinge.protocol.limits import Limits
+from hinge.protocol.records import Outgoing
 from hinge.transports.duplex import DuplexChannel
 from hinge.transports.http.client.channel import RemoteEndpoint, UrlTransport
 from hinge.transports.http.client.responses import EventReader, is_event_stream, refusal_of

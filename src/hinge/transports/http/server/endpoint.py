@@ -14,7 +14,6 @@ from hinge import jsonrpc
 from hinge.channel import Serve
 from hinge.errors import ProtocolError
 from hinge.jsonrpc import Message, Request, Unreadable
-from hinge.protocol.calls import Inbound, Origin
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.handshake import HANDSHAKE
@@ -24,6 +23,7 @@ from hinge.protocol.http.headers import Head, HeadRules, judge_head, read_last_e
 from hinge.protocol.http.media_types import TAKES_JSON
 from hinge.protocol.http.origin import Guard
 from hinge.protocol.http.request import Principal, RawHeaders, Refusal
+from hinge.protocol.records import Inbound, Origin
 from hinge.transports.http.server.exchange import (
     EVENTS_TYPE,
     STOPPING,

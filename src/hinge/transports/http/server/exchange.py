@@ -15,10 +15,10 @@ from hinge import jsonrpc
 from hinge.errors import ChannelClosed, ErrorObject, InvalidRequest, Overloaded
 from hinge.http1.asgi import CLOSE, HeaderPairs, Message, Receive, Scope, Send
 from hinge.jsonrpc import Request, RequestId
-from hinge.protocol.calls import Inbound, Outgoing, Record
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import body_too_large
 from hinge.protocol.http.request import Refusal
+from hinge.protocol.records import Inbound, Outgoing, Record
 from hinge.transports.http.server.options import HttpSettings
 
 JSON_TYPE = b"application/json"

@@ -14,12 +14,12 @@ from hinge import jsonrpc
 from hinge.channel import ChannelKind, Serve
 from hinge.errors import ChannelClosed, DefinitionError, ProtocolError, UnsupportedVersion
 from hinge.jsonrpc import Request, Unreadable
-from hinge.protocol.calls import Inbound, Origin, Outgoing
 from hinge.protocol.eras import detect
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import judge_head
 from hinge.protocol.http.media_types import TAKES_EVENTS
 from hinge.protocol.http.request import Refusal
+from hinge.protocol.records import Inbound, Origin, Outgoing
 from hinge.schema.revisions import HANDSHAKE_REVISIONS
 from hinge.transports.duplex import DuplexChannel
 from hinge.transports.http.server.endpoint import TOO_MANY_SESSIONS, Admission, head_rules

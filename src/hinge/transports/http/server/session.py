@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 
 from hinge.channel import ChannelKind, Serve, SessionLike
 from hinge.errors import ChannelClosed
-from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.http import sse
 from hinge.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
+from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.states import CallState
 from hinge.schema.revisions import knows
 from hinge.transports.http.server.exchange import Exchange

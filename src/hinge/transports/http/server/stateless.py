@@ -7,10 +7,10 @@ from collections.abc import Awaitable
 
 from hinge.channel import ChannelKind, Serve, SessionLike
 from hinge.errors import ChannelClosed
-from hinge.protocol.calls import Batch, Call, Inbound, Origin, Outgoing, Record
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import Head
 from hinge.protocol.http.media_types import BOTH, TAKES_EVENTS, TAKES_JSON
+from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing, Record
 from hinge.transports.http.server.exchange import STOPPING_ANSWER, Exchange, OpenExchanges, id_of, retry_after
 
 

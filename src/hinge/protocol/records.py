@@ -1,4 +1,7 @@
-"""The values that pass between transports, connection and session: what came in, what is served, what goes out."""
+"""The records that pass between transports, connection and session: what came in, what is served, what goes out.
+
+They hold values only: `protocol/connection.py` decides what happens to them.
+"""
 
 from __future__ import annotations
 
