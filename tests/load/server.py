@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from hinge import Changed, Context, Limits, Server
-from hinge.http1.server import connection
 
 LIMITS = Limits(
     calls=20_000,
@@ -24,9 +23,6 @@ LIMITS = Limits(
     body=32 * 1024 * 1024,
     stream_wait=2.0,
 )
-
-#: Clients that read nothing are disconnected sooner than by default, so that a test need not wait.
-connection.STALL = 2
 
 
 def build() -> Server[Any]:

@@ -46,7 +46,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     replay_bytes: int = 4 * MIB
     #: Bytes stored for all HTTP sessions of one endpoint together; then the oldest event of any session is dropped.
     replay_total: int = 128 * MIB
-    #: Unread bytes of one stream, and how long its sender waits before the stream is closed.
+    #: Unread bytes of one stream, and how long its sender waits before the stream is closed. An HTTP client that reads nothing
+    #: for so long loses its connection.
     stream_bytes: int = MIB
     stream_wait: float = 30.0
     #: Interval of comments that keep an idle SSE stream open.

@@ -245,6 +245,15 @@ async def test_nothing_is_left_of_a_connection_that_is_over() -> None:
         (b"GET / HTTP/1.1\nHost: a\n\n", "CRLF"),
         (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", "header"),
         (b"GET /\xff HTTP/1.1\r\n\r\n", ""),
+        (b"GET / HTTP/1.1\r\n\r\n", "Host"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", "Host"),
+        (b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", "Host"),
+        (b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "Host"),
+        (b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", "Host"),
+        (b"GET / HTTP/1.1\r\nHost: me@a\r\n\r\n", "Host"),
+        (b"GET / HTTP/1.1\r\nHost: a:port\r\n\r\n", "Host"),
+        (b"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", "Host"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", "Host"),
         (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", "Content-Length"),
         (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n", "Content-Length"),
         (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "Content-Length"),
@@ -259,6 +268,15 @@ async def test_what_is_no_request_gets_400_after_the_answers_to_those_before_it(
         status, headers = await line.head()
         assert (status, headers["connection"]) == (400, "close")
         assert words in (await line.rest()).decode()
+
+
+@pytest.mark.parametrize("host", ["a", "a:80", "a:", "", "[::1]:80", "127.0.0.1:1", "xn--a.b_c~%41", " a \t"])
+@on_both_loops
+async def test_a_host_may_be_any_name_or_address_with_a_port(host: str) -> None:
+    """RFC 9110 §7.2."""
+    async with listening() as house:
+        line = await house.ask(f"GET /a HTTP/1.1\r\nHost: {host}\r\n\r\nGET /b HTTP/1.0\r\n\r\n".encode())
+        assert [await line.answer(), await line.answer()] == [(200, "GET /a "), (200, "GET /b ")]
 
 
 @on_both_loops
@@ -597,13 +615,13 @@ async def test_a_connection_may_be_idle_between_two_requests_but_not_for_ever(mo
 @on_both_loops
 async def test_a_reader_that_reads_nothing_is_cut_off_and_a_slow_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_listener, "TICK", 0.01)
-    monkeypatch.setattr(http_connection, "STALL", 30)
     big = b"x" * (32 << 20)
 
     async def serve(request: HttpRequest) -> None:
         await request.respond(200, JSON_TYPE, big, ())
 
     async with listening(serve) as house:
+        house.listener.stall = 30
         idle, slow = await house.ask(get()), await house.ask(get())
         await slow.head()
         got, ticks = 0, house.listener.tick

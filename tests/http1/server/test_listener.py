@@ -84,7 +84,6 @@ async def test_over_tls_a_slow_reader_gets_all_and_one_that_reads_nothing_is_cut
 ) -> None:
     """What TLS has encrypted is in buffers that nobody can see: only pieces show whether a client reads."""
     monkeypatch.setattr(http_listener, "TICK", 0.01)
-    monkeypatch.setattr(http_connection, "STALL", 50)
     monkeypatch.setattr(http_connection, "IDLE", 100)
     big = b"x" * (32 << 20)
 
@@ -92,6 +91,7 @@ async def test_over_tls_a_slow_reader_gets_all_and_one_that_reads_nothing_is_cut
         await request.respond(200, JSON_TYPE, big, ())
 
     async with secure(certificate, serve) as (listener, port):
+        listener.stall = 50
         idle, slow = await secure_line(certificate, port), await secure_line(certificate, port)
         await idle.say(get())
         await slow.say(get())

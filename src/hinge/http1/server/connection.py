@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import select
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -22,8 +23,6 @@ PIPELINED = 32
 READ_AHEAD = 256 * 1024
 #: Bytes that are parsed at once. The limits above are checked between two slices; a body of known length is one slice.
 SLICE = 4096
-#: Maximum number of header lines in an incomplete head; the app has a limit of its own for complete ones.
-HEADER_LINES = 1000
 #: Bytes of framing that are free for each piece of a body. Beyond, framing counts towards the limit of the head.
 FREE_FRAMING = 16
 #: Seconds that a connection may be idle between two requests: what the Keep-Alive header says, and a margin.
@@ -34,10 +33,10 @@ RESET_WAIT = 0.05
 HEAD_WAIT = 10
 #: Seconds to read what a client still sends after its last response; closing at once could discard the response.
 LINGER = 2
-#: Seconds after which a client that reads nothing loses its connection.
-STALL = 60
 
 _UPGRADE = frozenset({b"upgrade", b"http2-settings"})
+#: The value of a Host header (RFC 9110 §7.2): a name or address, empty for a target without one, and a port.
+_HOST = re.compile(rb"(?:\[[0-9A-Fa-fVv.:%\w~-]+\]|[\w.~!$&'()*+,;=%-]*)(?::[0-9]*)?[ \t]*")
 
 
 class ConnectionServer(RequestServer, Protocol):
@@ -45,8 +44,11 @@ class ConnectionServer(RequestServer, Protocol):
 
     #: Seconds since the server started.
     tick: int
-    #: Maximum bytes of the head of a request.
+    #: Maximum bytes of the head of a request, and lines in one that is not complete yet.
     head_bytes: int
+    head_lines: int
+    #: Seconds after which a client that reads nothing loses its connection.
+    stall: float
     loop: asyncio.AbstractEventLoop
     connections: set[HttpConnection]
     tasks: set[asyncio.Task[Any]]
@@ -86,6 +88,8 @@ class HttpConnection(asyncio.Protocol):
         self._final = False
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
+        #: The last valid Host header: clients use one host.
+        self._hosts: list[bytes] = []
         #: The last target and its parts: clients use one target.
         self._target = b""
         self._path: tuple[str, bytes, bytes] = ("", b"", b"")
@@ -192,6 +196,12 @@ class HttpConnection(asyncio.Protocol):
         if version not in ("1.1", "1.0"):
             self._refuse(505, "The HTTP version must be 1.1 or 1.0")
             return
+        hosts = [value for name, value in self._headers if name == b"host"]
+        if hosts != self._hosts or not hosts:
+            if len(hosts) > 1 or not all(map(_HOST.fullmatch, hosts)) or (not hosts and version == "1.1"):
+                self._refuse(400, "A request of HTTP/1.1 has one valid Host header")  # RFC 9112 §3.2
+                return
+            self._hosts = hosts
         if self._url != self._target:
             self._parse_target(self._url)
         path, raw_path, query = self._path
@@ -291,7 +301,7 @@ class HttpConnection(asyncio.Protocol):
             self._since = self.server.tick
             return
         self._overhead = max(0, self._overhead + size)
-        if self._overhead > self.server.head_bytes or len(self._headers) > HEADER_LINES:
+        if self._overhead > self.server.head_bytes or len(self._headers) > self.server.head_lines:
             if self._incoming is None:
                 self._refuse(431, "The headers of this request are too many or too large")
             else:
@@ -444,7 +454,7 @@ class HttpConnection(asyncio.Protocol):
             size = self._transport.get_write_buffer_size()
             if size < self._unsent:
                 self._since = tick
-            elif waited >= STALL:
+            elif waited >= self.server.stall:
                 self._transport.abort()
             self._unsent = size
         elif self._serving is not None:

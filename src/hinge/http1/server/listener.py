@@ -21,11 +21,26 @@ TICK = 1.0
 
 
 class Listener:
-    """Serves each request by `serve(request)` in a task of its own, on the event loop in which it was made."""
+    """Serves each request by `serve(request)` in a task of its own, on the event loop in which it was made.
 
-    def __init__(self, serve: Callable[[HttpRequest], Coroutine[Any, Any, None]], head_bytes: int) -> None:
+    Args:
+        serve: Serves a request.
+        head_bytes: Maximum bytes of the head of a request.
+        head_lines: Maximum number of header lines in a head that is not complete yet.
+        stall: Seconds after which a client that reads nothing loses its connection.
+    """
+
+    def __init__(
+        self,
+        serve: Callable[[HttpRequest], Coroutine[Any, Any, None]],
+        head_bytes: int,
+        head_lines: int = 1000,
+        stall: float = 30.0,
+    ) -> None:
         self.serve = serve
         self.head_bytes = head_bytes
+        self.head_lines = head_lines
+        self.stall = stall
         self.loop = asyncio.get_running_loop()
         self.heads = ResponseHeads()
         self.ending = False

@@ -74,7 +74,7 @@ class HeadRules(Struct, frozen=True, eq=False):
         revisions: The protocol revisions that it offers, newest first.
         sessions: Whether it has HTTP sessions; without, Mcp-Session-Id is ignored.
         any_accept: Whether a GET may come with any Accept header.
-        headers: Maximum number of headers.
+        headers: Maximum number of header lines.
         header_bytes: Maximum total bytes of their values.
         body: Maximum bytes of the body.
     """

@@ -103,7 +103,9 @@ class HttpEndpointOptions(TypedDict, total=False):
             or_none(instance(Mapping, 'routes={"/metrics": app} with an ASGI app')),
         ),
     ]
-    headers: Annotated[int, Option("Maximum number of headers of one request.", 100, whole(1))]
+    headers: Annotated[
+        int, Option("Maximum number of header lines of one request; a repeated header counts each time.", 100, whole(1))
+    ]
     header_bytes: Annotated[int, Option("Total bytes of the header values of one request.", 64 * 1024, whole(1))]
     body_wait: Annotated[
         float,

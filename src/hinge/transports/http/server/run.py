@@ -87,7 +87,10 @@ async def serve_sockets(app: HttpApp, listening: list[socket.socket], **options:
     from hinge.http1.server.listener import Listener
 
     await app.start()
-    listener = Listener(_wrapped(app.serve, access_log, proxies), 2 * app.options.header_bytes)
+    rules = app.options
+    serve = _wrapped(app.serve, access_log, proxies)
+    # The app counts the headers of a complete head; one that goes on beyond that is given up here.
+    listener = Listener(serve, 2 * rules.header_bytes, 2 * rules.headers, rules.limits.stream_wait)
     stopping = asyncio.Event()
     try:
         with stop_on_signals(lambda _signal: stopping.set()):
