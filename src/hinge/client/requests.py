@@ -1,10 +1,9 @@
-"""One request of a client: written for the era, within time limits, over all its rounds, repeated where that is safe."""
+"""One request of a client: written for the era, within time limits, over all its rounds. `retries.py` repeats it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from hinge.client.callbacks import InboundMessages, running_callbacks
 from hinge.client.connection import ClientConnection
 from hinge.client.extensions import ClientExtensions
 from hinge.client.methods import ClientContext
-from hinge.client.negotiation import refuses_the_era
+from hinge.client.retries import Retries, ready_session
 from hinge.client.tools import ToolIndex
 from hinge.client.url_elicitation import REQUIRED as URLS_REQUIRED
 from hinge.client.url_elicitation import RequiredPages, UrlElicitationRequired, required_by
@@ -27,12 +26,9 @@ from hinge.errors import (
     CallError,
     CallTimeout,
     ConnectionLost,
-    HttpStatus,
     InvalidResponse,
-    NotSent,
     Outcome,
     PeerError,
-    SessionEnded,
 )
 from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.limits import Limits
@@ -49,23 +45,6 @@ logger = logging.getLogger("hinge")
 
 #: How many progress notifications may wait for an async `on_progress`; of more, the oldest are dropped.
 PROGRESS_WAITING = 1000
-
-HEADER_MISMATCH = -32020
-#: Requests that change nothing: they are repeated when it is unknown whether they ran.
-SAFE_METHODS = frozenset(
-    {
-        "ping",
-        "server/discover",
-        "tools/list",
-        "prompts/list",
-        "prompts/get",
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-        "completion/complete",
-        "logging/setLevel",
-    }
-)
 
 _progress = msgspec.json.Decoder(ProgressParams)
 
@@ -140,12 +119,6 @@ class Requests:
             meta = {**trace, **(notification.meta or {})}
             await session.notify(method, connection.notification_params(params, meta))
 
-    def _is_safe(self, request: ClientContext) -> bool:
-        """Whether the request may be repeated when it is unknown whether it ran."""
-        if request.safe is not None:
-            return request.safe
-        return request.method in SAFE_METHODS or self._extensions.is_safe(request.method)
-
     async def _cached(self, request: ClientContext, key: str) -> Raw | None:
         """A fresh result that this caller may see: one that is public, or was sent with the credentials of now."""
         entry = self._cache.get(key)
@@ -178,7 +151,7 @@ class Requests:
         for rounds in range(self._limits.rounds + 1):
             start = asyncio.get_running_loop().time()
             try:
-                raw = await self._with_retries(request, params, seconds)
+                raw = await self._send_round(request, params, seconds)
             except CallTimeout as exc:
                 if rounds == 0:
                     raise
@@ -254,58 +227,27 @@ class Requests:
             params["requestState"] = required.request_state
         return params
 
-    async def _with_retries(self, request: ClientContext, params: dict[str, Any], seconds: float | None) -> Raw:
-        """One round, repeated where that can't run anything twice; `seconds` limits all attempts together."""
+    async def _send_round(self, request: ClientContext, params: dict[str, Any], seconds: float | None) -> Raw:
+        """One round: an attempt, and more where `Retries` allows them. `seconds` limits all attempts together."""
         connection = self._connection
-        tries, refreshed = 0, False
         start = asyncio.get_running_loop().time()
-        error: CallError | None = None
+        retries: Retries | None = None
         while True:
             session = connection.session
             if session is None or session.connection.closed is not None:
-                session = await self._session(request.method, error, _remaining(seconds, start))
+                failed = None if retries is None else retries.error
+                session = await ready_session(connection, request.method, failed, _remaining(seconds, start))
             try:
                 attempt = self._observed_attempt if connection.observed else self._attempt
-                return await attempt(session, request, params, _remaining(seconds, start) if tries else seconds)
+                return await attempt(session, request, params, _remaining(seconds, start) if retries else seconds)
             except CallTimeout:
-                self._connection.check_liveness(session)
+                connection.check_liveness(session)
                 raise
-            except SessionEnded as exc:
-                self._connection.retire(session, f"the server ended the session: {exc}")
-                error = _least_certain(error, exc)
-            except NotSent as exc:
-                error = _least_certain(error, exc)
-            except ConnectionLost as exc:
-                if not self._is_safe(request):
-                    raise
-                error = exc
-            except (PeerError, HttpStatus) as exc:
-                lost_behind_gateway = exc.outcome is Outcome.UNKNOWN and self._is_safe(request)
-                if lost_behind_gateway or (refuses_the_era(exc) and await self._connection.is_outdated(session)):
-                    error = exc
-                elif getattr(exc, "code", None) != HEADER_MISMATCH or refreshed or not self._mirrors(request):
-                    raise
-                else:
-                    refreshed = True
-                    await self._refresh_tools()
-                    continue
-            tries += 1
-            if tries > self._limits.retries or _remaining(seconds, start) == 0:
-                raise error
-            logger.debug("%s is repeated: %s", request.method, error)
-            await asyncio.sleep(self._limits.backoff * 2**tries * random.uniform(0.5, 1.5))
-
-    async def _session(self, method: str, before: CallError | None, seconds: float | None) -> Session:
-        """A session for the next attempt. If none can be opened in time, an earlier attempt tells how far the request got."""
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._connection.ready_session()
-        except (CallError, TimeoutError) as exc:
-            if before is not None and before.outcome is Outcome.UNKNOWN:
-                raise before from exc
-            if isinstance(exc, CallError):
-                raise
-            raise NotSent(f"{method} was not sent: the server did not come back within {seconds:g} seconds") from exc
+            except CallError as exc:
+                if retries is None:
+                    end = None if seconds is None else start + seconds
+                    retries = Retries(connection, self._extensions, self._limits, self._refresh_tools, request, end)
+                await retries.wait_after(exc, session)
 
     async def _attempt(
         self,
@@ -375,10 +317,6 @@ class Requests:
             )
             observed.finished(request.method, raw)
             return raw
-
-    def _mirrors(self, request: ClientContext) -> bool:
-        """Whether headers repeat the arguments of this request."""
-        return self._connection.mirrors and request.method == "tools/call"
 
     def _headers(self, request: ClientContext, params: dict[str, Any]) -> dict[str, str]:
         """The caller's headers, and those that mirror the request, which can't be replaced."""
@@ -455,11 +393,6 @@ def _decoded(value: Any) -> Any:
 def _remaining(seconds: float | None, start: float) -> float | None:
     """The rest of a number of seconds that began at `start`."""
     return None if seconds is None else max(0.0, seconds - (asyncio.get_running_loop().time() - start))
-
-
-def _least_certain(before: CallError | None, now: CallError) -> CallError:
-    """The error to report after several attempts: one that may have run counts more."""
-    return before if before is not None and before.outcome is Outcome.UNKNOWN else now
 
 
 def read_result(raw: Raw, method: str, kind: Any) -> Any:
