@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import copy
 import functools
 import logging
-import queue
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
 from contextvars import ContextVar
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -68,7 +64,8 @@ from hinge.server.elicitation.forms import form_of
 from hinge.server.elicitation.handshake import HandshakeElicitation
 from hinge.server.elicitation.request_state import RequestStateCodec
 from hinge.server.elicitation.stateless import StatelessElicitation
-from hinge.server.threads import Threads
+from hinge.server.log_queue import LogQueue
+from hinge.server.threads import LoopCalls, Threads
 from hinge.session import Session
 from hinge.timeouts import PausableTimeout
 
@@ -84,12 +81,11 @@ FormT = TypeVar("FormT")
 ResultT = TypeVar("ResultT", bound=Result)
 StepT = TypeVar("StepT")
 StepP = ParamSpec("StepP")
+P = ParamSpec("P")
 ValueT = TypeVar("ValueT")
 
 #: Calls within calls, at most: deeper ones are taken for a function that calls itself.
 _NESTING_LIMIT = 16
-#: No more log messages of `LogToClient` than this wait to be sent, per call.
-_LOG_QUEUE_LIMIT = 1000
 
 _no_headers: Mapping[str, str] = {}
 
@@ -289,10 +285,15 @@ class Context(Record, Generic[StateT]):
             root._elicitation = _ELICITATIONS[self._call.era](self._session, self._call, self._request_states)
         return root._elicitation
 
+    @property
+    def _suspendable_task(self) -> asyncio.Task[Any] | None:
+        """The task that runs the handler; None if that is a sync function in a worker thread, which can't be cancelled."""
+        return None if self._in_thread else self._task
+
     def _client_input(
         self, method: str, params: Any, kind: type[Any], read: Callable[[Any], ValueT], key: str | None, label: str
     ) -> ClientInput[ValueT]:
-        requests, task, timeout = self._requests, self._task, self._timeout
+        requests, task, timeout = self._requests, self._suspendable_task, self._timeout
         return ClientInput(requests, method, params, kind, read, label=label, key=key, task=task, timeout=timeout)
 
     def _check_capabilities(self, **need: Any) -> None:
@@ -385,7 +386,7 @@ class Context(Record, Generic[StateT]):
             read,
             label=label,
             key=key,
-            task=self._task,
+            task=self._suspendable_task,
             timeout=self._timeout,
         )
 
@@ -508,7 +509,7 @@ class Context(Record, Generic[StateT]):
         Raises:
             ResourceNotFound: There is no such resource for this caller.
         """
-        return await self._nested("resources/read", {"uri": uri}, ReadResourceResult, in_thread=False)
+        return await self._nested("resources/read", {"uri": uri}, ReadResourceResult)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> CallToolResult:
         """Call a tool of this server for the same caller. It may request input, too; its progress is not sent.
@@ -523,7 +524,7 @@ class Context(Record, Generic[StateT]):
         Raises:
             ToolError: The tool failed, or there is none of this name for this caller.
         """
-        return await self._nested_tool(name, arguments, in_thread=False)
+        return await self._nested_tool(name, arguments)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
         """Get a prompt of this server.
@@ -539,9 +540,9 @@ class Context(Record, Generic[StateT]):
             ToolError: There is no such prompt for this caller, or the arguments don't fit.
         """
         params = {"name": name, "arguments": dict(arguments or {})}
-        return await self._nested("prompts/get", params, GetPromptResult, in_thread=False)
+        return await self._nested("prompts/get", params, GetPromptResult)
 
-    async def _nested(self, method: str, params: dict[str, Any], kind: type[ResultT], *, in_thread: bool) -> ResultT:
+    async def _nested(self, method: str, params: dict[str, Any], kind: type[ResultT]) -> ResultT:
         """Serve a request of the handler as a part of its call, through the same middleware and visibility."""
         if self.depth >= _NESTING_LIMIT:
             raise HingeError(f"{method}: {_NESTING_LIMIT} calls within calls are the limit: does it call itself?")
@@ -557,7 +558,7 @@ class Context(Record, Generic[StateT]):
         if isinstance(result, kind):
             return result
         if isinstance(result, InputRequiredResult):
-            await self._requests.suspend(self._task, in_thread=in_thread)
+            await self._requests.suspend(self._suspendable_task)
         if isinstance(result, Result):
             raise HingeError(f"{method} gave a {type(result).__name__}, which only a client can go on with")
         try:
@@ -565,9 +566,9 @@ class Context(Record, Generic[StateT]):
         except msgspec.ValidationError as exc:
             raise HingeError(f"{method}: its result doesn't fit the protocol: {shorten(str(exc))}") from None
 
-    async def _nested_tool(self, name: str, arguments: Mapping[str, Any] | None, *, in_thread: bool) -> CallToolResult:
+    async def _nested_tool(self, name: str, arguments: Mapping[str, Any] | None) -> CallToolResult:
         params = {"name": name, "arguments": dict(arguments or {})}
-        result = await self._nested("tools/call", params, CallToolResult, in_thread=in_thread)
+        result = await self._nested("tools/call", params, CallToolResult)
         if isinstance(result.structured_content, Raw):
             read = msgspec.json.decode(result.structured_content)
             result = msgspec.structs.replace(result, structured_content=read)
@@ -745,52 +746,16 @@ def is_context(annotation: Any) -> bool:
     return annotation is Context or getattr(annotation, "__origin__", None) is Context
 
 
-class LogQueue:
-    """Log messages of one call that wait to be sent before its answer."""
+def _blocking(
+    method: Callable[Concatenate[Context[Any], P], Coroutine[Any, Any, ValueT]],
+) -> Callable[Concatenate[SyncContext, P], ValueT]:
+    """A method of `Context` as one that waits for its result."""
 
-    def __init__(self, ctx: Context[Any]) -> None:
-        self._ctx = ctx
-        self._waiting: deque[tuple[LoggingLevel, Any, str]] = deque()
-        self._dropped = 0
-        self._sender: asyncio.Task[None] | None = None
-        self._closed = False
+    @functools.wraps(method)
+    def wait(self: SyncContext, /, *arguments: P.args, **options: P.kwargs) -> ValueT:
+        return self._calls.run(method(self._ctx, *arguments, **options))
 
-    def put(self, level: LoggingLevel, data: Any, name: str) -> None:
-        """Send a message soon, from any thread; never waits."""
-        if self._closed:
-            return
-        if len(self._waiting) >= _LOG_QUEUE_LIMIT:
-            self._dropped += 1
-            return
-        self._waiting.append((level, data, name))
-        if len(self._waiting) == 1:
-            self._ctx._session.loop.call_soon_threadsafe(self._start)
-
-    def _start(self) -> None:
-        if self._waiting and not self._closed and (self._sender is None or self._sender.done()):
-            # In a context of its own: records made while sending belong to no call, so they can't be queued again.
-            self._sender = self._ctx._session.loop.create_task(self._send(), context=contextvars.Context())
-
-    async def _send(self) -> None:
-        while self._waiting or self._dropped:
-            if self._waiting:
-                level, data, name = self._waiting[0]
-                await self._ctx.log(level, data, logger=name)
-                self._waiting.popleft()
-            else:
-                dropped, self._dropped = self._dropped, 0
-                await self._ctx.log("warning", f"{dropped} log messages were left out", logger="hinge")
-
-    async def close(self) -> None:
-        """Send what waits, for a limited time; then nothing more."""
-        self._start()
-        sender, limit = self._sender, self._ctx._session.connection.limits.teardown
-        if sender is not None and not sender.done():
-            _, late = await asyncio.wait([sender], timeout=limit)
-            for one in late:
-                one.cancel()
-        self._closed = True
-        self._waiting.clear()
+    return wait
 
 
 class SyncContext:
@@ -803,163 +768,23 @@ class SyncContext:
 
     def __init__(self, ctx: Context[Any], loop: asyncio.AbstractEventLoop) -> None:
         self._ctx = ctx
-        self._loop = loop
-        self._waiting: set[Future[Any]] = set()
-        self._closed = False
+        self._calls = LoopCalls(loop, lambda: ctx.cancelled)
 
     def close(self) -> None:
         """End what waits here: the call is over."""
-        self._closed = True
-        for future in list(self._waiting):
-            future.cancel()
+        self._calls.close()
 
-    def _run(self, coroutine: Coroutine[Any, Any, ValueT]) -> ValueT:
-        """Run a coroutine on the event loop and wait for it here."""
-        return self._start(coroutine).result()
-
-    def _start(self, coroutine: Coroutine[Any, Any, ValueT]) -> Future[ValueT]:
-        if _on_a_loop():
-            coroutine.close()
-            raise HingeError("ctx.sync would block the event loop here: await the method of ctx itself")
-        if self._closed or self._ctx.cancelled:
-            coroutine.close()
-            raise CancelledError
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        self._waiting.add(future)
-        future.add_done_callback(self._waiting.discard)
-        self._cancel_if_closed(future)
-        return future
-
-    def _cancel_if_closed(self, future: Future[Any]) -> None:
-        """The call may have ended in another thread meanwhile."""
-        if self._closed:
-            future.cancel()
-
-    def _input(self, requested: ClientInput[ValueT]) -> ValueT:
-        return self._run(requested.answer(in_thread=self._ctx._in_thread))
-
-    # ---------------------------------------------------------------- notifications to the client
-
-    def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report how far this request got; see `Context.report_progress`.
-
-        Args:
-            progress: How far; it must grow from call to call.
-            total: How far it will get, if that is known.
-            message: What is being done, for people.
-
-        Raises:
-            HingeError: A value is not a finite number.
-        """
-        self._run(self._ctx.report_progress(progress, total, message))
-
-    def log(self, level: LoggingLevel, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message; see `Context.log`.
-
-        Args:
-            level: How severe it is.
-            data: Any JSON value; never secrets.
-            logger: The name of the logger.
-
-        Raises:
-            HingeError: There is no such level.
-        """
-        self._run(self._ctx.log(level, data, logger=logger))
-
-    def debug(self, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message of level "debug".
-
-        Args:
-            data: As in `log`.
-            logger: As in `log`.
-        """
-        self.log("debug", data, logger=logger)
-
-    def info(self, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message of level "info".
-
-        Args:
-            data: As in `log`.
-            logger: As in `log`.
-        """
-        self.log("info", data, logger=logger)
-
-    def warning(self, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message of level "warning".
-
-        Args:
-            data: As in `log`.
-            logger: As in `log`.
-        """
-        self.log("warning", data, logger=logger)
-
-    def error(self, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message of level "error".
-
-        Args:
-            data: As in `log`.
-            logger: As in `log`.
-        """
-        self.log("error", data, logger=logger)
-
-    def notify(self, method: str, params: Any = UNSET) -> None:
-        """Send a notification that belongs to this request; see `Context.notify`.
-
-        Args:
-            method: The method of the notification.
-            params: Its params; none by default.
-        """
-        self._run(self._ctx.notify(method, params))
-
-    # ---------------------------------------------------------------- its own server
-
-    def read_resource(self, uri: str) -> ReadResourceResult:
-        """Read a resource of this server; see `Context.read_resource`.
-
-        Args:
-            uri: The URI of the resource.
-
-        Returns:
-            Its contents.
-
-        Raises:
-            ResourceNotFound: There is no such resource for this caller.
-        """
-        ctx = self._ctx
-        return self._run(ctx._nested("resources/read", {"uri": uri}, ReadResourceResult, in_thread=ctx._in_thread))
-
-    def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> CallToolResult:
-        """Call a tool of this server; see `Context.call_tool`.
-
-        Args:
-            name: The name of the tool.
-            arguments: Its arguments; none by default.
-
-        Returns:
-            Its result.
-
-        Raises:
-            ToolError: The tool failed, or there is none of this name for this caller.
-        """
-        return self._run(self._ctx._nested_tool(name, arguments, in_thread=self._ctx._in_thread))
-
-    def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
-        """Get a prompt of this server; see `Context.get_prompt`.
-
-        Args:
-            name: The name of the prompt.
-            arguments: Its arguments; none by default.
-
-        Returns:
-            Its messages.
-
-        Raises:
-            ToolError: There is no such prompt for this caller, or the arguments don't fit.
-        """
-        params, ctx = {"name": name, "arguments": dict(arguments or {})}, self._ctx
-        return self._run(ctx._nested("prompts/get", params, GetPromptResult, in_thread=ctx._in_thread))
-
-    # ---------------------------------------------------------------- input from the client
+    report_progress = _blocking(Context.report_progress)
+    log = _blocking(Context.log)
+    debug = _blocking(Context.debug)
+    info = _blocking(Context.info)
+    warning = _blocking(Context.warning)
+    error = _blocking(Context.error)
+    notify = _blocking(Context.notify)
+    read_resource = _blocking(Context.read_resource)
+    call_tool = _blocking(Context.call_tool)
+    get_prompt = _blocking(Context.get_prompt)
+    complete_elicitation = _blocking(Context.complete_elicitation)
 
     @overload
     def elicit(self, message: str, *, key: str | None = None) -> str: ...
@@ -987,7 +812,7 @@ class SyncContext:
             InvalidParams: The answer does not fit the form.
             HingeError: Input can't be requested here.
         """
-        return self._input(self._ctx.elicit(message, form, key=key))
+        return self._calls.run(self._ctx.elicit(message, form, key=key))
 
     def elicit_url(self, message: str, url: str, *, key: str | None = None) -> str | None:
         """Ask the user to open a page, and wait until they agree; see `Context.elicit_url`.
@@ -1006,16 +831,8 @@ class SyncContext:
             HingeError: Input can't be requested here.
         """
         page = self._ctx.elicit_url(message, url, key=key)
-        self._input(page)
+        self._calls.run(page)
         return page.elicitation_id
-
-    def complete_elicitation(self, elicitation_id: str | None) -> None:
-        """Tell the client that the user is done with a page; see `Context.complete_elicitation`.
-
-        Args:
-            elicitation_id: The id of the page; with None nothing is sent.
-        """
-        self._run(self._ctx.complete_elicitation(elicitation_id))
 
     def sample(
         self,
@@ -1041,7 +858,7 @@ class SyncContext:
             PeerError: The user of a handshake client refused.
             HingeError: Input can't be requested here.
         """
-        return self._input(self._ctx.sample(messages, max_tokens=max_tokens, key=key, **options))
+        return self._calls.run(self._ctx.sample(messages, max_tokens=max_tokens, key=key, **options))
 
     def list_roots(self, *, key: str | None = None) -> list[Root]:
         """Ask for the folders that the user has opened for this server; see `Context.list_roots`.
@@ -1056,7 +873,7 @@ class SyncContext:
             MissingClientCapability: The client has no roots.
             HingeError: Input can't be requested here.
         """
-        return self._input(self._ctx.list_roots(key=key))
+        return self._calls.run(self._ctx.list_roots(key=key))
 
     def step(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         """Call a function once over all rounds of this call, in this thread; see `Context.step`.
@@ -1072,42 +889,4 @@ class SyncContext:
         Raises:
             HingeError: JSON can't represent the result.
         """
-        jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-
-        @functools.wraps(function)
-        async def here(*arguments: Any, **named: Any) -> Any:
-            done: asyncio.Future[Any] = self._loop.create_future()
-            jobs.put(functools.partial(_run_job, functools.partial(function, *arguments, **named), done))
-            return await done
-
-        future = self._start(self._ctx.step(here, *arguments, **named))
-        future.add_done_callback(lambda _: jobs.put(None))
-        while (job := jobs.get()) is not None:
-            job()
-        return future.result()
-
-
-def _on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _run_job(job: Callable[[], Any], done: asyncio.Future[Any]) -> None:
-    """Run a job in this thread and give its result to the event loop."""
-    try:
-        value, error = job(), None
-    except Exception as exc:
-        value, error = None, exc
-    done.get_loop().call_soon_threadsafe(_set_result, done, value, error)
-
-
-def _set_result(done: asyncio.Future[Any], value: Any, error: Exception | None) -> None:
-    if done.done():
-        return
-    if error is None:
-        done.set_result(value)
-    else:
-        done.set_exception(error)
+        return self._calls.run_with_callback(lambda here: self._ctx.step(here, *arguments, **named), function)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from hinge.schema.notifications import LoggingLevel
-from hinge.server.context import LogQueue, current
+from hinge.server.context import current
+from hinge.server.log_queue import LogQueue
 
 #: From which of Python's levels on a record has which level of the protocol.
 _LEVELS: tuple[tuple[int, LoggingLevel], ...] = (
@@ -46,7 +47,8 @@ class LogToClient(logging.Handler):
             if not ctx.logs(level):
                 return
             if ctx._log_queue is None:
-                ctx._log_queue = LogQueue(ctx)
+                session = ctx._session
+                ctx._log_queue = LogQueue(ctx.log, session.loop, session.connection.limits.teardown)
             ctx._log_queue.put(
                 level, record.getMessage() if self.formatter is None else self.format(record), record.name
             )

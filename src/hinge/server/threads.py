@@ -1,4 +1,4 @@
-"""Sync functions in worker threads: bounded in number, and never keeping the process from ending.
+"""Sync functions in worker threads: bounded in number, never keeping the process from ending; and what they run on the loop.
 
 The threads are daemons: a function that never returns can't be stopped.
 """
@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
+import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
-from hinge.errors import as_failure
+from hinge.errors import HingeError, as_failure
+
+ValueT = TypeVar("ValueT")
 
 THREAD_NAME = "hinge-tool"
 #: An idle thread ends after so many seconds.
@@ -60,12 +65,88 @@ class Threads:
                 loop, future, job = self._jobs.popleft()
             if future.cancelled():
                 continue
-            try:
-                result, error = job(), None
-            except BaseException as exc:
-                result, error = None, exc
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(_settle, future, result, error)
+            _run_job(job, future, loop)
+
+
+class LoopCalls:
+    """Coroutines that other threads run on an event loop, for one call: the threads wait for their results.
+
+    Args:
+        loop: The event loop.
+        is_over: Whether the call is over: then nothing more is run.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, is_over: Callable[[], bool]) -> None:
+        self._loop = loop
+        self._is_over = is_over
+        self._waiting: set[Future[Any]] = set()
+        self._closed = False
+
+    def run(self, coroutine: Coroutine[Any, Any, ValueT]) -> ValueT:
+        """Run a coroutine and wait for its result. Raises HingeError on an event loop, CancelledError if the call is over."""
+        return self._start(coroutine).result()
+
+    def run_with_callback(
+        self,
+        make: Callable[[Callable[..., Awaitable[Any]]], Coroutine[Any, Any, ValueT]],
+        function: Callable[..., Any],
+    ) -> ValueT:
+        """Run `make(callback)` as `run` does; what it calls as `callback` is `function`, run in the thread that waits here."""
+        jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+        @functools.wraps(function)
+        async def callback(*arguments: Any, **named: Any) -> Any:
+            done: asyncio.Future[Any] = self._loop.create_future()
+            jobs.put(lambda: _run_job(lambda: function(*arguments, **named), done, self._loop))
+            return await done
+
+        future = self._start(make(callback))
+        future.add_done_callback(lambda _: jobs.put(None))
+        while (job := jobs.get()) is not None:
+            job()
+        return future.result()
+
+    def _start(self, coroutine: Coroutine[Any, Any, ValueT]) -> Future[ValueT]:
+        if _on_a_loop():
+            coroutine.close()
+            raise HingeError("ctx.sync would block the event loop here: await the method of ctx itself")
+        if self._closed or self._is_over():
+            coroutine.close()
+            raise CancelledError
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        self._cancel_if_closed(future)
+        return future
+
+    def _cancel_if_closed(self, future: Future[Any]) -> None:
+        """The call may have ended in another thread meanwhile."""
+        if self._closed:
+            future.cancel()
+
+    def close(self) -> None:
+        """Cancel what is running: the call is over."""
+        self._closed = True
+        for future in list(self._waiting):
+            future.cancel()
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _run_job(job: Callable[[], Any], future: asyncio.Future[Any], loop: asyncio.AbstractEventLoop) -> None:
+    """Run a job in this thread, and give its result to a future of the event loop."""
+    try:
+        result, error = job(), None
+    except BaseException as exc:
+        result, error = None, exc
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(_settle, future, result, error)
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

@@ -93,7 +93,7 @@ class ClientInput(Coroutine[Any, Any, ValueT], Generic[ValueT]):
         self.kind = kind
         self.label = label
         self.key = key
-        #: The task that runs the handler, and the time limit of the call.
+        #: The task that runs the handler, None for a sync one in a thread; and the time limit of the call.
         self.task = task
         self.timeout = timeout
         self.awaited = False
@@ -126,15 +126,13 @@ class ClientInput(Coroutine[Any, Any, ValueT], Generic[ValueT]):
         if self._coroutine is not None:
             self._coroutine.close()
 
-    async def answer(self, *, in_thread: bool = False) -> ValueT:
-        """The answer. Raises InputRequired if there is none yet and the handler runs `in_thread`."""
-        self.awaited = True
-        return self._read(await self._elicitation.answer(self, in_thread=in_thread))
+    async def _answer(self) -> ValueT:
+        return self._read(await self._elicitation.answer(self))
 
     def _started(self) -> Coroutine[Any, Any, ValueT]:
         self.awaited = True
         if self._coroutine is None:
-            self._coroutine = self.answer()
+            self._coroutine = self._answer()
         return self._coroutine
 
 
@@ -214,7 +212,7 @@ class ElicitationStrategy(ABC):
                 raise DefinitionError(f"{item.label} was not awaited: write `await {item.label}`")
 
     @abstractmethod
-    async def answer(self, item: ClientInput[Any], *, in_thread: bool) -> Any:
+    async def answer(self, item: ClientInput[Any]) -> Any:
         """The client's answer, as the item's type."""
 
     @abstractmethod
@@ -222,8 +220,11 @@ class ElicitationStrategy(ABC):
         """The result of a step, which may be that of an earlier round."""
 
     @abstractmethod
-    async def suspend(self, task: asyncio.Task[Any] | None, *, in_thread: bool) -> NoReturn:
-        """End the handler that `task` runs, because its call has to wait for input."""
+    async def suspend(self, task: asyncio.Task[Any] | None) -> NoReturn:
+        """End the handler, because its call has to wait for input: cancel the task that runs it.
+
+        Raises InputRequired if there is none: the caller raises it in the thread of a sync handler.
+        """
         raise NotImplementedError
 
     @abstractmethod

@@ -16,7 +16,7 @@ from hinge.telemetry import NETWORK, current_telemetry
 class HandshakeElicitation(ElicitationStrategy):
     """Sends each request for input to the client; the handler runs once."""
 
-    async def answer(self, item: ClientInput[Any], *, in_thread: bool) -> Any:
+    async def answer(self, item: ClientInput[Any]) -> Any:
         """Send the request and wait; meanwhile the time limit of the call is paused."""
         limit = self._session.connection.limits.input_wait
         if item.timeout is not None:
@@ -49,7 +49,7 @@ class HandshakeElicitation(ElicitationStrategy):
         value, _ = await call.run()
         return value
 
-    async def suspend(self, task: asyncio.Task[Any] | None, *, in_thread: bool) -> NoReturn:
+    async def suspend(self, task: asyncio.Task[Any] | None) -> NoReturn:
         """There are no rounds in this era."""
         raise HingeError(
             f"{self._call.method}: a result with resultType input_required exists in the stateless era only"

@@ -164,12 +164,12 @@ class StatelessElicitation(ElicitationStrategy):
         else:
             self._open[item.key] = InputRequest(method=item.method, params=item.params)
 
-    async def answer(self, item: ClientInput[Any], *, in_thread: bool) -> Any:
+    async def answer(self, item: ClientInput[Any]) -> Any:
         """The answer of an earlier round; without one the handler is suspended."""
         assert item.key is not None
         answer = self._state.answers.get(item.key)
         if answer is None:
-            await self.suspend(item.task, in_thread=in_thread)
+            await self.suspend(item.task)
         try:
             return msgspec.json.decode(answer, type=item.kind)
         except msgspec.MsgspecError as exc:
@@ -190,9 +190,9 @@ class StatelessElicitation(ElicitationStrategy):
 
     # ---------------------------------------------------------------- the end of a round
 
-    async def suspend(self, task: asyncio.Task[Any] | None, *, in_thread: bool) -> NoReturn:
+    async def suspend(self, task: asyncio.Task[Any] | None) -> NoReturn:
         """End the handler: by a cancellation of its task, which ends what it awaits; in a thread by an exception there."""
-        if in_thread or task is None:
+        if task is None:
             raise InputRequired
         suspension = self._suspensions.get(task)
         if suspension is None:
