@@ -164,6 +164,8 @@ class Outgoing(Record):
     @classmethod
     def unfinished(cls, call: Call | Batch, reason: str) -> Outgoing:
         """The response to a call that the server itself ended: nothing else answers it."""
-        request_id = call.id if isinstance(call, Call) else None
-        error = call.unfinished_error(reason) if isinstance(call, Call) else NotFinished(reason)
-        return cls.failure(encode_failure(request_id, error.error), request_id, error, error.http_status)
+        if isinstance(call, Batch):
+            errors = [cls.unfinished(each, reason) for each in call.calls if each.id is not None]
+            return cls(b"[" + b",".join(reply.data for reply in (*call.replies, *errors)) + b"]")
+        error = call.unfinished_error(reason)
+        return cls.failure(encode_failure(call.id, error.error), call.id, error, error.http_status)

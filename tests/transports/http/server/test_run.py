@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Context, Limits, NotFinished, StartError
+from hinge import CallNext, Context, Limits, NotFinished, StartError
 from hinge.http1.server import listener as http_listener
 from hinge.transports.http.server.run import serve_http
 from tests.transports.http_rig import (
@@ -378,3 +378,98 @@ async def test_uvicorn_can_serve_in_place_of_the_own_server(tmp_path: Path) -> N
         site.close()
         running.send_signal(signal.SIGTERM)
         assert await end_of(running) == 0
+
+
+async def test_uvicorn_lets_the_app_answer_the_calls_that_run_at_the_end(tmp_path: Path) -> None:
+    code = PROGRAM.replace("DRAIN", "0.1").replace("RELEASE", "False").replace("port=0", "port=0, engine='uvicorn'")
+    async with process(tmp_path, code) as running:
+        site = Site(await port_of(running))
+        calls = [
+            await site.call(await site.session(), handshake_call("stream", count=1)),
+            await site.tool("stream", count=1),
+        ]
+        for call in calls:
+            await call.head()
+            assert (await call.message())["method"] == "notifications/progress"
+        running.send_signal(signal.SIGTERM)
+        assert [(await call.message())["error"]["code"] for call in calls] == [NotFinished.code] * 2
+        site.close()
+        assert await end_of(running) == 0
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_call_whose_http_server_gives_up_its_exchange_is_answered_first(era: str, streams: bool) -> None:
+    """Servers cancel the tasks of requests when their own time to stop is over."""
+    log = Log()
+    async with serving(make_server(log)) as site:
+        headers, body = modern_call("stream", count=int(streams))
+        if era == "2025":
+            headers, body = await site.session(), handshake_call("stream", count=int(streams))
+        sent: list[Any] = []
+        asked = False
+
+        async def receive() -> dict[str, Any]:
+            nonlocal asked
+            if asked:
+                await asyncio.get_running_loop().create_future()
+            asked = True
+            return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        pairs = [(name.lower().encode(), value.encode()) for name, value in {"Host": "127.0.0.1", **headers}.items()]
+        scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": pairs}
+        assert site.app is not None
+        task = asyncio.ensure_future(site.app(scope, receive, send))
+        await log.until("stream has told")
+        task.cancel()
+        await asyncio.wait([task])
+        assert sent[0]["status"] == 200
+        text = b"".join(message.get("body", b"") for message in sent[1:]).decode()
+        assert text.count('"code":504') == 1
+        assert not sent[-1].get("more_body", False)
+
+
+async def test_each_call_of_a_batch_is_answered_when_the_server_stops() -> None:
+    log = Log()
+    async with serving(make_server(log, limits=Limits(drain=0.05))) as site:
+        session = await site.session("2025-03-26")
+        call = await site.call(session, [handshake_call("wait", 1), handshake_call("wait", 2, name="other")])
+        await log.until("other begins")
+        assert site.app is not None
+        await site.app.stop()
+        answers = (await call.reply()).json()
+        assert sorted((answer["id"], answer["error"]["code"]) for answer in answers) == [
+            (1, NotFinished.code),
+            (2, NotFinished.code),
+        ]
+
+
+async def test_a_call_that_did_not_start_is_told_when_to_come_back_in_both_eras() -> None:
+    log = Log()
+
+    async def arrives(ctx: Context[Any], call_next: CallNext) -> Any:
+        log.add(f"{ctx.method} {ctx.request_id}")
+        return await call_next(ctx)
+
+    server = make_server(log, limits=Limits(drain=0.05), middleware=[arrives])
+
+    @server.tool(concurrency=1)
+    async def narrow() -> None:
+        log.add("narrow begins")
+        await log.gate.wait()
+
+    async with serving(server) as site:
+        session = await site.session()
+        await site.tool("narrow")
+        await log.until("narrow begins")
+        waiting = [await site.call(session, handshake_call("narrow", 2)), await site.tool("narrow", 3)]
+        for number in (2, 3):
+            await log.until(f"tools/call {number}")
+        assert site.app is not None
+        await site.app.stop()
+        for call in waiting:
+            reply = await call.reply()
+            assert (reply.status, reply.headers.get("retry-after")) == (503, "1")

@@ -81,7 +81,7 @@ class HttpApp:
         routes = self.options.routes
         self._routes = RoutedApps(routes, frozenset(map(str, taken))) if routes is not None else None
         self._life: Lifecycle | None = None
-        self._signals = StopSignals(self._stop_soon)
+        self._signals = StopSignals(self.stop_soon)
 
     @property
     def holds_sessions(self) -> bool:
@@ -197,7 +197,8 @@ class HttpApp:
             life = self._begin_life()
         await life.start()
 
-    def _stop_soon(self) -> None:
+    def stop_soon(self) -> None:
+        """Request a stop, without waiting for it."""
         if self._life is not None:
             self._life.stop_soon()
 

@@ -187,7 +187,7 @@ class Endpoint:
         if reply is None or reply.error is not None:
             self._sessions.end(session, "the handshake failed")
             if reply is not None:
-                await exchange.reply(reply.status, reply.data)
+                await exchange.answer(reply)
             else:
                 await exchange.refuse(_CANCELLED, id_of(inbound))
             return
@@ -195,7 +195,7 @@ class Endpoint:
         self._requests.wake()
         headers = ((b"mcp-session-id", session.id.encode()),)
         if head.accepts & TAKES_JSON:
-            await exchange.reply(reply.status, reply.data, headers)
+            await exchange.answer(reply, headers)
         else:
             await exchange.reply(reply.status, sse.encode(reply.data), headers, EVENTS_TYPE)
 

@@ -277,6 +277,12 @@ class Exchange(Record):
         self.over = True
         return self.raw.respond(status, kind, data, headers)
 
+    def answer(self, reply: Outgoing, headers: HeaderPairs = ()) -> Awaitable[None]:
+        """Send the response to a message in one piece; with 503 goes a `Retry-After`."""
+        if reply.status == 503:
+            headers = (*headers, *retry_after(reply.error))
+        return self.reply(reply.status, reply.data, headers)
+
     def refuse(self, refusal: Refusal, request_id: RequestId | None = None) -> Awaitable[None]:
         """Send a refusal as a JSON-RPC error, with the id of the request if it could be read."""
         error = refusal.error or ErrorObject(InvalidRequest.code, refusal.text)
@@ -392,13 +398,14 @@ class Exchange(Record):
         """The handler did not stop: answer in its place."""
         reply = None if self.over or self.owner is None else self.owner.unfinished(reason)
         if reply is not None:
-            self._open.keep(asyncio.get_running_loop().create_task(self._answer(reply)))
+            self._open.keep(asyncio.get_running_loop().create_task(self.finish(reply)))
 
-    async def _answer(self, reply: Outgoing) -> None:
+    async def finish(self, reply: Outgoing) -> None:
+        """End the response with an answer: the last event of a stream that has begun, else the whole body."""
         if self.streaming:
             await self.end(sse.encode(reply.data))
         elif not self.over:
-            await self.reply(reply.status, reply.data)
+            await self.answer(reply)
 
     def cut(self) -> None:
         """End it at once."""

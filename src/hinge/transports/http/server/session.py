@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 
 from hinge.channel import ChannelKind, Serve, SessionLike
 from hinge.errors import ChannelClosed
-from hinge.protocol.http import sse
 from hinge.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
 from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.states import CallState
@@ -100,7 +99,7 @@ class HttpSession:
         got = self.conversation.receive(inbound, origin)
         self.idle_since = self._loop.time()
         if got is None or isinstance(got, Outgoing):
-            await (exchange.empty(202) if got is None else exchange.reply(got.status, got.data))
+            await (exchange.empty(202) if got is None else exchange.answer(got))
             return
         calls = got.calls if isinstance(got, Batch) else (got,)
         if all(call.id is None for call in calls) and not (isinstance(got, Batch) and got.replies):
@@ -123,7 +122,15 @@ class HttpSession:
         for call in calls:
             self._stream_of[call] = stream
         self._start(self._answer(got, calls, stream), got)
-        await self._carry(response)
+        try:
+            await self._carry(response)
+        except asyncio.CancelledError:  # the HTTP server gives up the exchange: answer first, it ends here either way
+            reply = Outgoing.interrupted(got)
+            if reply is None or stream.ended:
+                raise
+            self.conversation.cancel(got, "its HTTP exchange was cancelled")
+            stream.finish(reply)
+            await exchange.finish(reply)
 
     def _learn(self, call: Call) -> None:
         if call.revision != self.revision:
@@ -477,11 +484,8 @@ class StreamResponse:
         reply, exchange = self.reply, self._exchange
         if reply is None:
             await exchange.end()
-        elif exchange.streaming:
-            # A keep-alive came first and turned the response into a stream.
-            await exchange.end(sse.encode(reply.data))
-        else:
-            await exchange.reply(reply.status, reply.data)
+        else:  # a keep-alive may have turned the response into a stream meanwhile
+            await exchange.finish(reply)
 
     # ---------------------------------------------------------------- ExchangeOwner
 

@@ -11,7 +11,7 @@ from hinge.protocol.http import sse
 from hinge.protocol.http.headers import Head
 from hinge.protocol.http.media_types import BOTH, TAKES_EVENTS, TAKES_JSON
 from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing, Record
-from hinge.transports.http.server.exchange import STOPPING_ANSWER, Exchange, OpenExchanges, id_of, retry_after
+from hinge.transports.http.server.exchange import STOPPING_ANSWER, Exchange, OpenExchanges, id_of
 
 
 def serve_stateless(
@@ -44,7 +44,7 @@ class PostChannel(Record):
         call = conversation.receive(inbound, origin)
         try:
             if type(call) is Outgoing:
-                await exchange.reply(call.status, call.data)
+                await exchange.answer(call)
             elif call is None:
                 await exchange.empty(202)
             elif type(call) is Call and call.id is None:
@@ -63,8 +63,7 @@ class PostChannel(Record):
                 if reply is None:
                     pass  # cancelled by the client
                 elif self._accepts & TAKES_JSON and not exchange.streaming:
-                    headers = retry_after(reply.error) if reply.status == 503 else ()
-                    await exchange.reply(reply.status, reply.data, headers)
+                    await exchange.answer(reply)
                 else:
                     await exchange.end(sse.encode(reply.data))
         finally:

@@ -25,9 +25,10 @@ except ImportError:
 class _Server(uvicorn.Server):
     """Stops as the built-in server does: the first signal drains, and the process ends with status 0."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], on_stop: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
+        self._on_stop = on_stop
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -35,6 +36,11 @@ class _Server(uvicorn.Server):
             yield
 
     def _stop(self, _signal: str) -> None:
+        self.request_stop()
+
+    def request_stop(self) -> None:
+        """Stop. The app drains meanwhile: uvicorn tells it only after all responses, and cancels those that take long."""
+        self._on_stop()
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -65,11 +71,11 @@ async def serve_with_uvicorn(
     )
     config.load()
     config.ssl = tls
-    server: Any = _Server(config, ready)
+    server: Any = _Server(config, ready, app.stop_soon)
     serving = asyncio.ensure_future(server.serve(listening))
     try:
         await asyncio.shield(serving)
     except asyncio.CancelledError:
-        server.should_exit = True
+        server.request_stop()
         await asyncio.wait([serving])
         raise
