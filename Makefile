@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile http-differential fuzz mutants load soak interop interop-agents bench bench-quick coverage-ids all-checks format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile http-differential fuzz mutants load soak interop interop-agents bench bench-quick coverage-ids site all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -25,6 +25,7 @@ help:
 	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server (needs npm)"
 	@echo "make bench         Hinge beside its peers; bench-quick takes less than 90 s"
 	@echo "make coverage-ids  which requirements the tests cite"
+	@echo "make site          the documentation as a web site, in site/"
 	@echo "make all-checks    everything above"
 	@echo "make format        format and fix what can be fixed"
 	@echo "make clean         remove what tools leave behind; distclean also .venv and .cache"
@@ -104,12 +105,16 @@ bench-quick: .venv/.test
 coverage-ids: .venv/.demo
 	$(PY) tools/requirement_coverage.py
 
+site: .venv/.test
+	$(PY) -m tools.site
+	@echo "The pages are in site/. To read them: $(PY) -m http.server --bind 127.0.0.1 --directory site"
+
 format: .venv/.check
 	$(PY) -m ruff format
 	$(PY) -m ruff check --fix
 
 clean:
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 	find src tests tools examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean

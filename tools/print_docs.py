@@ -11,8 +11,9 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import msgspec
 
@@ -117,7 +118,7 @@ def _options(*kinds: type) -> str:
 
     rows = {name: option for kind in kinds for name, option in options_of(kind).items()}
     lines = [
-        f"| `{name}` | {_value(option.default)} | {option.meaning.replace('|', chr(92) + '|')} |"
+        f"| `{name}` | {default_text(option.default)} | {option.meaning.replace('|', chr(92) + '|')} |"
         for name, option in rows.items()
     ]
     return "\n".join(["| option | default | what it does |", "|---|---|---|", *lines])
@@ -141,12 +142,16 @@ def _plain(words: str) -> str:
     return re.sub(r" \([A-Z]+-\d+[^)]*\)", "", words).replace("|", "\\|")
 
 
-def comments(kind: type) -> dict[str, str]:
+@cache
+def comments(kind: type) -> Mapping[str, str]:
     """What the `#:` comment before each field says; a field without one shares that of the field before it."""
+    found: dict[str, str] = {}
+    for base in getattr(kind, "__orig_bases__", ()):  # of a TypedDict, which has no other trace of them
+        if is_typeddict(base):
+            found |= comments(base)
     lines = textwrap.dedent(inspect.getsource(kind)).split("\n")
     tree = ast.parse("\n".join(lines)).body[0]
     assert isinstance(tree, ast.ClassDef)
-    found: dict[str, str] = {}
     words = ""
     for node in tree.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -165,10 +170,10 @@ def _comment_above(lines: list[str], number: int) -> str:
 def _default(item: Any) -> str:
     if item.default is msgspec.NODEFAULT:
         return "" if item.default_factory is msgspec.NODEFAULT else f"`{item.default_factory()!r}`"
-    return _value(item.default)
+    return default_text(item.default)
 
 
-def _value(value: Any) -> str:
+def default_text(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return f"`{value}`"
     if isinstance(value, float):

@@ -27,8 +27,13 @@ def prose(document: Path) -> str:
 
 
 def anchors(document: Path) -> set[str]:
-    """The headings of a document as GitHub makes anchors of them."""
-    headings = (found["text"] for found in _HEADING.finditer(prose(document)))
+    """The headings of a document as anchors."""
+    return anchors_of(prose(document))
+
+
+def anchors_of(text: str) -> set[str]:
+    """The headings of a text as GitHub makes anchors of them."""
+    headings = (found["text"] for found in _HEADING.finditer(text))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 

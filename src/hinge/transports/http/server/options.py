@@ -89,7 +89,7 @@ class HttpEndpointOptions(TypedDict, total=False):
     authenticate: Annotated[
         Authenticate | None,
         Option(
-            "Who is calling: see [transports](transports.md#authentication).",
+            "Who is calling: `authenticate(scope, headers)` returns a `Principal`, a name, None or a `Refusal`.",
             None,
             or_none(function("`async def authenticate(scope, headers)`, or a quick `def`")),
         ),

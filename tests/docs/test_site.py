@@ -1,0 +1,143 @@
+"""The documentation site: it builds without a network, every page can be found, every public name is in the reference."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("griffe")
+
+from hinge.cli.arguments import parser
+from tests.docs.test_links import anchors_of
+from tests.source import ROOT
+from tools import command_line, public_api, reference, site
+
+#: What makes a browser load something: not links, which a reader follows.
+_LOADS = re.compile(
+    r"""<(?:script|img|iframe|source|embed|link)\b[^>]*?(?:src|href)=["']?(?:https?:)?//[^>]*>|@import[^;]*//|url\(["']?(?:https?:)?//"""
+)
+_HREF = re.compile(r'href="?(?P<target>[^"\s>]+)')
+_ID = re.compile(r'\bid="?(?P<id>[^"\s>]+)')
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return site.all_pages()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of this version."""
+    pytest.importorskip("zensical")
+    folder = tmp_path_factory.mktemp("site")
+    assert site.build(folder / "out", folder / "work") == 0
+    (version,) = json.loads((folder / "out" / "versions.json").read_text(encoding="utf-8"))
+    return folder / "out" / str(version["version"])
+
+
+@pytest.mark.timeout(120)  # all pages are built at once
+def test_the_site_loads_nothing_from_elsewhere(built: Path) -> None:
+    files = [*built.rglob("*.html"), *built.rglob("*.css"), *built.rglob("*.svg")]
+    assert len(files) > 50
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert not _LOADS.findall(text), file
+        # The theme would load these from elsewhere when a page uses them.
+        assert not re.search(r'class="[^"]*\b(?:mermaid|arithmatex|glightbox)\b', text), file
+
+
+@pytest.mark.timeout(120)
+def test_every_link_of_the_site_leads_somewhere(built: Path) -> None:
+    ids = {file: set(_ID.findall(file.read_text(encoding="utf-8"))) for file in built.rglob("*.html")}
+    for file in ids:
+        if file.name == "404.html":
+            continue
+        for target in _HREF.findall(file.read_text(encoding="utf-8")):
+            if re.match(r"https?:|mailto:|data:|javascript:", target):
+                continue
+            path, _, anchor = target.partition("#")
+            there = (file.parent / path).resolve() if path else file
+            there = there / "index.html" if there.is_dir() else there
+            assert there.exists(), f"{file.relative_to(built)}: {target}"
+            assert not anchor or there not in ids or anchor in ids[there], f"{file.relative_to(built)}: {target}"
+
+
+@pytest.mark.timeout(120)
+def test_the_site_can_be_searched_and_read_by_models(built: Path) -> None:
+    found = json.loads((built / "search.json").read_text(encoding="utf-8"))["items"]
+    assert any("Server.http_app" in item["title"] for item in found)
+    listed = re.findall(
+        r"^- \[.+?\]\((?P<page>[^)]+\.md)\): \S", (built / "llms.txt").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(listed) > 30
+    assert all((built / page).exists() for page in listed)
+    full = (built / "llms-full.txt").read_text(encoding="utf-8")
+    assert "class Server" in full
+    assert "<!-- run" not in full
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    everything = "\n".join(reference.pages().values())
+    listed = {line.partition(":")[0] for line in public_api.SNAPSHOT.read_text(encoding="utf-8").splitlines()}
+    anchors = set(re.findall(r'\{ #([\w.]+) \}|<span id="([\w.]+)">', everything))
+    assert listed <= {heading or row for heading, row in anchors}
+
+
+def test_the_reference_has_pages_for_names_only_and_no_empty_one() -> None:
+    assert set(reference.PAGES) == set(reference.pages()) & set(reference.PAGES)
+
+
+def test_every_option_is_in_the_reference_with_its_meaning() -> None:
+    page = reference.pages()["server.md"]
+    assert "| `instructions` | `None` | How a model should use this server;" in page
+    assert "| `title` |" in page
+
+
+def test_every_command_and_option_is_on_the_page_of_the_command_line() -> None:
+    page = command_line.page("#")
+    commands = command_line.commands()
+    assert set(commands) == set(re.findall(r"^  (?:  )?([a-z]+) {2,}", parser().format_help(), re.MULTILINE))
+    for name, command in commands.items():
+        section = page.partition(f"## `hinge {name}`")[2].partition("\n## ")[0]
+        for flag in re.findall(r"--[a-z][\w-]+", command.format_help()):
+            assert flag == "--help" or f"`{flag}" in section, f"{name} {flag}"
+
+
+def test_every_page_is_in_the_navigation_once(pages: dict[str, str]) -> None:
+    listed = [page for _, page in site.navigation(pages)]
+    assert sorted(listed) == sorted(pages)
+
+
+def links(pages: dict[str, str]) -> Iterator[tuple[str, str]]:
+    for page, text in pages.items():
+        prose = re.sub(r"^ *(`{3,}).*?^ *\1", "", text, flags=re.DOTALL | re.MULTILINE)
+        for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+            if "://" not in target:
+                yield page, target
+
+
+def test_links_between_pages_lead_somewhere(pages: dict[str, str]) -> None:
+    for page, target in links(pages):
+        path, _, anchor = target.partition("#")
+        there = (Path("/") / page).parent.joinpath(path).resolve().relative_to("/").as_posix() if path else page
+        if there.endswith(".svg"):
+            assert (ROOT / "docs" / there).exists()
+            continue
+        assert there in pages, f"{page}: {target}"
+        assert not anchor or anchor in anchors_of(pages[there]) | set(re.findall(r"\{ #([\w.-]+) \}", pages[there]))
+
+
+def test_a_broken_link_fails_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("zensical")
+    config = 'project = { site_name = "x", docs_dir = "pages", site_dir = "html", nav = ["index.md"], theme = { font = false } }'
+    monkeypatch.setattr(site, "config", lambda pages: config)
+    monkeypatch.setattr(site, "all_pages", lambda: {"index.md": "# Home\n\n[gone](gone.md) [not](#not)\n"})
+    assert site.build(tmp_path / "out", tmp_path / "work") == 1
+    assert "2 issues" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,288 @@
+"""The pages of the API reference as Markdown, made from the public names and their docstrings (griffe reads these).
+
+    pages()  # {"server.md": "# Server …", …}
+
+Which names are public, their signatures and inherited members come from `tools.public_api`; options from the TypedDicts.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import griffe
+
+from hinge.options import Option
+from tools.print_docs import comments, default_text
+from tools.public_api import PublicName, annotation_text, describe, is_ours, public_names
+
+#: The title and the first sentences of each page, in the order of the navigation. What is defined in a module that
+#: begins with one of the names stands on that page; the longest name wins. Other modules share a page for each package.
+PAGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "server.md": ("Server", "Defining and running servers.", ("hinge.server", "hinge.server.server")),
+    "features.md": (
+        "Tools, resources, prompts",
+        "What functions return, and options of what a server offers.",
+        ("hinge.server.features", "hinge.server.composition"),
+    ),
+    "context.md": (
+        "Context",
+        "What a handler can do while it serves a request.",
+        ("hinge.server.context", "hinge.server.elicitation", "hinge.server.dependencies", "hinge.server.log_to_client"),
+    ),
+    "middleware.md": ("Middleware", "What wraps the requests of a server.", ("hinge.server.middleware",)),
+    "extensions.md": (
+        "Extensions",
+        "Extensions of the protocol, and MCP Apps.",
+        ("hinge.server.extensions", "hinge.extensions", "hinge.client.extensions"),
+    ),
+    "client.md": ("Client", "Connecting to servers and calling them.", ("hinge.client",)),
+    "groups.md": ("Client groups", "Several servers used as one.", ("hinge.client.group",)),
+    "terminal.md": ("Terminal", "A person at a terminal answers what servers ask.", ("hinge.client.terminal",)),
+    "sync.md": ("Without async", "The same client as blocking calls.", ("hinge.sync",)),
+    "errors.md": ("Errors", "Every error that can be caught.", ("hinge.errors",)),
+    "types.md": ("Types of the protocol", "Messages and their parts, in the newest shape.", ("hinge.schema",)),
+    "settings.md": ("Limits and changes", "Settings and values that servers and clients share.", ("hinge.protocol",)),
+    "contracts.md": ("Contracts", "What a server offers, as a lock file.", ("hinge.contracts",)),
+    "testing.md": ("Testing", "Helpers for tests of servers and clients.", ("hinge.testing",)),
+}
+_UNPACK = re.compile(r"Unpack\[(?:\w+\.)*(\w+)\]")
+_WIDTH = 96
+
+
+@cache
+def pages() -> Mapping[str, str]:
+    """Each page of the reference by its file name."""
+    found: dict[str, list[str]] = {}
+    members: dict[str, list[PublicName]] = {}
+    tops = []
+    for one in public_names():
+        if one.owner is None:
+            tops.append(one)
+        else:
+            members.setdefault(one.path.rpartition(".")[0], []).append(one)
+    for top in tops:
+        found.setdefault(page_of(top), []).append("\n\n".join(_entry(top, members.get(top.path, []))))
+    return {name: f"{_head(name)}\n\n" + "\n\n".join(found[name]) + "\n" for name in sorted(found, key=_order)}
+
+
+def page_of(top: PublicName) -> str:
+    """The page that a public name stands on."""
+    home = _home(top)
+    near = [(len(prefix), page) for page, row in PAGES.items() for prefix in row[2] if _within(home, prefix)]
+    return max(near)[1] if near else f"{home.split('.')[1]}.md"
+
+
+def _home(top: PublicName) -> str:
+    """The module that defines it; for what has none, such as an alias, what the table of lazy imports says."""
+    import hinge
+
+    module, _, name = top.path.rpartition(".")
+    if module != "hinge":
+        return module
+    home: str = hinge._HOME.get(name, module)
+    return home
+
+
+def _within(home: str, prefix: str) -> bool:
+    return home == prefix or home.startswith(f"{prefix}.")
+
+
+def _order(page: str) -> tuple[int, str]:
+    return (list(PAGES).index(page) if page in PAGES else len(PAGES), page)
+
+
+def title_of(page: str) -> str:
+    """The title of a page."""
+    return PAGES[page][0] if page in PAGES else page.removesuffix(".md").capitalize()
+
+
+def _head(page: str) -> str:
+    return f"# {title_of(page)}" + (f"\n\n{PAGES[page][1]}" if page in PAGES else "")
+
+
+# ---------------------------------------------------------------- one name
+
+
+def _entry(top: PublicName, members: list[PublicName]) -> Iterator[str]:
+    yield f"## `{_short(top.path)}` {{ #{top.path} }}"
+    yield _code(top)
+    yield from _docstring(top.value, _options(top.value))
+    own = _attribute_texts(top.value)
+    attributes = [one for one in members if describe(one).startswith(("attribute", "member"))]
+    said = own | {one.path.rpartition(".")[2]: "" for one in attributes if one.path.rpartition(".")[2] not in own}
+    rows = []
+    for one in attributes:
+        name = one.path.rpartition(".")[2]
+        kind = describe(one).partition(": ")[2] or describe(one).partition(" = ")[2]
+        rows.append(
+            f'| <span id="{one.path}"></span>`{name}` | {_cell(f"`{kind}`") if kind else ""} | {_cell(said[name])} |'
+        )
+    if rows:
+        yield "\n".join(["| attribute | type | |", "|---|---|---|", *rows])
+    for one in members:
+        if one not in attributes:
+            yield f"### `{_short(one.path)}` {{ #{one.path} }}"
+            yield _code(one)
+            text = own.get(one.path.rpartition(".")[2])
+            yield from ([text] if text else _docstring(one.value, _options(one.value)))
+
+
+def _short(path: str) -> str:
+    """Without the module; `testing.Pair` of a module beside the main one."""
+    return path.removeprefix("hinge.")
+
+
+def _code(one: PublicName) -> str:
+    """The signature, one parameter a line if it is long."""
+    text, name = describe(one), one.path.rpartition(".")[2]
+    kind, _, rest = text.partition("(")
+    words = kind.split()
+    if not words or words[0] not in ("class", "function", "method", "async", "staticmethod", "classmethod", "callable"):
+        return f"```python\n{name}: {text}\n```"
+    bases = ""
+    if words[0] == "class" and ")" in rest and re.match(r"class\([\w, ]+\)", text) and _has_bases(one.value):
+        bases, _, rest = rest.partition(")")
+        rest = rest.removeprefix("(")
+    lead = {"class": "class ", "staticmethod": "@staticmethod\n", "classmethod": "@classmethod\n"}.get(words[0], "")
+    define = "" if words[0] in ("class", "callable") else ("async def " if "async" in words else "def ")
+    inherits = f"  # a {bases}" if bases else ""
+    signature = f"({rest}" if rest else ("()" if define else "")
+    return f"```python\n{lead}{define}{name}{_wrapped(signature, len(define + name))}{inherits}\n```"
+
+
+def _has_bases(value: Any) -> bool:
+    return any(base not in (object,) and base.__module__ != "typing" for base in value.__mro__[1:])
+
+
+def _wrapped(signature: str, before: int) -> str:
+    """The signature on one line if it fits, else one parameter a line."""
+    if before + len(signature) <= _WIDTH or not signature.startswith("("):
+        return signature
+    parts, depth, start, quoted = [], 0, 1, ""
+    end = len(signature)
+    for place, char in enumerate(signature):
+        if quoted:
+            quoted = "" if char == quoted else quoted
+        elif char in "'\"":
+            quoted = char
+        elif char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+            if depth == 0:
+                end = place
+                break
+        elif char == "," and depth == 1:
+            parts.append(signature[start:place].strip())
+            start = place + 1
+    parts.append(signature[start:end].strip())
+    return "(\n" + "".join(f"    {part},\n" for part in parts) + ")" + signature[end + 1 :]
+
+
+# ---------------------------------------------------------------- docstrings
+
+
+def _docstring(value: Any, options: str = "") -> Iterator[str]:
+    """The docstring as Markdown, with the table of options that the callable takes."""
+    for section in _sections(inspect.getdoc(_documented(value)) or ""):
+        yield from _section(section)
+    if options:
+        yield options
+
+
+def _documented(value: Any) -> Any:
+    """What carries the docstring: not the type of a constant, nor what a decorator made up."""
+    if isinstance(value, staticmethod | classmethod):
+        return value.__func__
+    if isinstance(value, type | property) or inspect.isroutine(value) or is_ours(type(value)):
+        return value
+    return None
+
+
+@cache
+def _sections(text: str) -> tuple[Any, ...]:
+    logging.getLogger("griffe").setLevel(logging.CRITICAL)  # types stand in the signature, not in the docstring
+    return tuple(
+        griffe.Docstring(text).parse(
+            "google", returns_multiple_items=False, returns_named_value=False, returns_type_in_property_summary=False
+        )
+    )
+
+
+def _section(section: Any) -> Iterator[str]:
+    kind = section.kind.value
+    if kind == "text":
+        yield section.value
+    elif kind in ("parameters", "other parameters"):
+        yield "\n".join(
+            ["| argument | |", "|---|---|", *(f"| `{one.name}` | {_cell(one.description)} |" for one in section.value)]
+        )
+    elif kind in ("returns", "yields"):
+        for one in section.value:
+            said = f"{one.annotation}: {one.description}" if one.annotation else one.description
+            yield f"**{kind.capitalize()}:** {_joined(said)}"
+    elif kind == "raises":
+        yield "\n".join(
+            ["**Raises:**", "", *(f"- `{one.annotation}`: {_joined(one.description)}" for one in section.value)]
+        )
+    elif kind == "examples":
+        yield "\n\n".join(["**Example:**", *(_example(which.value, text) for which, text in section.value)])
+    elif kind == "admonition":
+        yield f"**{section.title or section.value.kind.capitalize()}:**\n\n{section.value.contents}"
+    elif kind != "attributes":  # attributes stand in the table of attributes
+        raise ValueError(f"a docstring has a section {kind!r}, which the reference doesn't know")
+
+
+def _example(kind: str, text: str) -> str:
+    return f"```python\n{text}\n```" if kind == "examples" else text
+
+
+def _attribute_texts(value: Any) -> dict[str, str]:
+    """What the section `Attributes:` of a class, or the comments above its fields, say of each."""
+    found: dict[str, str] = {}
+    if not isinstance(value, type) or not is_ours(value):
+        return found
+    for base in reversed(value.__mro__):
+        if is_ours(base):
+            found |= {name: _joined(text) for name, text in comments(base).items() if text}
+            for section in _sections(inspect.getdoc(base) or ""):
+                if section.kind.value == "attributes":
+                    found |= {one.name: _joined(one.description) for one in section.value}
+    return found
+
+
+def _options(value: Any) -> str:
+    """A table of the keyword arguments that a TypedDict declares: `**options: Unpack[ServerOptions]`."""
+    function = vars(value).get("__init__") if isinstance(value, type) else _documented(value)
+    notes = getattr(function, "__annotations__", {})
+    rows: list[str] = []
+    for note in notes.values():
+        named = _UNPACK.search(note if isinstance(note, str) else repr(note))
+        declaration = named and getattr(sys.modules[function.__module__], named[1], None)
+        rows += _option_rows(declaration) if declaration is not None else []
+    return "\n".join(["| option | default | |", "|---|---|---|", *rows]) if rows else ""
+
+
+def _option_rows(declaration: Any) -> Iterator[str]:
+    said = comments(declaration)
+    for name, annotation in declaration.__annotations__.items():
+        metadata = getattr(annotation, "__metadata__", (None,))[0]
+        if isinstance(metadata, Option):
+            yield f"| `{name}` | {_cell(default_text(metadata.default))} | {_cell(metadata.meaning)} |"
+        else:
+            yield f"| `{name}` | {_cell(f'`{annotation_text(annotation)}`')} | {_cell(said.get(name, ''))} |"
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _cell(text: str) -> str:
+    """The text as one cell of a table."""
+    return _joined(text).replace("|", "\\|")

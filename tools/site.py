@@ -1,0 +1,239 @@
+"""Builds the documentation as a web site: `python -m tools.site [OUTPUT]`, or `make site`.
+
+The pages are the documents of the repository, the API reference and the command line, made from the code. Each version
+gets a folder of its own below OUTPUT (default: `site/`), with a selector between those that are there. Needs no network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hinge
+from tools import command_line, reference
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / ".cache" / "site"
+CONFIG = ROOT / "zensical.toml"
+
+#: Documents beside docs/, and the pages that they become.
+BESIDE = {
+    "README.md": "index.md",
+    "SECURITY.md": "explanation/security.md",
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "VERSIONING.md": "project/versioning.md",
+    "ROADMAP.md": "project/roadmap.md",
+    "LICENSE": "project/license.md",
+}
+_HIDDEN = re.compile(r"^<!-- (?:run\n.*?\n-->|printed: [\w-]+ -->|end of [\w-]+ -->)\n?", re.DOTALL | re.MULTILINE)
+_FENCED = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}).*?^(?P=indent)(?P=fence)$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\((?P<path>[^)\s:#]+)(?P<anchor>#[^)\s]*)?\)")
+_MOVE = re.compile(r"^ +(\S+) --> (\S+?)(?:: (.+))?$")
+
+
+def main(words: list[str]) -> int:
+    """Build the site; the exit code is 1 if a link leads nowhere."""
+    output = Path(words[0]).resolve() if words else ROOT / "site"
+    return build(output)
+
+
+def build(output: Path, work: Path = WORK) -> int:
+    """Write this version of the site below `output`, and the list of versions beside it."""
+    shutil.rmtree(work, ignore_errors=True)
+    pages = all_pages()
+    for name, text in pages.items():
+        (work / "pages" / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / "pages" / name).write_text(text, encoding="utf-8")
+    for asset in (ROOT / "docs").rglob("*.svg"):
+        target = work / "pages" / asset.relative_to(ROOT / "docs")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(asset, target)
+    (work / "zensical.toml").write_text(config(pages), encoding="utf-8")
+    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+    if done.returncode:
+        text = (done.stdout + done.stderr).partition("Traceback")[0]
+        print(re.sub(r"\x1b\[[\d;]*m", "", text), file=sys.stderr)
+        return 1
+    _publish(work / "html", pages, output)
+    return 0
+
+
+def _publish(built: Path, pages: dict[str, str], output: Path) -> None:
+    """Put what was built beside the other versions, with Markdown beside each page, for language models."""
+    folder = output / hinge.__version__
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(built, folder)
+    for name, text in pages.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "llms.txt").write_text(llms(pages), encoding="utf-8")
+    (folder / "llms-full.txt").write_text(llms_full(pages), encoding="utf-8")
+    versions = sorted((path.name for path in output.iterdir() if path.is_dir()), key=_by_number, reverse=True)
+    listed = [{"version": name, "title": name, "aliases": []} for name in versions]
+    (output / "versions.json").write_text(json.dumps(listed), encoding="utf-8")
+    refresh = f'<meta http-equiv="refresh" content="0; url={versions[0]}/">'
+    (output / "index.html").write_text(f"<!doctype html><title>Hinge</title>{refresh}\n", encoding="utf-8")
+
+
+def _by_number(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+# ---------------------------------------------------------------- pages
+
+
+def all_pages() -> dict[str, str]:
+    """Every page of the site by its path, as Markdown."""
+    sources = {ROOT / name: page for name, page in BESIDE.items() if (ROOT / name).exists()}
+    sources |= {path: path.relative_to(ROOT / "docs").as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))}
+    pages: dict[str, str] = {}
+    examples: set[Path] = set()
+    for source, page in sources.items():
+        pages[page] = _transformed(source, page, sources, examples)
+    pages |= {f"reference/api/{name}": text for name, text in reference.pages().items()}
+    pages["reference/command-line.md"] = command_line.page("../clients.md#on-the-command-line")
+    for example in sorted(examples):
+        code = example.read_text(encoding="utf-8").rstrip()
+        language = example.suffix.removeprefix(".").replace("py", "python")
+        pages[_example_page(example)] = f"# {example.name}\n\n```{language}\n{code}\n```\n"
+    return {name: _tables(text) for name, text in pages.items()}
+
+
+def _transformed(source: Path, page: str, sources: dict[Path, str], examples: set[Path]) -> str:
+    """A document as a page: without what only tests see, with links between pages."""
+
+    def link(found: re.Match[str]) -> str:
+        target = (source.parent / found["path"]).resolve()
+        if target.suffix == ".svg":
+            inside = target.relative_to(ROOT / "docs").as_posix()
+        elif target in sources:
+            inside = sources[target]
+        elif target.is_dir() and (inner := [path for path in sorted(sources) if path.parent == target]):
+            inside = sources[inner[0]]
+        elif target.is_relative_to(ROOT / "examples"):
+            files = sorted(target.glob("*.py")) if target.is_dir() else [target]
+            examples.update(files)
+            inside = _example_page(files[0])
+        else:
+            raise ValueError(f"{source}: {found['path']} is not part of the site")
+        return f"]({os.path.relpath(inside, os.path.dirname(page) or '.')}{found['anchor'] or ''})"
+
+    text = _HIDDEN.sub("", source.read_text(encoding="utf-8"))
+    if not source.suffix:
+        text = f"# {source.stem.capitalize()}\n\n{text}"
+    return _outside_of_code(text, lambda prose: _LINK.sub(link, prose), _code)
+
+
+def _example_page(path: Path) -> str:
+    return f"examples/{path.stem}.md"
+
+
+def _outside_of_code(text: str, prose: Any, code: Any = lambda block: block) -> str:
+    """The text with one function applied to what is outside of code blocks, another one to the blocks."""
+    parts, end = [], 0
+    for found in _FENCED.finditer(text):
+        parts += [prose(text[end : found.start()]), code(found[0])]
+        end = found.end()
+    return "".join([*parts, prose(text[end:])])
+
+
+def _code(block: str) -> str:
+    """A state diagram as a table: drawing it in a browser would load a library from elsewhere."""
+    if not block.startswith("```mermaid"):
+        return block
+    moves = [found for line in block.split("\n") if (found := _MOVE.match(line)) and "[*]" not in found[0]]
+    rows = [
+        f"| {state} | {event or ''} | {to} |".replace("_", " ") for state, to, event in (one.groups() for one in moves)
+    ]
+    return "\n".join(["| state | event | next state |", "|---|---|---|", *rows])
+
+
+def _tables(text: str) -> str:
+    """`\\|` in the code of a table as the site's Markdown wants it."""
+
+    def line(row: str) -> str:
+        if not row.startswith("|"):
+            return row
+        return re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), row)
+
+    return _outside_of_code(text, lambda prose: "\n".join(map(line, prose.split("\n"))))
+
+
+# ---------------------------------------------------------------- configuration and navigation
+
+
+def config(pages: dict[str, str]) -> str:
+    """The configuration, with the generated pages in its navigation."""
+    text = CONFIG.read_text(encoding="utf-8")
+    for pattern in re.findall(r'"([\w/-]+/\*)"', text):
+        folder = pattern.removesuffix("*")
+        entries = [name for name in pages if name.startswith(folder)]
+        text = text.replace(f'"{pattern}"', "[" + ", ".join(map(json.dumps, entries)) + "]")
+    return text
+
+
+def navigation(pages: dict[str, str]) -> list[tuple[str, str]]:
+    """Section and page of each entry, in order."""
+
+    def walk(entry: Any, section: str) -> Iterator[tuple[str, str]]:
+        if isinstance(entry, str):
+            yield section, entry
+        elif isinstance(entry, list):
+            for one in entry:
+                yield from walk(one, section)
+        else:
+            for title, below in entry.items():
+                yield from walk(below, section or title)
+
+    return list(walk(tomllib.loads(config(pages))["project"]["nav"], ""))
+
+
+# ---------------------------------------------------------------- for language models
+
+
+def llms(pages: dict[str, str]) -> str:
+    """`llms.txt`: what there is, with links to the Markdown of each page."""
+    lines = ["# Hinge", "", f"> {_summary(pages['index.md'])}"]
+    last = ""
+    for section, page in navigation(pages):
+        if section != last:
+            lines += ["", f"## {section}", ""]
+            last = section
+        lines.append(f"- [{_title(pages[page])}]({page}): {_summary(pages[page])}")
+    return "\n".join(lines) + "\n"
+
+
+#: What a model that writes code doesn't need.
+_NOT_FULL = ("decisions/", "project/", "ARCHITECTURE.md", "performance.md")
+
+
+def llms_full(pages: dict[str, str]) -> str:
+    """`llms-full.txt`: the text of the pages that are about using Hinge."""
+    wanted = [page for _, page in navigation(pages) if not page.startswith(_NOT_FULL)]
+    return "\n\n".join(f"<!-- {page} -->\n\n{pages[page].strip()}" for page in wanted) + "\n"
+
+
+def _title(text: str) -> str:
+    return text.partition("\n")[0].removeprefix("# ").strip()
+
+
+def _summary(text: str) -> str:
+    """The first sentence of a page, as plain text."""
+    body = next((part for part in text.split("\n\n")[1:] if re.match(r"(?!```)[\w`*\[“\"]", part)), "")
+    body = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", " ".join(body.split()))
+    found = re.match(r".*?[.:](?= [A-Z`]|$)", body)
+    return (found[0] if found else body).rstrip(":")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
