@@ -84,7 +84,7 @@ http-differential: .venv/.test
 	$(PY) -m tests.http_differential.run
 
 load: .venv/.test
-	$(PY) -m tests.load.run streams calls slow_readers hints pipelines sessions
+	$(PY) -m tests.load.run streams calls slow_readers hints pipelines sessions wrong_bodies wrong_results
 
 soak: .venv/.test
 	$(PY) -m tests.load.run soak

@@ -33,6 +33,7 @@ class ClientCase(NamedTuple):
         answers: What is sent for it: `@ID@` stands for its id, written as JSON.
         ends: How the call may end: names of exceptions, or "ok".
         alive: Whether the client can be used afterwards.
+        tool: The tool that the client has listed before.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ClientCase(NamedTuple):
     answers: tuple[bytes, ...]
     ends: tuple[str, ...]
     alive: bool = True
+    tool: Json | None = None
 
 
 class AskCase(NamedTuple):
@@ -157,6 +159,40 @@ def wrong_members() -> Iterator[ClientCase]:
                 result = replaced(correct(method, era), path, value)
                 name = f"{era} {method} {path} {'missing' if value is ABSENT else json.dumps(value)}"
                 yield ClientCase(name, era, method, (answer(result=result),), INVALID)
+
+
+def _nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+_LISTS: Json = {"type": "array", "items": {"$ref": "#/$defs/lists"}}
+#: Output schemas and values that do not fit, whose explanation would take seconds and gigabytes.
+WRONG_VALUES: tuple[tuple[str, Json, Any], ...] = (
+    ("8,000 items outside of an enum of 8,000", {"items": {"enum": [f"word {n}" for n in range(8000)]}}, ["x"] * 8000),
+    ("300,000 items of the wrong type", {"items": {"type": "integer"}}, ["x"] * 300_000),
+    ("100,000 unknown names", {"additionalProperties": False}, {f"name {n}": 1 for n in range(100_000)}),
+    *(
+        (f"lists of {levels} levels under a recursive anyOf", {"$ref": "#/$defs/lists"}, _nested(levels))
+        for levels in (12, 20, 90)
+    ),
+)
+
+
+def expensive_values() -> Iterator[ClientCase]:
+    """A value that does not fit the output schema ends its call, whatever explaining it would take."""
+    for era in ERAS:
+        for name, schema, value in WRONG_VALUES:
+            output = {
+                "type": "object",
+                "properties": {"value": schema},
+                "$defs": {"lists": {"anyOf": [_LISTS, {**_LISTS, "minItems": 1}]}},
+            }
+            tool = {"name": "add", "inputSchema": {"type": "object"}, "outputSchema": output}
+            result = {**correct("tools/call", era), "structuredContent": {"value": value}}
+            yield ClientCase(f"{era} {name}", era, "tools/call", (answer(result=result),), INVALID, tool=tool)
 
 
 def unknown_members() -> Iterator[ClientCase]:
@@ -491,7 +527,8 @@ def responses() -> Iterator[ResponseCase]:
 def client_cases() -> list[ClientCase]:
     """Return all answers to clients."""
     tables = (
-        *(wrong_results, wrong_members, unknown_members, wrong_openings, errors, envelopes, ids, junk, notifications),
+        *(wrong_results, wrong_members, expensive_values, unknown_members, wrong_openings),
+        *(errors, envelopes, ids, junk, notifications),
     )
     return unique(case for make in tables for case in make())
 

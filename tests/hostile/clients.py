@@ -42,8 +42,10 @@ OPERATIONS: dict[str, Callable[[Client], Awaitable[object]]] = {
 }
 
 
-async def serve_script(peer: ScriptedPeer, era: Era, method: str, answers: Sequence[bytes]) -> None:
-    """Answer requests correctly, except the first one of a method."""
+async def serve_script(
+    peer: ScriptedPeer, era: Era, method: str, answers: Sequence[bytes], tool: Json | None = None
+) -> None:
+    """Answer requests correctly, except the first one of a method. `tool` is the tool that is listed."""
     left = list(answers)
     with contextlib.suppress(AssertionError):
         while True:
@@ -55,18 +57,25 @@ async def serve_script(peer: ScriptedPeer, era: Era, method: str, answers: Seque
                     await peer.send(text.replace(b"@ID@", json.dumps(message["id"]).encode()))
                 left = []
             else:
-                await peer.answer(message, correct(message["method"], era))
+                result = correct(message["method"], era)
+                if tool is not None and message["method"] == "tools/list":
+                    result = {**result, "tools": [tool]}
+                await peer.answer(message, result)
 
 
 async def run_client_case(case: ClientCase) -> str | None:
     """Run one case; describe what is wrong."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await serve_script(peer, case.era, case.method, case.answers)
+        await serve_script(peer, case.era, case.method, case.answers, case.tool)
 
     async with ScriptedPeer(script, patience=5) as peer:
         client = Client(peer, era=case.era, limits=LIMITS, reconnect=False)
         try:
+            if case.tool is not None:
+                end = await ending(client, OPERATIONS["tools/list"])
+                if end != "ok":
+                    return f"the list of tools ended with {end}"
             end = await ending(client, OPERATIONS.get(case.method))
             if end not in case.ends:
                 return f"it ended with {end}, not {' or '.join(case.ends)}"

@@ -438,6 +438,12 @@ class Posts:
         await self.post(json.dumps(INITIALIZED).encode(), {"Mcp-Session-Id": session})
         return session
 
+    async def end_session(self, session: Mapping[str, str | None]) -> None:
+        """Delete a session by the headers of its requests. Raises Lost."""
+        reply = await exchange(self.address, self.head("DELETE", session, 0), method="DELETE")
+        if reply.status not in (200, 204):
+            raise Lost(f"the end of a session was refused: HTTP {reply.status}")
+
     async def headers_for(self, text: bytes, era: Era) -> dict[str, str | None]:
         """Return the headers that a correct client would send with a message."""
         if era == "2025":

@@ -652,12 +652,38 @@ def sizes() -> Iterator[Case]:
             yield Case(f"{era} {name} as an argument", era, text, expect, BOTH, ("add",))
 
 
+def expensive_arguments() -> Iterator[Case]:
+    """Arguments of a megabyte that do not fit, whose explanation would take seconds: one refusal."""
+    wrong: tuple[tuple[str, str, Json], ...] = (
+        ("add", "60,000 unknown names", {"a": 1, "b": 2, **{f"name {number}": 1 for number in range(60_000)}}),
+        ("add", "a name of 900,000 characters", {"a": 1, "b": 2, "x" * 900_000: 1}),
+        ("add", "100,000 lists for a number", {"a": 1, "b": [[1]] * 100_000}),
+        ("add", "100,000 lists in an unknown member", {"a": 1, "b": 2, "c": [[1]] * 100_000}),
+        ("by_schema", "150,000 items of the wrong type", {"values": ["x"] * 150_000}),
+        ("by_schema", "150,000 items, the last one of the wrong type", {"values": [*[1] * 150_000, "x"]}),
+        ("by_schema", "50,000 items outside of an enum", {"words": ["other"] * 50_000}),
+        ("by_schema", "90 levels of lists", {"lists": _nested(90)}),
+        ("by_schema", "60,000 names that are not allowed", {f"name {number}": 1 for number in range(60_000)}),
+    )
+    for era in ERAS:
+        for tool, name, value in wrong:
+            text = request("tools/call", {"name": tool, "arguments": value}, era)
+            yield Case(f"{era} {tool} with {name}", era, text, REFUSED, BOTH, (tool,))
+
+
+def _nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 def cases() -> list[Case]:
     """Return all cases."""
     tables = (
         *(valid, wrong_params, wrong_members, wrong_context, wrong_meta, progress_tokens, cursors, unknown_names),
         *(versions_of_json_rpc, wrong_ids, valid_ids, wrong_methods, other_shapes, not_json, whitespace),
         *(repeated_members, unknown_members, arguments_of_a_tool, texts, failing_tools, templates, completions),
-        *(notifications, responses, claims, wrong_eras, rounds, sizes),
+        *(notifications, responses, claims, wrong_eras, rounds, sizes, expensive_arguments),
     )
     return unique(case for make in tables for case in make())

@@ -11,6 +11,19 @@ from typing import Any
 
 from hinge import Context, Limits, Server, ToolError
 
+_LISTS = {"type": "array", "items": {"$ref": "#/$defs/lists"}}
+#: Keywords whose errors are expensive to explain: each item, each word of an enum, alternatives at each level.
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "values": {"items": {"type": "integer"}},
+        "words": {"items": {"enum": [f"word {number}" for number in range(500)]}},
+        "lists": {"$ref": "#/$defs/lists"},
+    },
+    "additionalProperties": False,
+    "$defs": {"lists": {"anyOf": [_LISTS, {**_LISTS, "minItems": 1}]}},
+}
+
 
 def build() -> Server[Any]:
     """Return the server."""
@@ -22,6 +35,7 @@ def build() -> Server[Any]:
     server.tool("wait")(wait)
     server.tool("ask")(ask)
     server.tool("count")(count)
+    server.tool("by_schema", input_schema=SCHEMA)(by_schema)
     prompt = server.prompt("greet")(greet)
     server.resource("test://text")(text)
     server.resource("test://item/{number}")(item)
@@ -54,6 +68,10 @@ async def count(ctx: Context[Any], upto: int) -> int:
     for number in range(upto):
         await ctx.report_progress(number, upto)
     return upto
+
+
+def by_schema(arguments: dict[str, Any]) -> int:
+    return len(arguments)
 
 
 async def ask(ctx: Context[Any]) -> str:

@@ -13,19 +13,29 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
-from tests.hostile.cases import Json, request
-from tests.hostile.drivers import INITIALIZE, INITIALIZED, Posts, read_reply
+from tests.hostile.cases import REVISION_2025, Json, request
+from tests.hostile.client_cases import expensive_values
+from tests.hostile.clients import run_client_case
+from tests.hostile.drivers import Posts, read_reply
 from tests.hostile.run import started
+from tests.load.server import measured
 
 MIB = 1024 * 1024
+#: How often it is looked, ten times a second, whether a server has given back what it held.
+LOOKS = 100
+#: `Limits.replay_total` of the server.
+REPLAY_TOTAL = 8 * MIB
+#: All resources of the server lie below it.
+PREFIX = "load://item"
 #: Seconds to wait for a condition.
 PATIENCE = 60.0
 
 
 class Figures(NamedTuple):
-    """What the server holds: bytes of memory, open files, tasks."""
+    """What the server holds: bytes of memory, now and at most since the last time, open files, tasks."""
 
     memory: int
+    peak: int
     files: int
     tasks: int
 
@@ -73,6 +83,19 @@ class Load:
         text: str = reply.messages[-1]["result"]["content"][0]["text"]
         return text
 
+    async def refused(self, name: str, arguments: bytes) -> bytes:
+        """Call a tool with arguments that do not fit, as JSON; return the body of the response."""
+        text = request("tools/call", {"name": name, "arguments": "@ARGUMENTS@"}, "2026")
+        text = text.replace(b'"@ARGUMENTS@"', arguments)
+        reply = await self.posts.post(text, await self.posts.headers_for(text, "2026"))
+        answer = reply.messages[-1]
+        assert "error" in answer or answer["result"]["isError"], reply.body[:500]
+        return reply.body
+
+    async def session(self) -> dict[str, str | None]:
+        """Open a session of the handshake era; return the headers of its requests."""
+        return {"Mcp-Session-Id": await self.posts.new_session(), "MCP-Protocol-Version": REVISION_2025}
+
     async def figures(self) -> Figures:
         """Return what the server holds."""
         return Figures(**json.loads(await self.call("figures")))
@@ -80,7 +103,7 @@ class Load:
     async def settled(self, before: Figures, *, memory: int) -> Figures:
         """Wait until the server holds no more files and tasks than before, and not much more memory."""
         now = before
-        for _ in range(100):
+        for _ in range(LOOKS):
             now = await self.figures()
             if now.files <= before.files + 2 and now.tasks <= before.tasks + 2 and now.memory <= before.memory + memory:
                 return now
@@ -89,9 +112,9 @@ class Load:
 
 
 @contextlib.asynccontextmanager
-async def loaded() -> AsyncIterator[Load]:
-    """Start a server."""
-    async with started("--http", module="tests.load.server") as port:
+async def loaded(**settings: float) -> AsyncIterator[Load]:
+    """Start a server. `settings` are those of `tests.load.server`."""
+    async with started("--http", "--set", json.dumps(settings), module="tests.load.server") as port:
         load = Load(port)
         for _ in range(20):  # what is made on first use
             await load.call("count", upto=1)
@@ -173,10 +196,10 @@ async def calls(scale: float) -> None:
         await load.settled(before, memory=int(16 * MIB + count * 8192))
 
 
-async def slow_readers(scale: float) -> None:
+async def slow_readers(scale: float, **settings: float) -> None:
     """Clients that read nothing of large answers are disconnected, and their memory is given back."""
-    count = int(40 * scale)
-    async with loaded() as load:
+    count = max(int(40 * scale), 4)
+    async with loaded(**settings) as load:
         before = await load.figures()
         for _ in range(count):
             _, writer = await load.connect()
@@ -187,32 +210,37 @@ async def slow_readers(scale: float) -> None:
         await load.settled(before, memory=24 * MIB)
 
 
-async def hints(scale: float) -> None:
-    """Changes for a subscriber that reads nothing do not pile up."""
-    count = int(50_000 * scale)
-    async with loaded() as load:
+async def hints(scale: float, **settings: float) -> None:
+    """Changes below one watched prefix do not pile up for subscribers of either era that read nothing."""
+    count = int(20_000 * max(scale, 0.5))
+    async with loaded(stream_wait=PATIENCE, **settings) as load:  # so that the streams are not ended meanwhile
         before = await load.figures()
-        uris = [f"load://item/{number}" for number in range(1000)]
-        listen = await load.message("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
+        listen = await load.message("subscriptions/listen", {"notifications": {"resourceSubscriptions": [PREFIX]}})
         for _ in range(5):
             reader, writer = await load.connect()
             writer.write(listen)
             await event_of(reader)
             writer.transport.pause_reading()  # type: ignore[attr-defined]  # as above
-        most = before
+            session = await load.session()
+            watch = request("resources/subscribe", {"uri": PREFIX}).replace(b"@ID@", b"watch")
+            assert "result" in (await load.posts.post(watch, session)).messages[-1]
+            reader, writer = await load.connect()
+            writer.write(load.posts.head("GET", {**session, "Content-Type": None, "Connection": None}, None))
+            assert b" 200 " in await reader.readline()
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # as above
         for first in range(0, count, 1000):
-            await load.call("change", first=0, number=1000)
-            if first % 5_000 == 0:
-                most = max(most, await load.figures())
-        check("MiB more at the height", (most.memory - before.memory) / MIB, 64)
+            await load.call("change", first=first, number=1000, size=2000)
+        held = await load.figures()
+        check("MiB more at the height", (held.peak - before.memory) / MIB, 12)
+        check("tasks for each of 10 readers", (held.tasks - before.tasks) / 10, 4)
         await load.close()
-        await load.settled(before, memory=24 * MIB)
+        await load.settled(before, memory=12 * MIB)
 
 
-async def pipelines(scale: float) -> None:
+async def pipelines(scale: float, **settings: float) -> None:
     """A connection that sends requests and reads no answer is slowed down; others are served."""
-    size = int(16 * MIB * scale)
-    async with loaded() as load:
+    size = int(16 * MIB * max(scale, 0.5))
+    async with loaded(**settings) as load:
         before = await load.figures()
         _, writer = await load.connect()
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # as above
@@ -225,34 +253,70 @@ async def pipelines(scale: float) -> None:
                     await writer.drain()
 
         flooding = asyncio.create_task(flood())
-        most = before
         for _ in range(50):
             assert await load.call("big", size=10) == "x" * 10
-            most = max(most, await load.figures())
+        most = (await load.figures()).peak
         flooding.cancel()
         await asyncio.wait([flooding])
-        check("MiB more at the height", (most.memory - before.memory) / MIB, 32)
+        check("MiB more at the height", (most - before.memory) / MIB, 32)
         await load.close()
         await load.settled(before, memory=16 * MIB)
 
 
-async def sessions(scale: float) -> None:
-    """Sessions that keep large answers for replay share one budget."""
-    count = int(150 * scale)
-    async with loaded() as load:
+async def sessions(scale: float, **settings: float) -> None:
+    """Sessions that keep large answers for replay share one budget, which is given back with them."""
+    count = max(int(150 * scale), 12)
+    async with loaded(**settings) as load:
         before = await load.figures()
-        opening = json.dumps(INITIALIZE).encode()
-        text = request(
-            "tools/call", {"name": "big", "arguments": {"size": 4 * MIB}, "_meta": {"progressToken": 1}}
-        ).replace(b"@ID@", b"big")
+        call = request("tools/call", {"name": "big", "arguments": {"size": 3 * MIB}, "_meta": {"progressToken": 1}})
+        opened = []
         for _ in range(count):
-            opened = await load.posts.post(opening, {})
-            session: dict[str, str | None] = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
-            await load.posts.post(json.dumps(INITIALIZED).encode(), session)
-            answered = await load.posts.post(text, {**session, "MCP-Protocol-Version": "2025-11-25"})
-            assert answered.status == 200
+            session = await load.session()
+            opened.append(session)
+            answered = await load.posts.post(call.replace(b"@ID@", b"big"), session)
+            assert len(answered.messages[-1]["result"]["content"][0]["text"]) == 3 * MIB
         held = await load.figures()
-        check(f"MiB for {count} sessions", (held.memory - before.memory) / MIB, 200)
+        check("MiB that are not kept for replay", (before.memory + REPLAY_TOTAL - held.memory) / MIB, 5)
+        check(f"MiB for {count} sessions", (held.memory - before.memory) / MIB, 24)
+        for session in opened:
+            await load.posts.end_session(session)
+        await load.settled(before, memory=16 * MIB)
+
+
+#: Bodies of 4 MB that do not fit: the tool, and the arguments.
+WRONG_BODIES: dict[str, tuple[str, Callable[[int], Json]]] = {
+    "each item": ("typed", lambda size: {"values": ["x"] * (size // 5)}),
+    "the last item": ("typed", lambda size: {"values": [*[1] * (size // 3), "x"]}),
+    "items of a list of objects": ("typed", lambda size: {"values": [], "rows": [{"number": 1}] * (size // 16) + [{}]}),
+    "members": ("typed", lambda size: {"values": [], "numbers": {f"name {n}": "x" for n in range(size // 20)}}),
+    "a missing argument": ("typed", lambda size: {"anything": [[1]] * (size // 6)}),
+    "unknown arguments": ("typed", lambda size: {"values": [], **{f"n{n}": 1 for n in range(size * 3 // 40)}}),
+    "one long name": ("typed", lambda size: {"values": [], "x" * size: 1}),
+    "each item, own schema": ("by_schema", lambda size: {"values": ["x"] * (size // 5)}),
+    "the last item, own schema": ("by_schema", lambda size: {"values": [*[1] * (size // 3), "x"]}),
+}
+
+
+async def wrong_bodies(scale: float, **settings: float) -> None:
+    """Large arguments that do not fit cost memory in proportion to the body, and a short answer; then it is given back."""
+    size = int(4 * MIB * max(scale, 0.1))
+    async with loaded(**settings) as load:
+        before = await load.figures()
+        for name, (tool, make) in WRONG_BODIES.items():
+            text = json.dumps(make(size)).encode()
+            answer = await load.refused(tool, text)
+            most = (await load.figures()).peak
+            check(f"bytes of the answer to {name}", len(answer), 4096)
+            check(f"times the body of {len(text):,} bytes for {name}", (most - before.memory) / len(text), 40)
+        await load.settled(before, memory=16 * MIB)
+
+
+async def wrong_results(scale: float) -> None:
+    """Structured results that do not fit the schema of their tool cost a client of this project little memory."""
+    for case in list(expensive_values())[:: 1 if scale >= 1 else 3]:
+        before = measured()["memory"]
+        assert await run_client_case(case) is None
+        check(f"MiB more at the height for {case.name}", (measured()["peak"] - before) / MIB, 48)
 
 
 async def soak(scale: float) -> None:
@@ -271,17 +335,11 @@ async def soak(scale: float) -> None:
 async def _round(load: Load, number: int) -> None:
     kind = number % 5
     if kind == 0:
-        opened = await load.posts.post(json.dumps(INITIALIZE).encode(), {})
-        session: dict[str, str | None] = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
-        await load.posts.post(json.dumps(INITIALIZED).encode(), session)
+        session = await load.session()
         text = request("tools/call", {"name": "count", "arguments": {"upto": 5}, "_meta": {"progressToken": number}})
-        answered = await load.posts.post(text, {**session, "MCP-Protocol-Version": "2025-11-25"})
+        answered = await load.posts.post(text, session)
         assert answered.messages[-1]["result"]["content"][0]["text"] == "5"
-        deleted = load.posts.head("DELETE", session, 0)
-        reader, writer = await asyncio.open_connection(*load.posts.address)
-        writer.write(deleted)
-        assert (await read_reply(reader)).status == 204
-        writer.close()
+        await load.posts.end_session(session)
     elif kind == 1:  # a call that its client abandons
         _, writer = await asyncio.open_connection(*load.posts.address)
         writer.write(await load.data("wait", gate=f"gate {number}"))
@@ -300,8 +358,16 @@ async def _round(load: Load, number: int) -> None:
         assert await load.call("big", size=100_000) == "x" * 100_000
 
 
-SCENARIOS: dict[str, Callable[[float], Coroutine[Any, Any, None]]] = {
-    scenario.__name__: scenario for scenario in (streams, calls, slow_readers, hints, pipelines, sessions, soak)
+SCENARIOS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
+    scenario.__name__: scenario
+    for scenario in (streams, calls, slow_readers, hints, pipelines, sessions, wrong_bodies, wrong_results, soak)
+}
+#: Settings with which a scenario must fail: without its limit the server holds more. So the scenario proves the limit.
+UNLIMITED: dict[str, dict[str, float]] = {
+    "slow_readers": {"stream_wait": 10**6},
+    "hints": {"queued_changes": 10**9, "queued_change_bytes": 10**12},
+    "pipelines": {"PIPELINED": 10**9, "READ_AHEAD": 10**12},
+    "sessions": {"replay_total": 10**12},
 }
 #: Scenarios that are known to fail, and why.
 KNOWN: dict[str, str] = {}

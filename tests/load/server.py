@@ -1,8 +1,12 @@
-"""The server under load: `python -m tests.load.server --http PORT`. Its tool `figures` says what it holds."""
+"""The server under load: `python -m tests.load.server --http [--set JSON] PORT`. Its tool `figures` says what it holds.
+
+JSON sets limits by their names, and constants of an HTTP connection by names in capitals.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import gc
 import json
@@ -12,7 +16,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hinge import Changed, Context, Limits, Server
+from hinge.http1.server import connection
 
 LIMITS = Limits(
     calls=20_000,
@@ -22,12 +29,24 @@ LIMITS = Limits(
     sessions=20_000,
     body=32 * 1024 * 1024,
     stream_wait=2.0,
+    replay_total=8 * 1024 * 1024,
 )
 
 
-def build() -> Server[Any]:
+class Row(msgspec.Struct):
+    """An item of a large body."""
+
+    number: int
+
+
+async def may_watch(ctx: Context[Any], uri: str) -> bool:
+    """Everybody may watch everything, also a prefix of many resources."""
+    return True
+
+
+def build(limits: Limits = LIMITS) -> Server[Any]:
     """Return the server."""
-    server: Server[Any] = Server("load", limits=LIMITS, log_level=None)
+    server: Server[Any] = Server("load", limits=limits, log_level=None, authorize_subscription=may_watch)
     gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     @server.tool
@@ -52,12 +71,25 @@ def build() -> Server[Any]:
         return upto
 
     @server.tool
-    async def change(first: int, number: int) -> int:
+    async def change(first: int, number: int, size: int = 0) -> int:
         for place in range(first, first + number):
-            server.notify(Changed("resource", f"load://item/{place}"))
+            server.notify(Changed("resource", f"load://item/{place}?{'x' * size}" if size else f"load://item/{place}"))
             if place % 100 == 0:
                 await asyncio.sleep(0)
         return number
+
+    @server.tool
+    async def typed(
+        values: list[int],
+        numbers: dict[str, int] | None = None,
+        rows: list[Row] | None = None,
+        anything: Any = None,
+    ) -> int:
+        return len(values)
+
+    @server.tool(input_schema={"type": "object", "properties": {"values": {"items": {"type": "integer"}}}})
+    async def by_schema(arguments: dict[str, Any]) -> int:
+        return len(arguments)
 
     @server.tool
     async def figures() -> str:
@@ -71,16 +103,28 @@ def build() -> Server[Any]:
 
 
 def measured() -> dict[str, int]:
-    """Return what this process holds: bytes of memory, open files, tasks."""
+    """Return what this process holds: bytes of memory, now and at most since the last time, open files, tasks."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
+    with contextlib.suppress(OSError):  # else the peak is that of the whole life
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return {
-        "memory": pages * os.sysconf("SC_PAGE_SIZE"),
+        "memory": _bytes(status["VmRSS"]),
+        "peak": _bytes(status["VmHWM"]),
         "files": len(os.listdir("/proc/self/fd")),
         "tasks": len(asyncio.all_tasks()),
     }
 
 
+def _bytes(kibibytes: str) -> int:
+    return int(kibibytes.split()[0]) * 1024
+
+
 if __name__ == "__main__":
-    build().run("http", port=int(sys.argv[-1]), host="127.0.0.1")
+    given: dict[str, float] = json.loads(sys.argv[sys.argv.index("--set") + 1]) if "--set" in sys.argv else {}
+    for name in given:
+        if name.isupper():
+            setattr(connection, name, given[name])
+    limits = msgspec.structs.replace(LIMITS, **{name: given[name] for name in given if not name.isupper()})
+    build(limits).run("http", port=int(sys.argv[-1]), host="127.0.0.1")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.load.run import KNOWN, SCENARIOS
+from tests.load import run
+from tests.load.run import KNOWN, SCENARIOS, UNLIMITED
 
 
 @pytest.mark.timeout(120)  # each starts a server and opens hundreds of connections
@@ -13,3 +14,11 @@ async def test_what_a_server_holds_under_load_is_bounded(name: str, request: pyt
     if name in KNOWN:
         request.applymarker(pytest.mark.xfail(reason=KNOWN[name], strict=False))
     await SCENARIOS[name](0.04)
+
+
+@pytest.mark.timeout(120)  # as above
+@pytest.mark.parametrize("name", UNLIMITED)
+async def test_a_scenario_fails_without_the_limit_that_it_proves(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "LOOKS", 30)  # more than the limit of `slow_readers` takes
+    with pytest.raises(AssertionError, match=r"at most|the server holds"):
+        await SCENARIOS[name](0.04, **UNLIMITED[name])
