@@ -1,7 +1,7 @@
 """What holds for every test: it leaves no task, no thread, no child process and no open descriptor behind.
 
 Knows nothing of `hinge`. Children and descriptors are looked up in /proc; where there is none, only tasks and threads
-are watched.
+are watched. Ports that tests reserve stay reserved.
 """
 
 import asyncio
@@ -82,7 +82,10 @@ def _children() -> Iterator[int]:
 
 
 def _descriptors() -> Iterator[tuple[int, str]]:
+    reserved = getattr(sys.modules.get("tests.ports"), "RESERVED", ())
     for number in os.listdir("/proc/self/fd"):
+        if int(number) in reserved:
+            continue
         try:
             yield int(number), os.readlink(f"/proc/self/fd/{number}")
         except OSError:  # the one that listed the directory

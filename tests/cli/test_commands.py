@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
+
 SERVER = '''
 """A server for the commands."""
 from typing import Literal
@@ -95,9 +97,7 @@ def hinge(*words: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def url(file: Path) -> Iterator[str]:
     """The server over HTTP, as a process of its own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "hinge", "run", f"{file}:server", "--http", "--port", str(port)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -313,9 +313,7 @@ def test_an_edit_in_the_same_second_and_of_the_same_length_is_seen(tmp_path: Pat
 
 
 def test_a_change_of_a_file_starts_the_server_again(file: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "hinge", "run", f"{file}:server", "--http", "--port", str(port), "--reload"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=file.parent) as process:
         assert process.stderr is not None

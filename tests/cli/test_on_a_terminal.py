@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.ports import free_port
 from tests.typist import at_the_terminal
 
 SERVER = '''
@@ -194,9 +194,7 @@ async def test_what_a_server_said_before_it_died_is_shown_once_and_harmless(tmp_
 
 async def test_any_server_of_a_configuration_can_be_called_from_a_terminal(server: str, tmp_path: Path) -> None:
     """Only those that run in a child process have a standard error."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
+    url = f"http://127.0.0.1:{free_port()}/mcp"
     shop: dict[str, Any] = {"command": sys.executable, "args": ["-m", "hinge", "run", server]}
     found = {"shop": shop, "far": {"url": url}, "old": {"url": url, "type": "sse"}}
     config = tmp_path / "servers.json"

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tests.conformance import verdict
 from tests.interop.peers import ROOT
-from tests.interop.processes import environment, free_port, http_server
+from tests.interop.processes import environment, http_server
+from tests.ports import free_port
 
 CLIENT_LIMIT_MS = 60_000
 SERVER_LIMIT_MS = 30_000

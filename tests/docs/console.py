@@ -9,13 +9,13 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.docs.documents import Block
 from tests.docs.running import replace
+from tests.ports import free_port
 from tests.source import ROOT
 
 #: Seconds for one command.
@@ -61,9 +61,7 @@ class Console:
         assert (done.returncode != 0) == fails, f"{block.place}: {command} ended with {done.returncode}: {done.stdout}"
 
     def _serve(self, command: str, wanted: str, block: Block) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self._address = f"127.0.0.1:{port}"
         process = subprocess.Popen(
             shlex.split(command) + (["--port", str(port)] if "--http" in command else []),

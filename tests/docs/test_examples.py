@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,7 +14,6 @@ from typing import Any
 import pytest
 
 from hinge import Client
-from hinge.transports.http.server.run import bind, unbind
 from tests.source import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -115,13 +115,13 @@ async def test_the_tour_offers_every_feature(era: Any) -> None:
 @asynccontextmanager
 async def uvicorn(app: str) -> AsyncIterator[int]:
     """The port of an application that runs under uvicorn's own command line."""
-    listening = bind("127.0.0.1", 0, None)
-    command = [sys.executable, "-m", "uvicorn", app, "--fd", str(listening[0].fileno()), "--log-level", "warning"]
-    process = await asyncio.create_subprocess_exec(*command, cwd=EXAMPLES, pass_fds=[listening[0].fileno()])
+    listening = socket.create_server(("127.0.0.1", 0))
+    command = [sys.executable, "-m", "uvicorn", app, "--fd", str(listening.fileno()), "--log-level", "warning"]
+    process = await asyncio.create_subprocess_exec(*command, cwd=EXAMPLES, pass_fds=[listening.fileno()])
     try:
-        yield listening[0].getsockname()[1]
+        yield listening.getsockname()[1]
     finally:
-        unbind(listening, None)
+        listening.close()
         process.terminate()
         await process.wait()
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from hinge.transports.http.server.run import bind, unbind
+from tests.ports import free_port
 from tests.source import ROOT
 from tests.typist import Typist, at_the_terminal
 
@@ -25,13 +25,6 @@ async def cafe(port: int) -> AsyncIterator[None]:
     finally:
         process.terminate()
         await process.wait()
-
-
-def free_port() -> int:
-    listening = bind("127.0.0.1", 0, None)
-    port: int = listening[0].getsockname()[1]
-    unbind(listening, None)
-    return port
 
 
 async def test_a_host_lives_through_all_that_its_servers_do() -> None:

@@ -28,6 +28,7 @@ from hinge import (
     PeerError,
 )
 from tests.faults.bystanders import PROMPTLY, ending_of, quiet_loop
+from tests.ports import free_port
 from tests.support import EraName
 from tests.transports.http_rig import Log, make_server, serving
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, until
@@ -74,9 +75,7 @@ class Site:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         self.process: asyncio.subprocess.Process
 

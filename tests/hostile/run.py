@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -21,6 +20,7 @@ from tests.hostile import flows, http_requests, messages
 from tests.hostile.cases import Case, Era, Flow, Json, Raw, request
 from tests.hostile.drivers import Lines, Lost, Posts, run_flow
 from tests.hostile.known import KNOWN
+from tests.ports import free_port
 
 ERAS: tuple[Era, ...] = ("2025", "2026")
 TARGET = f"{sys.executable} -m tests.hostile.target"
@@ -135,9 +135,7 @@ async def run_posts(driver: Posts, corpus: Corpus) -> list[Outcome]:
 @contextlib.asynccontextmanager
 async def started(*options: str, module: str = "tests.hostile.target") -> AsyncIterator[int]:
     """Run the own target, or another program, on a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    port = free_port()
     words = [sys.executable, "-m", module, *options, str(port)]
     process = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.DEVNULL)
     try:

@@ -13,7 +13,6 @@ import importlib.util
 import json
 import re
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -22,6 +21,7 @@ from typing import NamedTuple
 
 from tests.http_differential.app import SERVERS
 from tests.http_differential.requests import LAST, Bytes, cases
+from tests.ports import free_port
 
 #: Seconds without a byte after which a response counts as complete.
 SILENCE = 0.3
@@ -67,14 +67,6 @@ class Seen(NamedTuple):
     def refused(self) -> bool:
         """Whether the case was refused: the first response is an error, or there is none."""
         return not self.statuses or self.statuses[0] >= 400
-
-
-def free_port() -> int:
-    """Return a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextlib.asynccontextmanager

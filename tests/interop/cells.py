@@ -19,7 +19,8 @@ from tests.interop.judge import Cell, Evidence, complaints
 from tests.interop.matrix import ERAS, Client, Server, agents, clients, servers
 from tests.interop.peers import IMPORTS, REVISIONS, ROOT, Peers
 from tests.interop.plans import Plan
-from tests.interop.processes import environment, free_port, http_server, tail
+from tests.interop.processes import environment, http_server, tail
+from tests.ports import free_port
 
 CELL_LIMIT = 180
 """Seconds after which a whole client run is given up."""

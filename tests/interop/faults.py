@@ -21,7 +21,8 @@ from tests.interop.cells import Matrix, last_report, target
 from tests.interop.judge import Cell
 from tests.interop.peers import ROOT
 from tests.interop.plans import Plan, step
-from tests.interop.processes import await_silence, environment, free_port, is_alive, stop, tail, wait_for_entry
+from tests.interop.processes import await_silence, environment, is_alive, stop, tail, wait_for_entry
+from tests.ports import free_port
 
 STARTED_LIMIT = 30.0
 """Seconds until everything that is held must be under way."""

@@ -18,13 +18,6 @@ START_LIMIT = 20.0
 """Seconds that a server may take until its port answers."""
 
 
-def free_port() -> int:
-    """A loopback port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Our environment, the checkout importable, and a home of its own for tools that write into it."""
     home = CACHE / "home"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -28,13 +27,6 @@ needs_everything = pytest.mark.skipif(
 needs_official = pytest.mark.skipif(
     not (REQUIRED or PEERS.peers_python.exists()), reason="the official Python SDK isn't installed: `make interop`"
 )
-
-
-def free_port() -> int:
-    """A loopback port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from hinge import Changed, Client, ElicitFormParams, Implementation, PeerError, ProgressParams, ToolCallError
-from tests.proxy.foreign import PEERS, free_port, listening, needs_everything, needs_official, output_of
+from tests.ports import free_port
+from tests.proxy.foreign import PEERS, listening, needs_everything, needs_official, output_of
 
 HINGE = [sys.executable, "-m", "hinge"]
 EVERYTHING = " ".join([*PEERS.everything, "stdio"])

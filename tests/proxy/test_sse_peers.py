@@ -7,7 +7,8 @@ import json
 import sys
 
 from hinge import Client
-from tests.proxy.foreign import PEERS, free_port, listening, needs_everything, needs_official, output_of
+from tests.ports import free_port
+from tests.proxy.foreign import PEERS, listening, needs_everything, needs_official, output_of
 from tests.transports.http_rig import Log, make_server, serving
 
 SERVER = """

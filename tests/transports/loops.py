@@ -15,6 +15,7 @@ import pytest
 import uvloop
 
 from tests.leftovers import LASTING_THREADS
+from tests.ports import RESERVED
 
 FACTORIES: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
@@ -60,7 +61,7 @@ async def _and_nothing_else(test: Coroutine[Any, Any, None]) -> None:
 
 def _belongings() -> set[str]:
     """What this process holds: descriptors, threads, children (dead ones too)."""
-    held = {f"fd {fd} {_target(fd)}" for fd in os.listdir("/proc/self/fd")}
+    held = {f"fd {fd} {_target(fd)}" for fd in os.listdir("/proc/self/fd") if int(fd) not in RESERVED}
     held |= {f"thread {thread.name}" for thread in threading.enumerate() if thread.name not in LASTING_THREADS}
     with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

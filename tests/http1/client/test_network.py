@@ -21,6 +21,7 @@ from hinge.http1.client.pool import SocketWire
 from hinge.http1.client.proxy import from_environment
 from hinge.session import Session
 from hinge.transports.http.client.transport import HttpTransport
+from tests.ports import free_port
 from tests.session_ends import asking
 from tests.transports.certificates import make_certificate, server_tls
 from tests.transports.loops import on_both_loops
@@ -321,9 +322,7 @@ async def test_a_server_that_speaks_http2_only_is_named(waits: bool) -> None:
 
 async def test_a_server_that_offers_no_http1_in_tls_is_named(certificate: Path) -> None:
     """ALPN (RFC 7301) ends the handshake."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = f"openssl s_server -quiet -accept 127.0.0.1:{port} -cert {certificate} -key {certificate} -alpn h2"
     process = await asyncio.create_subprocess_exec(*command.split(), stdin=asyncio.subprocess.PIPE)
     wire = SocketWire(tls=str(certificate))

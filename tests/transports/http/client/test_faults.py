@@ -25,6 +25,7 @@ from hinge import (
     Outcome,
     PeerError,
 )
+from tests.ports import free_port
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking, notification, result_of
 
 MIB = 1024 * 1024
@@ -330,9 +331,7 @@ async def test_an_error_object_without_an_id_on_a_stream_is_the_peers_answer() -
 
 
 async def test_nobody_listening_means_not_sent() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     async with Talking(f"http://127.0.0.1:{port}/mcp") as client:
         with pytest.raises(NotSent, match=f"127.0.0.1:{port}") as caught:
             await client.call()

@@ -12,6 +12,7 @@ import pytest
 
 from hinge import Client, ConnectionLost, DefinitionError, InvalidResponse, NotSent, Server, content_to_text
 from hinge.transports.http.client.transport import HttpTransport
+from tests.ports import free_port
 from tests.transports.certificates import server_tls
 from tests.transports.scripted_http import (
     Answer,
@@ -200,9 +201,7 @@ async def test_a_server_that_speaks_http2_only_is_called_and_learns_of_a_cancell
     from hypercorn.config import Config
 
     server, started, cancelled = slow_server()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     config = Config()
     config.bind = [f"127.0.0.1:{port}"]
     config.certfile = config.keyfile = str(certificate)

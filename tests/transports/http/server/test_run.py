@@ -12,13 +12,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from hinge import CallNext, Context, Limits, NotFinished, StartError
 from hinge.http1.server import listener as http_listener
 from hinge.transports.http.server.run import serve_http
+from tests.ports import free_port
 from tests.transports.http_rig import (
     Log,
     Site,
@@ -110,6 +111,31 @@ async def test_a_start_hook_that_fails_is_the_servers_failure() -> None:
 
     with pytest.raises(OSError, match="no database"):
         await serve_http(HttpApp(make_server(Log()).serve, on_start=on_start), port=0)
+
+
+@pytest.mark.parametrize("engine", ["hinge", "uvicorn"])
+async def test_nobody_can_connect_before_the_app_has_started(engine: Literal["hinge", "uvicorn"]) -> None:
+    """What waits for the port must not be told too early that the server is there."""
+    from hinge.transports.http.server.app import HttpApp
+
+    port, starting, go = free_port(), asyncio.Event(), asyncio.Event()
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def on_start() -> None:
+        starting.set()
+        await go.wait()
+
+    app = HttpApp(make_server(Log()).serve, on_start=on_start)
+    task = asyncio.create_task(serve_http(app, port=port, engine=engine, announce=ready.set_result))
+    await starting.wait()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    go.set()
+    await ready
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.close()
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def test_a_unix_socket_is_served_and_removed_at_the_end(tmp_path: Path) -> None:

@@ -126,7 +126,10 @@ def print_url(url: str) -> None:
 
 
 def bind(host: str, port: int, uds: str | None) -> list[socket.socket]:
-    """Open listening sockets: a Unix one, or one for each address of the host.
+    """Open the sockets to listen on: a Unix one, or one for each address of the host.
+
+    TCP sockets begin to listen when the app has started, so that nobody connects to a server that can't answer. A Unix
+    socket listens from now on: otherwise another server would take it for one that a dead server left behind.
 
     Raises:
         StartError: An address is in use or not available.
@@ -151,7 +154,7 @@ def _bind_tcp(host: str, port: int) -> list[socket.socket]:
     listening: list[socket.socket] = []
     for family, _, _, _, address in dict.fromkeys(addresses):
         try:
-            listening.append(_listen(family, (address[0], port, *address[2:])))
+            listening.append(_open(family, (address[0], port, *address[2:])))
         except OSError as exc:
             unbind(listening, None)
             raise StartError(f"Can't listen on {host} port {port}: {_advice(exc, port)}") from exc
@@ -179,7 +182,7 @@ class ListeningSocket(socket.socket):
             raise
 
 
-def _listen(family: int, address: Any) -> socket.socket:
+def _open(family: int, address: Any) -> socket.socket:
     listening = ListeningSocket(family, socket.SOCK_STREAM)
     try:
         if os.name == "posix":
@@ -191,7 +194,8 @@ def _listen(family: int, address: Any) -> socket.socket:
             # that it reads is noticed.
             listening.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         listening.bind(address)
-        listening.listen(2048)
+        if family == getattr(socket, "AF_UNIX", None):
+            listening.listen(2048)
         listening.setblocking(False)
     except OSError:
         listening.close()
@@ -221,7 +225,7 @@ def _bind_unix(path: str) -> socket.socket:
             else:
                 raise StartError(f"Can't listen on {path}: another server listens on it")
     try:
-        return _listen(socket.AF_UNIX, path)
+        return _open(socket.AF_UNIX, path)
     except OSError as exc:
         raise StartError(f"Can't listen on {path}: {exc.strerror}") from exc
 

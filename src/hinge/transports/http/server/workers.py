@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import socket
 import sys
@@ -30,11 +31,19 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 class Workers:
     """Starts workers, restarts those that exit, and ends them together.
 
-    Each worker runs `work(pipe)` until SIGTERM. `pipe` is a file descriptor that reaches its end when the parent exits.
+    Each worker runs `work(pipe, ready)` until SIGTERM. `pipe` is a file descriptor that reaches its end when the parent
+    exits; the worker calls `ready()` when it serves. `on_ready()` is called in the parent when the first one does.
     """
 
-    def __init__(self, work: Callable[[int], None], count: int, stop_seconds: float) -> None:
+    def __init__(
+        self,
+        work: Callable[[int, Callable[[], None]], None],
+        count: int,
+        stop_seconds: float,
+        on_ready: Callable[[], None],
+    ) -> None:
         self._work = work
+        self._on_ready: Callable[[], None] | None = on_ready
         self._count = count
         self._stop_seconds = stop_seconds
         #: When each worker started, by process id.
@@ -42,6 +51,8 @@ class Workers:
         self._failed_starts = 0
         self._signals = 0
         self._pipe = (-1, -1)
+        #: Workers write a byte to it when they serve.
+        self._ready_pipe = (-1, -1)
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT; a second signal kills the workers.
@@ -53,7 +64,7 @@ class Workers:
             raise StartError("Several workers need a POSIX system: start one, or several servers behind a proxy")
         if threading.active_count() > 1:
             raise StartError("Workers can't be forked while other threads run: start the server before anything else")
-        self._pipe = os.pipe()
+        self._pipe, self._ready_pipe = os.pipe(), os.pipe()
         previous_handlers = {number: signal.signal(number, self._on_signal) for number in ENDING}
         try:
             while len(self._started) < self._count:
@@ -63,7 +74,7 @@ class Workers:
             self._end()
             for number, handler in previous_handlers.items():
                 signal.signal(number, handler)
-            for end in self._pipe:
+            for end in (*self._pipe, *self._ready_pipe):
                 os.close(end)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -86,7 +97,7 @@ class Workers:
             os.close(self._pipe[1])
             for number in ENDING:
                 signal.signal(number, signal.SIG_DFL)
-            self._work(self._pipe[0])
+            self._work(self._pipe[0], self._tell_ready)
             status = 0
         except BaseException:
             traceback.print_exc()
@@ -100,9 +111,19 @@ class Workers:
         while not self._signals:
             pid = self._reap()
             if pid is None:
-                time.sleep(0.1)
+                self._wait()
             else:
                 self._replace(pid)
+
+    def _tell_ready(self) -> None:
+        os.write(self._ready_pipe[1], b".")
+
+    def _wait(self) -> None:
+        if self._on_ready is None:
+            time.sleep(0.1)
+        elif select.select([self._ready_pipe[0]], [], [], 0.1)[0]:
+            self._on_ready()
+            self._on_ready = None
 
     def _replace(self, pid: int) -> None:
         failed = time.monotonic() - self._started.pop(pid) < START_SECONDS
@@ -171,18 +192,17 @@ def run_workers(
     listening = bind(host, port, uds)
     url = url_of(listening[0], app.options.path, serving.get("tls") is not None)
 
-    def work(pipe: int) -> None:
-        run_in_own_loop(_serve_until_orphaned(app, listening, pipe, serving))
+    def work(pipe: int, ready: Callable[[], None]) -> None:
+        run_in_own_loop(_serve_until_orphaned(app, listening, pipe, ready, serving))
 
     try:
-        (announce or print_url)(url)
-        Workers(work, workers, app.options.limits.drain + 1.0).run()
+        Workers(work, workers, app.options.limits.drain + 1.0, lambda: (announce or print_url)(url)).run()
     finally:
         unbind(listening, uds)
 
 
 async def _serve_until_orphaned(
-    app: HttpApp, listening: list[socket.socket], pipe: int, serving: dict[str, Any]
+    app: HttpApp, listening: list[socket.socket], pipe: int, ready: Callable[[], None], serving: dict[str, Any]
 ) -> None:
     """Serve until a signal, or until the parent has exited, which ends the pipe."""
     loop = asyncio.get_running_loop()
@@ -192,4 +212,4 @@ async def _serve_until_orphaned(
         os.kill(os.getpid(), signal.SIGTERM)
 
     loop.add_reader(pipe, stop)
-    await serve_sockets(app, listening, announce=lambda _url: None, **serving)
+    await serve_sockets(app, listening, announce=lambda _url: ready(), **serving)
