@@ -30,7 +30,7 @@ from hinge.proxy.translation import RESULT_TYPES, Json, client_request_params, m
 from hinge.schema.input_required import InputRequest
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.notifications import LogParams, ProgressParams
-from hinge.server.context import Context
+from hinge.server.context import Context, served_call
 from hinge.server.elicitation.elicit import require
 from hinge.session import Session
 from hinge.timeouts import PausableTimeout
@@ -84,7 +84,7 @@ class ProxiedCall:
     @property
     def accepts_requests(self) -> bool:
         """Whether requests can be sent to the caller during this call."""
-        call = self.ctx._call
+        call = served_call(self.ctx).call
         return not self.over and call.era.may_request_input(call.method)
 
     # ---------------------------------------------------------------- notifications
@@ -138,14 +138,14 @@ class ProxiedCall:
         if limit is not None:
             limit.pause()
         try:
-            return await self._request_by_era[ctx._call.era](method, text, source)
+            return await self._request_by_era[served_call(ctx).call.era](method, text, source)
         finally:
             if limit is not None and limit is self.limit:
                 limit.resume()
 
     async def _request_at_once(self, method: str, text: bytes, source: str) -> Json:
         """Send a request to the caller and wait for the response."""
-        return await request_client(self.ctx._session, method, text, source, self.ctx)
+        return await request_client(served_call(self.ctx).session, method, text, source, self.ctx)
 
     async def _request_in_round(self, method: str, text: bytes, source: str) -> Json:
         """Put a request into the next round of the caller, and wait for the response."""
@@ -197,8 +197,9 @@ class ProxiedCall:
 
 
 def _caller_key(ctx: Context[Any]) -> object:
-    if ctx._session.channel.kind != "post":
-        return "session", id(ctx._session)
+    session = served_call(ctx).session
+    if session.channel.kind != "post":
+        return "session", id(session)
     return ("principal", ctx.principal) if ctx.principal is not None else object()
 
 
@@ -235,7 +236,9 @@ async def request_client(
     limit = session.connection.limits.input_wait
     try:
         params = client_request_params(method, text, source, revision, secrets.token_urlsafe(16))
-        answer = await session.request(method, params, about=None if ctx is None else ctx._call, total=limit)
+        answer = await session.request(
+            method, params, about=None if ctx is None else served_call(ctx).call, total=limit
+        )
     except PeerError as exc:
         raise ProtocolError(exc.message, exc.error.data, code=exc.code) from exc
     except (CallError, TooNew) as exc:

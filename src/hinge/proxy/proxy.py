@@ -36,7 +36,7 @@ from hinge.schema.lifecycle import ServerCapabilities
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import SetLevelParams
 from hinge.server.composition.mount import Catalog, Kind
-from hinge.server.context import Context
+from hinge.server.context import Context, served_call
 from hinge.server.options import ProxyOptions, ServerOptions
 from hinge.server.server import Server
 from hinge.transports.http.client.headers import call_headers
@@ -220,7 +220,7 @@ class Proxy(Server[Any]):
 
     async def _initialized(self, ctx: Context[Any], params: Any) -> None:
         """A handshake client is connected; a server that requested roots before may request them again."""
-        self._upstream.sessions.add(ctx._session)
+        self._upstream.sessions.add(served_call(ctx).session)
         if ctx.client_capabilities.roots is not None:
             await self._roots_changed(ctx, params)
 
@@ -270,12 +270,12 @@ class Proxy(Server[Any]):
         self._require_capability(method)
         request = UpstreamRequest(
             method,
-            await self._upstream_params(ctx),
+            await self._upstream_params(ctx, params),
             {one: ctx.headers[one] for one in self._headers if one in ctx.headers},
         )
         uri = getattr(params, "uri", None) if method == "resources/read" else None
         try:
-            found = await self._send_by_era[ctx._call.era](ctx, params, request)
+            found = await self._send_by_era[served_call(ctx).call.era](ctx, params, request)
             if isinstance(found, InputRequiredResult):
                 return found
             return result_for(method, found, upstream.client.protocol_version, ctx.protocol_version)
@@ -287,13 +287,14 @@ class Proxy(Server[Any]):
     async def _send_in_rounds(
         self, ctx: Context[Any], params: Any, request: UpstreamRequest
     ) -> Raw | InputRequiredResult:
-        if ctx._call.era.may_request_input(request.method):
+        if served_call(ctx).call.era.may_request_input(request.method):
             return await self._rounds.serve(ctx, params, request)
         return await self._send(ctx, params, request)
 
     async def _send(self, ctx: Context[Any], params: Any, request: UpstreamRequest) -> Raw:
-        if ctx._session.channel.kind != "post":
-            self._upstream.sessions.add(ctx._session)
+        session = served_call(ctx).session
+        if session.channel.kind != "post":
+            self._upstream.sessions.add(session)
         call = self._upstream.call(ctx)
         try:
             return await self._upstream.request(call, request.method, request.params, request.headers)
@@ -312,7 +313,7 @@ class Proxy(Server[Any]):
         ):
             raise MethodNotFound(method)
 
-    async def _upstream_params(self, ctx: Context[Any]) -> Json:
+    async def _upstream_params(self, ctx: Context[Any], params: Any) -> Json:
         """Return the params for the upstream server, without what belongs to the connection of the caller."""
         found: Json = {} if ctx.params is ABSENT else msgspec.json.decode(ctx.params, type=dict[str, Raw])
         kept = forwarded_meta(found.pop("_meta", Raw(b"null")))
@@ -320,9 +321,10 @@ class Proxy(Server[Any]):
             found.pop(member, None)
         row = METHODS.get(ctx.method)
         if row is not None and row.name_field is not None:
-            found[row.name_field] = getattr(ctx._parsed, row.name_field)  # mirrored in headers
+            found[row.name_field] = getattr(params, row.name_field)  # mirrored in headers
         meta: Json = kept or {}
-        level: Any = ctx._call.era.log_level(ctx._call.meta, ctx._session.connection.handshake, None)
+        call, session, _ = served_call(ctx)
+        level: Any = call.era.log_level(call.meta, session.connection.handshake, None)
         await self._upstream.lower_log_level(level)
         if not ERAS[self._upstream.client.era].negotiation_method:  # then each request declares the capabilities
             meta[CLIENT_CAPABILITIES] = self._upstream.capabilities_of(ctx)

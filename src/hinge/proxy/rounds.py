@@ -28,7 +28,7 @@ from hinge.proxy.translation import client_request_params, required_urls
 from hinge.proxy.upstream import CallerInputRequired, Upstream
 from hinge.schema.elicitation import ElicitResult
 from hinge.schema.input_required import InputRequest, InputRequiredResult
-from hinge.server.context import Context
+from hinge.server.context import Context, served_call
 from hinge.server.elicitation.elicit import Declined, require
 
 
@@ -73,13 +73,13 @@ class Rounds:
         """Serve one round: return the result, or input requests. Raises CallError, InvalidParams, Declined."""
         state: _RoundState | None = None
         if params.request_state is not UNSET:
-            state = _decoder.decode(ctx._request_states.decode(params.request_state, _binding(ctx)))
+            state = _decoder.decode(served_call(ctx).request_states.decode(params.request_state, _binding(ctx)))
         answers = parse_responses(params.input_responses)
         serve = self._by_upstream_era[ERAS[self._upstream.client.era]]
         return await serve(ctx, sent, state, answers)
 
     def _encrypt(self, ctx: Context[Any], state: _RoundState) -> str:
-        return ctx._request_states.encode(msgspec.msgpack.encode(state), _binding(ctx))
+        return served_call(ctx).request_states.encode(msgspec.msgpack.encode(state), _binding(ctx))
 
     # ---------------------------------------------------------------- stateless upstream server
 

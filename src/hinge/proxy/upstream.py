@@ -26,7 +26,7 @@ from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, Elicitation, RootsCapability, Sampling
 from hinge.schema.methods import method_in
 from hinge.schema.notifications import SEVERITY, LoggingLevel, LogParams
-from hinge.server.context import Context
+from hinge.server.context import Context, served_call
 from hinge.session import Session
 from hinge.timeouts import PausableTimeout
 
@@ -140,7 +140,8 @@ class Upstream:
     def capabilities_of(self, ctx: Context[Any]) -> Any:
         """Return the capabilities to declare with a call: those of the caller and of the client's callbacks."""
         if self._has_no_callbacks:
-            raw = ctx._call.era.raw_client_capabilities(ctx._call.meta)
+            call = served_call(ctx).call
+            raw = call.era.raw_client_capabilities(call.meta)
             if raw is not None:
                 return raw
         declared = (
@@ -168,7 +169,7 @@ class Upstream:
         call = self._find_call()
         source = self.client.protocol_version
         if call is not None:
-            self._remember_requested_page(method, text, call.ctx._session)
+            self._remember_requested_page(method, text, served_call(call.ctx).session)
             return await call.request(method, text, source)
         sessions = self._open_sessions()
         if len(sessions) != 1:
@@ -289,7 +290,7 @@ class _RelayedCallbacks(Callbacks):
         """Answer input requests here, or raise Asked so that the rounds of a stateless caller go on."""
         upstream, call = self._upstream, current_call.get(None)
         requests = required.input_requests or {}
-        if call is None or call not in upstream.running or call.ctx._call.era is HANDSHAKE:
+        if call is None or call not in upstream.running or served_call(call.ctx).call.era is HANDSHAKE:
             return await answer_all(requests, answer)
         own = {
             key: one
@@ -309,7 +310,7 @@ class _RelayedCallbacks(Callbacks):
         call = current_call.get(None)
         if call is not None:
             for page in pages:
-                self._upstream.remember_page(page.elicitation_id, call.ctx._session)
+                self._upstream.remember_page(page.elicitation_id, served_call(call.ctx).session)
         return False
 
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -739,6 +739,19 @@ class Context(Record, Generic[StateT]):
 def _member(params: Any, name: str) -> Any:
     members = {} if params is UNSET else msgspec.to_builtins(params)
     return members.get(name) if isinstance(members, dict) else None
+
+
+class ServedCall(NamedTuple):
+    """What the kernel knows about the call of a context."""
+
+    call: Call
+    session: Session
+    request_states: RequestStateCodec
+
+
+def served_call(ctx: Context[Any]) -> ServedCall:
+    """The call of a context and the session that it came in; for servers that forward calls."""
+    return ServedCall(ctx._call, ctx._session, ctx._request_states)
 
 
 def is_context(annotation: Any) -> bool:
