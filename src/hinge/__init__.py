@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from hinge.extensions.apps import Apps as Apps
     from hinge.extensions.apps import Csp as Csp
     from hinge.extensions.apps import tools_for_model as tools_for_model
+    from hinge.extensions.base import Extension as Extension
     from hinge.protocol.changes import Changed as Changed
     from hinge.protocol.changes import ChangesLost as ChangesLost
     from hinge.protocol.http.request import Principal as Principal
@@ -106,7 +107,6 @@ if TYPE_CHECKING:
     from hinge.server.elicitation.elicit import Declined as Declined
     from hinge.server.elicitation.forms import Titled as Titled
     from hinge.server.elicitation.roots import path_in_roots as path_in_roots
-    from hinge.server.extensions import Extension as Extension
     from hinge.server.extensions import Method as Method
     from hinge.server.extensions import Topic as Topic
     from hinge.server.extensions import require_client_extension as require_client_extension
@@ -174,7 +174,7 @@ _HOME = {
     "ElicitUrlParams": "hinge.schema.elicitation",
     "EmbeddedResource": "hinge.schema.content",
     "ErrorObject": "hinge.errors",
-    "Extension": "hinge.server.extensions",
+    "Extension": "hinge.extensions.base",
     "File": "hinge.server.features.content",
     "GetPromptResult": "hinge.schema.prompts",
     "HeaderMismatch": "hinge.errors",

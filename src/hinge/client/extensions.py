@@ -1,6 +1,6 @@
 """Protocol extensions of a client: the base class, and the registry of one client. All are off by default.
 
-See https://modelcontextprotocol.io/specification/draft/extensions. The server's side is `hinge.server.extensions`.
+See https://modelcontextprotocol.io/specification/draft/extensions. The server's side is `hinge.extensions.base`.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast
 import msgspec
 
 from hinge.errors import DefinitionError, shorten
+from hinge.extensions.base import Extension
 from hinge.schema.base import Icon, Model
 from hinge.schema.content import ResourceContents
 from hinge.schema.tools import Tool
 from hinge.server.context import Context
-from hinge.server.extensions import Extension
 from hinge.server.features.options import ResourceOptions, ToolOptions, check_options, with_name
 from hinge.server.features.visibility import Caller
 

@@ -1,4 +1,4 @@
-"""Extensions of the protocol: the base class `Extension`, and how a server adds one. No extension is known by name here.
+"""Extensions of the protocol: what one declares, and how a server adds it. No extension is known by name here.
 
 An extension is off until `server.add_extension(…)`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -22,6 +22,7 @@ from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, RequestHandler, Served
 from hinge.server.dispatch import require_client_extension as require_client_extension
 
+ServerT = TypeVar("ServerT")
 CallTool: TypeAlias = Callable[[Context[Any], CallToolParams], Awaitable[Any]]
 
 
@@ -66,16 +67,8 @@ class Topic(Struct, frozen=True, kw_only=True):
     describe: Callable[[Context[Any], str | None], Awaitable[dict[str, Any] | None]]
 
 
-class Extension:
-    """The base class of extensions: override what the extension provides. One object can be added to one server.
-
-    Attributes:
-        id: The id with its prefix, such as "com.example/search".
-        eras: The eras in which it exists; in others its methods are unknown and it is not announced.
-        result_types: The `resultType`s that it adds. Such results reach only clients that declared the extension.
-
-    Specification: basic/index, "Extensions".
-    """
+class BaseExtension(Generic[ServerT]):
+    """What a server reads of an extension. `hinge.Extension`, which users derive from, is the one for `Server`."""
 
     id: ClassVar[str] = ""
     eras: ClassVar[Sequence[EraName]] = ("2025", "2026")
@@ -98,7 +91,7 @@ class Extension:
         """Return what clients can subscribe to."""
         return ()
 
-    def attach(self, server: Any) -> None:
+    def attach(self, server: ServerT) -> None:
         """Register the tools, prompts and resources of the extension; called once, when it is added.
 
         Args:
@@ -106,7 +99,7 @@ class Extension:
         """
 
     @asynccontextmanager
-    async def lifespan(self, server: Any) -> AsyncIterator[None]:
+    async def lifespan(self, server: ServerT) -> AsyncIterator[None]:
         """Run around the time in which the server serves, as an async context manager; for work in the background.
 
         Args:
@@ -133,9 +126,9 @@ class Extensions:
 
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
-        self._added: dict[str, Extension] = {}
+        self._added: dict[str, BaseExtension[Any]] = {}
         #: The extensions that exist in an era, by their ids.
-        self._by_era: dict[Era, dict[str, Extension]] = {era: {} for era in ERAS.values()}
+        self._by_era: dict[Era, dict[str, BaseExtension[Any]]] = {era: {} for era in ERAS.values()}
         #: The handler of `tools/call` without interceptions, once there is one.
         self._call: RequestHandler | None = None
         #: By the key of the filter: the extension's id, and the topic.
@@ -145,7 +138,7 @@ class Extensions:
         #: The ids of the extensions that have methods or topics: these names carry no prefix.
         self.with_methods: set[str] = set()
 
-    def add(self, extension: Extension) -> None:
+    def add(self, extension: BaseExtension[Any]) -> None:
         """Add what an extension declares. Raises DefinitionError, and changes nothing then."""
         name, eras = extension.id, parse_eras(extension.eras)
         if not is_extension_id(name):
@@ -187,7 +180,11 @@ class Extensions:
             self._dispatch.requests[_CALL].handler = self._chain(self._call)
 
     def _check(
-        self, extension: Extension, requests: Iterable[str], notifications: Iterable[str], topics: Iterable[str]
+        self,
+        extension: BaseExtension[Any],
+        requests: Iterable[str],
+        notifications: Iterable[str],
+        topics: Iterable[str],
     ) -> None:
         dispatch = self._dispatch
         taken = [
@@ -212,7 +209,7 @@ class Extensions:
 
     def _chain(self, call: CallTool) -> CallTool:
         for extension in reversed(self._added.values()):
-            if type(extension).call_tool is not Extension.call_tool:
+            if type(extension).call_tool is not BaseExtension.call_tool:
                 call = _intercepted(extension, parse_eras(extension.eras), call)
         return call
 
@@ -221,7 +218,7 @@ _CALL = "tools/call"
 _CORE_TYPES = ("complete", "input_required")
 
 
-def _intercepted(extension: Extension, eras: Sequence[Era], call_next: CallTool) -> CallTool:
+def _intercepted(extension: BaseExtension[Any], eras: Sequence[Era], call_next: CallTool) -> CallTool:
     async def intercept(ctx: Context[Any], params: CallToolParams) -> Any:
         return await extension.call_tool(ctx, params, call_next)
 

@@ -32,7 +32,7 @@ from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.schema.base import Icon, Implementation
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.notifications import SEVERITY, LoggingLevel
-from hinge.server.extensions import Extension
+from hinge.server.extensions import BaseExtension
 from hinge.server.features.caching import CacheHint
 from hinge.server.features.options import is_uri, listed
 from hinge.server.features.subscriptions import Authorize
@@ -86,7 +86,7 @@ class ServerOptions(TypedDict, total=False):
         ),
     ]
     extensions: Annotated[
-        Sequence[Extension | type[Extension]],
+        Sequence[BaseExtension[Any] | type[BaseExtension[Any]]],
         Option("Protocol extensions, as objects or classes.", (), several(lambda one: True, "extensions=[…]")),
     ]
     limits: Annotated[

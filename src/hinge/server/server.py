@@ -29,7 +29,7 @@ from hinge.server.composition.transform import ToolChange, ToolChanges
 from hinge.server.context import Context, current
 from hinge.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from hinge.server.elicitation.request_state import RequestStateCodec
-from hinge.server.extensions import Extension, Extensions
+from hinge.server.extensions import BaseExtension, Extensions
 from hinge.server.features.caching import CacheHints
 from hinge.server.features.options import check_text, icons_of
 from hinge.server.features.subscriptions import Subscriptions
@@ -62,7 +62,7 @@ else:
     StateT = TypeVar("StateT")
 logger = logging.getLogger("hinge")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-ExtensionT = TypeVar("ExtensionT", bound=Extension)
+ExtensionT = TypeVar("ExtensionT", bound=BaseExtension[Any])
 
 
 class Server(Router, Generic[StateT]):
@@ -288,10 +288,10 @@ class Server(Router, Generic[StateT]):
 
         Specification: basic/index, "Extensions".
         """
-        if not isinstance(extension, Extension):
+        if not isinstance(extension, BaseExtension):
             raise DefinitionError(f"{extension!r} is not an extension object: write add_extension(Apps())")
         self._extensions.add(extension)
-        if type(extension).lifespan is not Extension.lifespan:
+        if type(extension).lifespan is not BaseExtension.lifespan:
             self._lifespan.add(extension.lifespan)
         self.catalog.collect_extensions()
         extension.attach(self)
