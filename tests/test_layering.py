@@ -19,6 +19,7 @@ LAYERS = (
     ("schema",),
     ("protocol",),
     ("timeouts", "channel", "signals", "standard_streams", "lazy"),
+    ("recorder",),
     ("telemetry",),
     ("session",),
     ("http1", "backends"),

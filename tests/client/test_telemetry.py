@@ -131,6 +131,7 @@ async def test_a_span_says_what_was_asked_and_nothing_of_what_with(spans: InMemo
         "mcp.protocol.version": version,
         "network.transport": "tcp",
         "network.protocol.name": "http",
+        "network.protocol.version": "1.1",
         "server.address": "127.0.0.1",
     }
     (read,) = spans_of(spans, SpanKind.CLIENT, "resources/read")

@@ -28,12 +28,10 @@ from hinge.schema.content import TextContent
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from hinge.schema.input_required import InputRequest, InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities, Elicitation, RootsCapability, Sampling
-from hinge.schema.methods import METHODS
 from hinge.schema.notifications import LogParams
 from hinge.schema.roots import ListRootsResult, Root
 from hinge.schema.sampling import CreateMessageParams, CreateMessageResult
 from hinge.session import Session
-from hinge.telemetry import NETWORK, current_telemetry, telemetry_params
 
 logger = logging.getLogger("hinge")
 
@@ -355,16 +353,6 @@ class InboundMessages:
 
     async def handle(self, session: Session, call: Call) -> Any:
         """Serve one message; the result of a request, in the shape of its revision."""
-        telemetry = current_telemetry()
-        if telemetry is None:
-            return await self._serve(session, call)
-        details = {} if call.id is None else {"jsonrpc.request.id": str(call.id)}
-        network = {**NETWORK[session.channel.kind], "mcp.protocol.version": call.revision}
-        params, known = telemetry_params(call.params), call.method in METHODS
-        with telemetry.receiving(call.method, params, network, details, served=known):
-            return await self._serve(session, call)
-
-    async def _serve(self, session: Session, call: Call) -> Any:
         self._era = session.connection.era
         if call.id is None:
             await self._notified(call)

@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -23,7 +23,6 @@ from hinge.client.negotiation import (
     may_be_older,
 )
 from hinge.client.targets import words_of
-from hinge.client.telemetry import network_attributes
 from hinge.errors import (
     CallError,
     CallTimeout,
@@ -41,9 +40,14 @@ from hinge.protocol.eras.base import Era, EraOption
 from hinge.protocol.eras.detect import ERAS
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.limits import Limits
-from hinge.schema.base import Implementation
+from hinge.protocol.records import Call
+from hinge.schema.base import PROTOCOL_VERSION, Implementation
+from hinge.schema.methods import METHODS
 from hinge.session import Handle, Session
-from hinge.telemetry import ObservedMessage, current_telemetry
+from hinge.telemetry import current_telemetry
+
+if TYPE_CHECKING:
+    from hinge.recorder import ObservedMessage
 
 logger = logging.getLogger("hinge")
 
@@ -161,13 +165,32 @@ class ClientConnection:
             yield None, {}
             return
         network = self._network_attributes()
-        session_id = getattr(self._latest.channel, "session_id", None) if self._latest is not None else None
+        named = (params.get("_meta") or {}).get(PROTOCOL_VERSION)
+        if isinstance(named, str):
+            network["mcp.protocol.version"] = named
         with telemetry.sending(method, params, network, {}) as (operation, trace):
-            operation.set("mcp.session.id", session_id)
             operation.set("jsonrpc.request.id", None if request_id is None else str(request_id))
-            yield operation, trace
+            try:
+                yield operation, trace
+            finally:  # the first answer tells more
+                channel = None if self._latest is None else self._latest.channel
+                operation.set("mcp.session.id", getattr(channel, "session_id", None))
+                version = getattr(self._transport, "http_version", None)
+                operation.set("network.protocol.version", version, metric=True)
+
+    async def _handle_observed(self, session: Session, call: Call) -> Any:
+        telemetry = current_telemetry()
+        if telemetry is None:
+            return await self._handle(session, call)
+        names = {"jsonrpc.request.id": call.id, "mcp.session.id": getattr(session.channel, "session_id", None)}
+        details = {name: str(value) for name, value in names.items() if value is not None}
+        network = {**self._network_attributes(), "mcp.protocol.version": call.revision}
+        with telemetry.receiving(call, network, details, served=call.method in METHODS):
+            return await self._handle(session, call)
 
     def _network_attributes(self) -> dict[str, str | int]:
+        from hinge.client.telemetry import network_attributes
+
         attributes = dict(network_attributes(self._transport))
         if self.discovery is not None:
             attributes["mcp.protocol.version"] = self.discovery.revision
@@ -230,6 +253,7 @@ class ClientConnection:
 
     async def _open(self) -> None:
         resources = AsyncExitStack()
+        self.observed = current_telemetry() is not None
         try:
             async with asyncio.timeout(self._limits.connect):
                 await self._reach(resources)
@@ -283,7 +307,6 @@ class ClientConnection:
             self._unverified = (session, None)
         self._credentials = await self.credentials() if ERAS[discovery.era].negotiation_method else ""
         self.discovery = discovery
-        self.observed = current_telemetry() is not None
         self.era = session.connection.era = era = ERAS[discovery.era]
         self.mirrors = era.mirrors_requests(channel.kind == "post")
         self._write_meta(discovery.revision)
@@ -376,7 +399,7 @@ class ClientConnection:
 
     def _serve(self, channel: Channel) -> Session:
         connection = Connection(None, limits=self._limits, printed_on=channel.kind == "stdio")
-        self._latest = Session(connection, channel, self._handle)
+        self._latest = Session(connection, channel, self._handle_observed if self.observed else self._handle)
         return self._latest
 
     def retire(self, session: Session, reason: str) -> None:

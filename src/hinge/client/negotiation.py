@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Raw
@@ -43,7 +43,9 @@ from hinge.schema.lifecycle import (
 )
 from hinge.schema.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS
 from hinge.session import Session
-from hinge.telemetry import ObservedMessage
+
+if TYPE_CHECKING:
+    from hinge.recorder import ObservedMessage
 
 UNSUPPORTED_VERSION = -32022
 #: Errors that only a stateless server sends.
@@ -276,7 +278,7 @@ def _words(error: Exception | None) -> str:
 
 #: Observes a message by its method, params and id; see `ClientConnection.observe`.
 Observe = Callable[
-    [str, Mapping[str, Any], RequestId | None], AbstractContextManager[tuple[ObservedMessage | None, dict[str, str]]]
+    [str, Mapping[str, Any], RequestId | None], AbstractContextManager[tuple["ObservedMessage | None", dict[str, str]]]
 ]
 
 
@@ -368,7 +370,7 @@ class Negotiation:
     async def _ask(self, method: str, params: Any, headers: Any, to: Literal["discover", "initialize"]) -> StepAnswer:
         try:
             pending = self._session.register_request(method)
-            with self._observe(method, {}, pending.id) as (operation, trace):
+            with self._observe(method, msgspec.to_builtins(params), pending.id) as (operation, trace):
                 if trace:
                     params = msgspec.to_builtins(params)
                     params["_meta"] = {**params.get("_meta", {}), **trace}

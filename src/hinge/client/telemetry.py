@@ -1,11 +1,11 @@
-"""OpenTelemetry for what a client sends and receives: what is known about the connection to a server."""
+"""OpenTelemetry for a client: what is known about the connection to a server. Not imported in a process without a provider."""
 
 from __future__ import annotations
 
 from typing import Any
 from urllib.parse import urlsplit
 
-from hinge.telemetry import Attributes
+from hinge.recorder import Attributes
 
 
 def network_attributes(transport: Any) -> Attributes:
@@ -14,7 +14,11 @@ def network_attributes(transport: Any) -> Attributes:
     if isinstance(url, str):
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        return {"network.transport": "tcp", "network.protocol.name": "http"} | _address(parts.hostname, port)
+        version = getattr(transport, "http_version", None)
+        protocol = {"network.protocol.name": "http"} | (
+            {} if version is None else {"network.protocol.version": version}
+        )
+        return {"network.transport": "tcp", **protocol, **_address(parts.hostname, port)}
     if isinstance(host, str):
         return {"network.transport": "tcp", **_address(host, getattr(transport, "port", None))}
     if isinstance(path := getattr(transport, "path", None), str):

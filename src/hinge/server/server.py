@@ -35,7 +35,6 @@ from hinge.server.features.options import check_text, icons_of
 from hinge.server.features.subscriptions import Subscriptions
 from hinge.server.lifespan import ConnectionLifespans, Lifespan
 from hinge.server.middleware.chain import Middleware, build_chains
-from hinge.server.middleware.telemetry import observe_session, observer
 from hinge.server.options import (
     LIFESPAN,
     ApiOptions,
@@ -47,6 +46,7 @@ from hinge.server.options import (
 from hinge.server.router import Router
 from hinge.server.watchdog import unwatch, watch
 from hinge.session import Session
+from hinge.telemetry import current_telemetry
 from hinge.transports.http.server.options import FROM_SERVER, HttpAppOptions
 
 if TYPE_CHECKING:
@@ -315,9 +315,12 @@ class Server(Router, Generic[StateT]):
         return middleware
 
     def _build(self) -> None:
-        self._chains = build_chains(
-            self._dispatch, self._middleware, lifespan=self._connections, observer=observer(self._dispatch.serves)
-        )
+        observer: Middleware | None = None
+        if (telemetry := current_telemetry()) is not None:
+            from hinge.server.middleware.telemetry import observer as make_observer
+
+            observer = make_observer(telemetry, self._dispatch.serves)
+        self._chains = build_chains(self._dispatch, self._middleware, lifespan=self._connections, observer=observer)
 
     # ---------------------------------------------------------------- serving
 
@@ -337,7 +340,10 @@ class Server(Router, Generic[StateT]):
         session = Session(connection, channel, self.handle)
         if kind != "post":
             self._subscriptions.join(session)
-            observe_session(session)
+            if (telemetry := current_telemetry()) is not None:
+                from hinge.server.session_telemetry import observe_session
+
+                observe_session(telemetry, session)
         return session
 
     def notify(self, event: Changed) -> None:

@@ -19,7 +19,7 @@ from hinge.server.features.prompts import RegisteredPrompt
 from hinge.server.features.resources import RegisteredResource
 from hinge.server.features.tools import RegisteredTool
 from hinge.signals import observe_signals
-from hinge.telemetry import LOOP_LAG, measure
+from hinge.telemetry import measure
 
 logger = logging.getLogger("hinge")
 
@@ -70,7 +70,7 @@ class Watchdog:
                     self._report(stack)
                     self._answered.wait()
             if not self._stop.is_set():
-                measure(LOOP_LAG, time.perf_counter() - start)
+                measure("hinge.event_loop.lag", time.perf_counter() - start)
 
     def _report(self, stack: list[FrameType]) -> None:
         if not stack or stack[0].f_code.co_filename.endswith(_IDLE):

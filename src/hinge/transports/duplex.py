@@ -39,6 +39,8 @@ class DuplexChannel:
         self.limits = limits
         #: Why the channel ended, as waiting calls are told; None while it is open.
         self.reason: str | None = None
+        #: What broke the channel; None if it is open or ended regularly.
+        self.failure: BaseException | None = None
         self._loop = asyncio.get_running_loop()
         self._server = server
         self._origin = origin

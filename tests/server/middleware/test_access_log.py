@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hinge import AccessLog, Client, Context, Implementation, PeerError, ProtocolError, Server, ToolError
+from hinge.transports.http.server.run import serve_http
 from tests.server.bare_end import BareEnd, Era
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -131,3 +132,22 @@ async def test_nothing_is_written_where_nobody_listens(caplog: pytest.LogCapture
     async with BareEnd(logged()) as end:
         await end.call_tool("say", word="hello")
     assert said(caplog) == []
+
+
+@pytest.mark.parametrize(("caller", "logged"), [("ada", "ada"), ("a\nb", r"a\nb"), (None, "-")])
+async def test_the_log_of_http_requests_names_the_caller(
+    caplog: pytest.LogCaptureFixture, caller: str | None, logged: str
+) -> None:
+    """B-024: as `authenticate` tells, on one line."""
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    app = Server("logged").http_app(authenticate=lambda scope, headers: caller)
+    with caplog.at_level(logging.INFO, "hinge.access"):
+        serving = asyncio.create_task(serve_http(app, port=0, access_log=True, announce=ready.set_result))
+        try:
+            async with Client(await ready):
+                pass
+        finally:
+            serving.cancel()
+            await asyncio.wait([serving])
+    lines = [record.getMessage() for record in caplog.records if record.name == "hinge.access"]
+    assert {line.partition(' "')[0] for line in lines} == {f"127.0.0.1 {logged}"}

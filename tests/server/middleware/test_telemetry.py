@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from hinge import (
     CallToolResult,
+    Changed,
     Client,
     Context,
     Limits,
@@ -23,10 +25,11 @@ from hinge import (
     Server,
     ToolCallError,
 )
-from hinge.telemetry import BOUNDARIES
+from hinge.recorder import BOUNDARIES
 from tests.observed import Observed, attributes, observing
 from tests.support import V2025_11, V2026_07
 from tests.transports.http_rig import serving
+from tests.transports.loops import until
 
 ERAS = {"2025": V2025_11, "2026": V2026_07}
 both_eras = pytest.mark.parametrize("era", list(ERAS))
@@ -251,11 +254,9 @@ async def test_the_duration_of_each_operation_is_measured_on_both_sides(observed
         "mcp.protocol.version": ERAS[era],
         "network.transport": "tcp",
         "network.protocol.name": "http",
+        "network.protocol.version": "1.1",
     }
-    for side, address in (
-        ("client", {"server.address": "127.0.0.1", "server.port": site.port}),
-        ("server", {"network.protocol.version": "1.1"}),
-    ):
+    for side, address in (("client", {"server.address": "127.0.0.1", "server.port": site.port}), ("server", {})):
         points = observed.points(f"mcp.{side}.operation.duration")
         (fine,) = (point for point in points if attributes(point).get("gen_ai.tool.name") == "fine")
         assert attributes(fine) == {**shared, **address, "gen_ai.tool.name": "fine"}
@@ -274,7 +275,7 @@ async def test_the_duration_of_each_session_is_measured_on_both_sides(observed: 
     (theirs,) = observed.points("mcp.server.session.duration")
     assert (mine.count, theirs.count) == (1, 1)
     assert attributes(mine) == {"mcp.protocol.version": ERAS[era]}
-    assert attributes(theirs) == ({"mcp.protocol.version": V2025_11} if era == "2025" else {})
+    assert attributes(theirs) == {"mcp.protocol.version": ERAS[era]}
     (active,) = observed.points("hinge.server.active_sessions")
     assert active.value == 0
 
@@ -312,10 +313,65 @@ async def test_requests_in_flight_are_counted(observed: Observed) -> None:
     assert {point.value for point in observed.points("hinge.server.active_requests")} == {0}
 
 
-async def test_streams_are_counted_while_they_are_open(observed: Observed) -> None:
+async def test_subscriptions_are_counted_while_they_are_open(observed: Observed) -> None:
     async with Client(_server(), era="2026") as client, client.listen(tools=True):
-        assert [point.value for point in observed.points("hinge.server.active_streams")] == [1]
-    assert [point.value for point in observed.points("hinge.server.active_streams")] == [0]
+        assert [point.value for point in observed.points("hinge.server.active_subscriptions")] == [1]
+    assert [point.value for point in observed.points("hinge.server.active_subscriptions")] == [0]
+
+
+def _streams(observed: Observed) -> int:
+    return sum(point.value for point in observed.points("hinge.server.active_streams"))
+
+
+@pytest.mark.parametrize("kind", ["listen", "GET of a session", "answer", "HTTP+SSE"])
+async def test_event_streams_are_counted_while_they_are_open(observed: Observed, kind: str) -> None:
+    """Whatever they carry, and however they end; a JSON answer is none."""
+    server, counts = _server(), list[int]()
+
+    @server.tool
+    async def streams(ctx: Context[Any]) -> str:
+        before = _streams(observed)
+        await ctx.report_progress(1)
+        await until(lambda: _streams(observed) > before or kind == "HTTP+SSE")
+        counts.append(_streams(observed))
+        return ""
+
+    async with serving(server, sse_path="/sse") as site:
+        path: str
+        era: Any
+        path, era = (
+            ("sse", "2025") if kind == "HTTP+SSE" else ("mcp", "2026" if kind in ("listen", "answer") else "2025")
+        )
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(Client(f"http://127.0.0.1:{site.port}/{path}", era=era))
+            if kind == "listen":
+                await stack.enter_async_context(client.listen(tools=True))
+            if kind == "answer":
+                await client.call_tool("fine")
+                assert _streams(observed) == 0
+            else:
+                await until(lambda: _streams(observed) == 1)
+            await client.call_tool("streams", on_progress=lambda progress: None)
+            assert counts == [1 if kind in ("answer", "HTTP+SSE") else 2]
+        await until(lambda: _streams(observed) == 0)
+
+
+async def test_changes_that_a_slow_reader_loses_are_counted(observed: Observed) -> None:
+    """More changes than fit its queue become one notification that everything may have changed."""
+    server: Server[Any] = Server("busy", limits=Limits(queued_changes=10))
+
+    @server.resource("data://all")
+    async def everything() -> str:
+        return ""
+
+    @server.resource("data://all/{name}")
+    async def data(name: str) -> str:
+        return name
+
+    async with Client(server, era="2026") as client, client.listen(resources=["data://all"]):
+        for number in range(30):  # the reader gets no turn meanwhile
+            server.notify(Changed("resource", f"data://all/{number}"))
+        assert [point.value for point in observed.points("hinge.server.dropped_changes")] == [22]
 
 
 async def test_the_lag_of_the_event_loop_is_measured(observed: Observed) -> None:

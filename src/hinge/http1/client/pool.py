@@ -122,6 +122,8 @@ class SocketWire:
         idle: Seconds that a connection is kept unused, if the server does not say how long it keeps it.
     """
 
+    http_version = "1.1"
+
     def __init__(
         self,
         *,

@@ -47,7 +47,10 @@ class WireResponse(Protocol):
 
 
 class Wire(Protocol):
-    """Makes HTTP requests and keeps connections open between them. Used from one event loop."""
+    """Makes HTTP requests and keeps connections open between them. Used from one event loop.
+
+    Spans name the HTTP version of a wire that has an attribute `http_version`, such as "1.1".
+    """
 
     async def open(self, method: str, url: str, headers: HeaderPairs, body: bytes | None, /) -> WireResponse:
         """Send a request and wait for the head of its response, whatever its status. Follows no redirects.

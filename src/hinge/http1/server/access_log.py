@@ -34,8 +34,9 @@ def with_access_log(serve: ServeRequest) -> ServeRequest:
             scope, address = request.scope, request.scope["client"]
             query = b"?" + scope["query_string"] if scope["query_string"] else b""
             logger.info(
-                '%s "%s %s HTTP/%s" %d %d bytes %d ms',
+                '%s %s "%s %s HTTP/%s" %d %d bytes %d ms',
                 "unix" if address is None else address[0],
+                ascii(scope.get("hinge.principal") or "-")[1:-1],
                 scope["method"],
                 ascii((scope["raw_path"] + query).decode("latin-1"))[1:-1],
                 scope["http_version"],

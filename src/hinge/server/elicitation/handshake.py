@@ -10,7 +10,7 @@ import msgspec
 from hinge.errors import HingeError, PeerError, ToolError
 from hinge.schema.input_required import InputRequiredResult
 from hinge.server.elicitation.elicit import ClientInput, ElicitationStrategy, InputRefused, StepCall
-from hinge.telemetry import NETWORK, current_telemetry
+from hinge.telemetry import current_telemetry
 
 
 class HandshakeElicitation(ElicitationStrategy):
@@ -36,9 +36,10 @@ class HandshakeElicitation(ElicitationStrategy):
         telemetry, session = current_telemetry(), self._session
         if telemetry is None:
             return await session.request(item.method, item.params, about=self._call, total=limit)
+        from hinge.server.session_telemetry import describe_request
+
         pending = session.register_request(item.method)
-        network = {**NETWORK[session.channel.kind], "mcp.protocol.version": self._call.revision}
-        details = {"jsonrpc.request.id": str(pending.id)}
+        network, details = describe_request(session, self._call.revision, pending.id)
         with telemetry.sending(item.method, {}, network, details) as (_, trace):
             params = msgspec.to_builtins(item.params)
             params["_meta"] = {**params.get("_meta", {}), **trace}

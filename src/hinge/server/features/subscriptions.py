@@ -38,7 +38,7 @@ from hinge.schema.subscriptions import ListenParams, ListenResult, SubscriptionF
 from hinge.server.context import Context
 from hinge.server.extensions import Topic, accept_topics
 from hinge.session import Session
-from hinge.telemetry import ACTIVE_STREAMS, DROPPED_CHANGES, count
+from hinge.telemetry import count
 
 logger = logging.getLogger("hinge")
 
@@ -236,14 +236,14 @@ class Subscriptions:
     async def _run(self, ctx: Context[Any], agreed: SubscriptionFilter) -> None:
         stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx), self._limits, self._offered)
         self._streams.add(stream)
-        count(ACTIVE_STREAMS, 1)
+        count("hinge.server.active_subscriptions", 1)
         unregister = ctx._session.on_end_of_input(stream.end)
         try:
             await stream.run()
         finally:
             unregister()
             self._streams.discard(stream)
-            count(ACTIVE_STREAMS, -1)
+            count("hinge.server.active_subscriptions", -1)
 
     async def _agreed(
         self, ctx: Context[Any], requested: SubscriptionFilter, uris: Iterable[str]
@@ -327,7 +327,7 @@ class PendingChanges:
         everything = dict.fromkeys(self._everything())
         # What waits already keeps its place, so that a reader gets to the end of it.
         kept = {change: None for change in self._changes if change in everything}
-        count(DROPPED_CHANGES, len(self._changes) - len(kept))
+        count("hinge.server.dropped_changes", len(self._changes) - len(kept))
         self._changes = {**kept, **everything}
         self._count = self._bytes = 0
 

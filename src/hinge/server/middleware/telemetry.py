@@ -1,25 +1,18 @@
-"""OpenTelemetry for what a server receives: left out of the middleware chain if the process has no provider."""
+"""OpenTelemetry for what a server receives. Not imported in a process without a provider."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
+from hinge.recorder import NETWORK, Telemetry
 from hinge.server.context import Context
 from hinge.server.middleware.chain import CallNext, Middleware
-from hinge.session import Session
-from hinge.telemetry import ACTIVE_SESSIONS, NETWORK, Telemetry, current_telemetry, telemetry_params
+from hinge.server.session_telemetry import learn_network, session_id
 
 
-def observer(serves: Callable[[str], bool]) -> Middleware | None:
-    """Middleware that makes a span and measurements for each message; None in a process without a provider.
-
-    `serves` says whether a method exists.
-    """
-    telemetry = current_telemetry()
-    if telemetry is None:
-        return None
+def observer(telemetry: Telemetry, serves: Callable[[str], bool]) -> Middleware:
+    """Middleware that makes a span and measurements for each message. `serves` says whether a method exists."""
     return lambda ctx, call_next: _observed(telemetry, serves(ctx.method), ctx, call_next)
 
 
@@ -29,17 +22,24 @@ async def _observed(telemetry: Telemetry, served: bool, ctx: Context[Any], call_
     _add_client_address(ctx._call.origin.transport, network, details)
     if not ctx._call.inline:  # `initialize` negotiates the revision
         network["mcp.protocol.version"] = ctx.protocol_version
-    client, head = ctx.client_info, ctx._call.origin.head
+    learn_network(ctx._session, network)
+    client = ctx.client_info
     names: dict[str, Any] = {
         "jsonrpc.request.id": None if ctx.request_id is None else str(ctx.request_id)[:100],
-        "mcp.session.id": head.session_id if head is not None else None,
+        "mcp.session.id": session_id(ctx._session),
         "enduser.id": ctx.principal,
         "mcp.client.name": client.name[:100] if client is not None else None,
         "mcp.client.version": client.version[:100] if client is not None else None,
     }
     details |= {name: value for name, value in names.items() if value is not None}
-    with telemetry.receiving(ctx.method, telemetry_params(ctx.params), network, details, served=served) as operation:
-        result = await call_next(ctx)
+    with telemetry.receiving(ctx._call, network, details, served=served) as operation:
+        active = {"mcp.method.name": operation.metric_attributes["mcp.method.name"]}
+        active_requests = telemetry.counters["hinge.server.active_requests"]
+        active_requests.add(1, active)
+        try:
+            result = await call_next(ctx)
+        finally:
+            active_requests.add(-1, active)
         if ctx._call.failure is not None:
             operation.record_exception(ctx._call.failure)
         operation.finished(ctx.method, result)
@@ -50,28 +50,10 @@ def _add_client_address(transport: Any, network: dict[str, Any], details: dict[s
     """Describe the peer by what the transport knows: an ASGI scope, or the address of a socket."""
     address = transport
     if isinstance(transport, dict):
+        network["network.protocol.name"] = "http"
         network["network.protocol.version"] = transport.get("http_version", "1.1")
         address = transport.get("client")
     if isinstance(address, list | tuple) and len(address) >= 2:
         details["client.address"], details["client.port"] = str(address[0]), address[1]
     elif isinstance(address, str):
         network["network.transport"] = "unix"
-
-
-def observe_session(session: Session) -> None:
-    """Measure a session of the server until it ends, if the process has a meter provider."""
-    telemetry = current_telemetry()
-    if telemetry is None:
-        return
-    start = time.perf_counter()
-    sessions = telemetry.counters[ACTIVE_SESSIONS]
-    sessions.add(1)
-
-    async def ended() -> None:
-        sessions.add(-1)
-        network = dict(NETWORK[session.channel.kind])
-        if session.connection.handshake.client_info is not None:
-            network["mcp.protocol.version"] = session.connection.handshake.revision
-        telemetry.session_ended("server", start, network)
-
-    session.on_close(ended)

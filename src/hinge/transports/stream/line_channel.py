@@ -310,6 +310,8 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The byte stream is closed in both directions."""
         why = f" ({exc})" if exc else ""
+        if self.reason is None:
+            self.failure = exc
         self.end_session(f"the peer closed the connection{why}")
         self._transport = None
         self._waiting_lines.clear()
@@ -391,7 +393,9 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
         waiting = self._transport.get_write_buffer_size()
         taken = self._written - waiting - self._read_by_peer
         if waiting and taken < min(waiting, self.limits.stream_bytes // LEAST_SHARE):
-            self.abort(f"the peer has not read for {self.limits.stream_wait:g} seconds, {waiting} bytes are waiting")
+            reason = f"the peer has not read for {self.limits.stream_wait:g} seconds, {waiting} bytes are waiting"
+            self.failure = TimeoutError(reason)
+            self.abort(reason)
         else:
             self._watch()
 

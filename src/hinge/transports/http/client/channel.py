@@ -131,6 +131,11 @@ class UrlTransport(Transport):
         self._latest_endpoint = RemoteEndpoint(url, wire, self._settings)
         return self._latest_endpoint
 
+    @property
+    def http_version(self) -> str | None:
+        """The version of HTTP that is spoken with the server, such as "1.1"; None if the wire does not tell."""
+        return None if self._latest_endpoint is None else self._latest_endpoint.http_version
+
     async def credentials(self) -> str:
         """Return a digest of the headers that identify the caller; see Transport.
 
@@ -152,6 +157,11 @@ class RemoteEndpoint:
         self._fixed = user_headers({} if headers is None or callable(headers) else headers)
         #: Whether requests may have different credentials.
         self._varies = callable(headers) or self._auth is not None
+
+    @property
+    def http_version(self) -> str | None:
+        """See `HttpTransport.http_version`."""
+        return getattr(self._wire, "http_version", None)
 
     async def credentials(self) -> str:
         """Return a digest of the headers that identify the caller of a request made now; "" if they never change."""

@@ -41,6 +41,8 @@ class HttpxWire:
     """
 
     def __init__(self, *, tls: TlsContext, proxy: str | None = None, connect: float = 30.0) -> None:
+        #: That of the last response; None before the first.
+        self.http_version: str | None = None
         self._tls = tls
         self._proxy = proxy
         self._connect_limit = connect
@@ -68,6 +70,7 @@ class HttpxWire:
         except BaseException:
             self.start(self.discard(client))
             raise
+        self.http_version = response.http_version.removeprefix("HTTP/").removesuffix(".0")
         return _HttpxResponse(self, client, target.origin, response)
 
     async def close(self) -> None:

@@ -73,6 +73,7 @@ class Admission:
             await exchange.refuse(caller)
             return None
         name, scopes = caller if isinstance(caller, Principal) else (caller, frozenset[str]())
+        scope["hinge.principal"] = name  # for the access log
         return Origin(head, name, scope, frozenset(scopes))
 
     def log(self, refusal: Refusal) -> None:

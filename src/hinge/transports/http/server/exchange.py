@@ -19,6 +19,7 @@ from hinge.protocol.http import sse
 from hinge.protocol.http.headers import body_too_large
 from hinge.protocol.http.request import Refusal
 from hinge.protocol.records import Inbound, Outgoing, Record
+from hinge.telemetry import count
 from hinge.transports.http.server.options import HttpSettings
 
 JSON_TYPE = b"application/json"
@@ -314,7 +315,7 @@ class Exchange(Record):
         async with self._writing():
             if not self.over:
                 await self._put(data, False)
-                self.over = True
+                self._finish()
 
     def _writing(self) -> asyncio.Lock:
         if self._lock is None:
@@ -327,6 +328,7 @@ class Exchange(Record):
         if not self.started:
             raw.start(200, STREAM_HEADERS)
             self.started = True
+            count("hinge.server.active_streams", 1)
             data = (self.owner.opening() if self.owner is not None else b"") + data
         try:
             # A slow client has the time for each piece, so that one large event does not cut it off.
@@ -358,10 +360,15 @@ class Exchange(Record):
 
     def _lose(self, reason: str) -> None:
         if not self.over:
-            self.over = True
+            self._finish()
             self._lost = reason
             if self.owner is not None:
                 self.owner.disconnected(reason)
+
+    def _finish(self) -> None:
+        if not self.over and self.started:
+            count("hinge.server.active_streams", -1)
+        self.over = True
 
     def beat(self, now: float) -> None:
         """Give up on a slow body; send a keep-alive on a quiet stream."""
@@ -416,7 +423,7 @@ class Exchange(Record):
     def close(self) -> None:
         """The request was served."""
         if not self.over:
-            self.over = True
+            self._finish()
         # Breaks a reference cycle; the garbage collector would have to find one per request.
         self.owner = None
         self._open.remove(self)
