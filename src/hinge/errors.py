@@ -449,13 +449,13 @@ def as_failure(exc: BaseException) -> BaseException:
     """
     match exc:
         case SystemExit():
-            found = RuntimeError(f"the function called sys.exit({exc.code!r})")
+            failure = RuntimeError(f"the function called sys.exit({exc.code!r})")
         case KeyboardInterrupt() | GeneratorExit() | StopIteration():
-            found = RuntimeError(f"the function raised {type(exc).__name__}({exc})")
+            failure = RuntimeError(f"the function raised {type(exc).__name__}({exc})")
         case _:
             return exc
-    found.__cause__ = exc
-    return found
+    failure.__cause__ = exc
+    return failure
 
 
 def wire_error(exc: BaseException, about: str = "") -> ProtocolError:

@@ -52,10 +52,10 @@ def load(target: str) -> Server[Any]:
     place, _, name = target.partition(":") if target[1:3] != ":\\" else (target, "", "")
     module = _module(place)
     if name:
-        found = getattr(module, name, None)
-        if not isinstance(found, Server):
+        attribute = getattr(module, name, None)
+        if not isinstance(attribute, Server):
             raise StartError(f"{place} has no server named {name!r}: {_list_servers(module)}")
-        return found
+        return attribute
     servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
     for usual in _USUAL_NAMES:
         if usual in servers:

@@ -196,7 +196,7 @@ class Callbacks:
             str(number): InputRequest(method="elicitation/create", params=page) for number, page in enumerate(pages)
         }
         answers = msgspec.to_builtins(await answer_all(requests, answer))
-        return all(one.get("action") == "accept" for one in answers.values())
+        return all(response.get("action") == "accept" for response in answers.values())
 
     def refuse_nested(self, method: str) -> None:
         """Refuse a request to a server while a callback serves one of its requests: it would wait for us.
@@ -246,8 +246,8 @@ class Callbacks:
         return answer
 
     async def _roots(self) -> ListRootsResult:
-        given = self._on_roots() if callable(self._on_roots) else self._on_roots
-        return ListRootsResult(roots=[_root(item) for item in await awaited(given) or ()])
+        roots = self._on_roots() if callable(self._on_roots) else self._on_roots
+        return ListRootsResult(roots=[_root(item) for item in await awaited(roots) or ()])
 
 
 async def answer_all(requests: Mapping[str, InputRequest], answer: AnswerRequest) -> dict[str, Any]:
@@ -263,7 +263,7 @@ async def answer_all(requests: Mapping[str, InputRequest], answer: AnswerRequest
     Raises:
         InvalidResponse: The server requested something that it must not, or that was not declared.
     """
-    tasks = {key: asyncio.create_task(_answer_input(one, answer)) for key, one in requests.items()}
+    tasks = {key: asyncio.create_task(_answer_input(request, answer)) for key, request in requests.items()}
     try:
         await asyncio.gather(*tasks.values())
     finally:
@@ -298,8 +298,8 @@ def _decode(params: Any, kind: type[Any]) -> Any:
 
 
 def _member(params: Any, name: str) -> Any:
-    found = msgspec.json.decode(params or b"{}")
-    return found.get(name) if isinstance(found, dict) else None
+    decoded = msgspec.json.decode(params or b"{}")
+    return decoded.get(name) if isinstance(decoded, dict) else None
 
 
 def _no_mode(mode: str) -> InvalidParams:
@@ -309,8 +309,8 @@ def _no_mode(mode: str) -> InvalidParams:
 def _defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The default values of a form."""
     fields = schema.get("properties")
-    found = fields.items() if isinstance(fields, dict) else ()
-    return {name: field["default"] for name, field in found if isinstance(field, dict) and "default" in field}
+    properties = fields.items() if isinstance(fields, dict) else ()
+    return {name: field["default"] for name, field in properties if isinstance(field, dict) and "default" in field}
 
 
 def _check(content: dict[str, Any], request: ElicitFormParams) -> None:

@@ -157,13 +157,13 @@ class Client(ClientMethods):
         """
         from hinge.client.group.config import pick, read_config
 
-        target, found = pick(read_config(source), name).reach()
-        merged: Any = {**found, **options}
+        target, entry_options = pick(read_config(source), name).reach()
+        merged: Any = {**entry_options, **options}
         return cls(target, **merged)
 
     def __repr__(self) -> str:
-        found = self._connection.discovery
-        state = "not connected" if found is None else found.revision if self.connected else "lost"
+        discovery = self._connection.discovery
+        state = "not connected" if discovery is None else discovery.revision if self.connected else "lost"
         return f"<Client of {self._server_text()}: {state}>"
 
     # ---------------------------------------------------------------- set-up
@@ -338,8 +338,8 @@ class Client(ClientMethods):
 
     def _server_text(self) -> str:
         """The server for a user: the name that it gives itself, and where it is."""
-        found = self._connection.discovery
-        name = found.server_info.name if found is not None and found.server_info is not None else "a server"
+        discovery = self._connection.discovery
+        name = discovery.server_info.name if discovery is not None and discovery.server_info is not None else "a server"
         return f"{shorten(name)} ({words_of(self._target)})"
 
     # ---------------------------------------------------------------- requests and notifications
@@ -408,5 +408,5 @@ class Client(ClientMethods):
         Returns:
             The subscription: an async context manager and iterator of `Changed` and `ChangesLost`.
         """
-        wanted = filter_of(tools=tools, prompts=prompts, resource_list=resource_list, resources=resources)
-        return Subscription(self._connection, self._subscriptions, wanted, self.limits, topics)
+        subscribed = filter_of(tools=tools, prompts=prompts, resource_list=resource_list, resources=resources)
+        return Subscription(self._connection, self._subscriptions, subscribed, self.limits, topics)

@@ -127,8 +127,8 @@ def blocks_of(result: Result | Iterable[Any]) -> list[Any]:
 def suffix_of(mime_type: str | None) -> str:
     """The suffix of files of a MIME type, with its dot."""
     kind = (mime_type or "").partition(";")[0].strip().lower()
-    found = _SUFFIXES.get(kind) or mimetypes.guess_extension(kind)
-    return found or (".txt" if kind.startswith("text/") else ".bin")
+    suffix = _SUFFIXES.get(kind) or mimetypes.guess_extension(kind)
+    return suffix or (".txt" if kind.startswith("text/") else ".bin")
 
 
 def content_to_text(content: Result | Block) -> str:

@@ -174,11 +174,11 @@ class ClientExtensions:
         self._notifications.update(method.name for method in notifications)
         self._types.update(extension.result_types)
         for era in eras:
-            known = self._by_era[era]
-            known.extensions.append(extension)
-            known.requests.update({method.name: method for method in requests})
-            known.notifications.update({method.name: method for method in notifications})
-            known.types.update(dict.fromkeys(extension.result_types, extension))
+            of_era = self._by_era[era]
+            of_era.extensions.append(extension)
+            of_era.requests.update({method.name: method for method in requests})
+            of_era.notifications.update({method.name: method for method in notifications})
+            of_era.types.update(dict.fromkeys(extension.result_types, extension))
 
     def is_safe(self, method: str) -> bool:
         """Whether a request of an extension may be repeated."""
@@ -188,20 +188,20 @@ class ClientExtensions:
         """The settings that are declared in an era."""
         return {one.id: dict(one.settings) for one in self._by_era[era].extensions}
 
-    async def resolve(self, request: ClientContext, raw: Raw, kind: str, left: float | None) -> Raw | None:
+    async def resolve(self, request: ClientContext, raw: Raw, kind: str, seconds: float | None) -> Raw | None:
         """What an extension makes of a result of its own type within `left` seconds; None if the type is unknown."""
         extension = self._by_era[ERAS[self._client.era]].types.get(kind)
         if extension is None:
             return None
-        limit = asyncio.timeout(left)
+        limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                found = await extension.resolve(request.replace(total=left), msgspec.json.decode(raw))
+                resolved = await extension.resolve(request.replace(total=seconds), msgspec.json.decode(raw))
         except TimeoutError as exc:
             if not limit.expired():
                 raise
-            raise CallTimeout(f"{request.method}: {extension.id} has no result after {left:.1f} seconds") from exc
-        return found if isinstance(found, Raw) else Raw(msgspec.json.encode(found))
+            raise CallTimeout(f"{request.method}: {extension.id} has no result after {seconds:.1f} seconds") from exc
+        return resolved if isinstance(resolved, Raw) else Raw(msgspec.json.encode(resolved))
 
     def request_method(self, method: str, era: Era) -> ClientMethod | None:
         """What serves a request of the server."""

@@ -160,21 +160,21 @@ def may_be_older(error: CallError) -> bool:
 
 def _discovered(result: Raw, fallback: bool, *, may_repeat: bool) -> Steps:
     try:
-        found = msgspec.json.decode(result, type=DiscoverResult)
+        discovered = msgspec.json.decode(result, type=DiscoverResult)
     except msgspec.MsgspecError as exc:
         if not fallback:
             raise ConnectFailed(f"The server's answer to server/discover can't be read: {exc}") from exc
         return (yield from _handshake(exc))
-    common = _common(STATELESS_REVISIONS, found.supported_versions)
+    common = _common(STATELESS_REVISIONS, discovered.supported_versions)
     if common:
         return Discovery(
             era=STATELESS.name,
             revision=common[-1],
-            server_info=_identity(found.meta),
-            capabilities=found.capabilities,
-            instructions=found.instructions,
+            server_info=_identity(discovered.meta),
+            capabilities=discovered.capabilities,
+            instructions=discovered.instructions,
         )
-    return (yield from _only_legacy(found.supported_versions, fallback))
+    return (yield from _only_legacy(discovered.supported_versions, fallback))
 
 
 def _modern_error(error: PeerError, fallback: bool, *, may_repeat: bool) -> Steps:
@@ -234,19 +234,19 @@ def _second_try(error: PeerError) -> Generator[Probe | Initialize, StepAnswer, S
 
 def _agreed(result: Raw) -> Discovery:
     try:
-        found = msgspec.json.decode(result, type=InitializeResult)
+        agreed = msgspec.json.decode(result, type=InitializeResult)
     except msgspec.MsgspecError as exc:
         raise ConnectFailed(f"The server's answer to initialize can't be read: {exc}") from exc
-    if not _common(HANDSHAKE_REVISIONS, [found.protocol_version]):
+    if not _common(HANDSHAKE_REVISIONS, [agreed.protocol_version]):
         raise ConnectFailed(
-            f"The server requires the protocol revision {shorten(found.protocol_version)!r}, which is unknown to this client"
+            f"The server requires the protocol revision {shorten(agreed.protocol_version)!r}, which is unknown to this client"
         )
     return Discovery(
         era=HANDSHAKE.name,
-        revision=found.protocol_version,
-        server_info=found.server_info,
-        capabilities=found.capabilities,
-        instructions=found.instructions,
+        revision=agreed.protocol_version,
+        server_info=agreed.server_info,
+        capabilities=agreed.capabilities,
+        instructions=agreed.instructions,
     )
 
 
@@ -259,8 +259,8 @@ _STRATEGIES: dict[EraOption, Callable[[], Steps]] = {
 
 
 def _supported(error: PeerError) -> list[str]:
-    found: Any = error.data.get("supported") if isinstance(error.data, dict) else None
-    return [str(item) for item in found] if isinstance(found, list) else []
+    supported: Any = error.data.get("supported") if isinstance(error.data, dict) else None
+    return [str(item) for item in supported] if isinstance(supported, list) else []
 
 
 def _identity(meta: dict[str, Any] | None) -> Implementation | None:
@@ -313,8 +313,8 @@ class Negotiation:
             while True:
                 step = steps.send(await self._take(step))
         except StopIteration as done:
-            found: Discovery = done.value
-            return found
+            discovery: Discovery = done.value
+            return discovery
         except (ConnectionLost, NotSent) as exc:
             probed = isinstance(self._step, Probe) or self._probe is not None
             if era == "auto" and probed and self._session.channel.kind != "post":

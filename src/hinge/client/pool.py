@@ -175,16 +175,16 @@ class ClientPool:
 
     async def _lend(self) -> Client:
         while self._free:
-            found = self._free.pop()
-            self._lent.add(found.client)
+            free = self._free.pop()
+            self._lent.add(free.client)
             well = False
             try:
-                well = await self._is_well(found)
+                well = await self._is_well(free)
             finally:
                 if not well:
-                    await self._discard(found.client)
+                    await self._discard(free.client)
             if well:
-                return found.client
+                return free.client
         client = Client(self._target, **self._options)
         self._lent.add(client)
         try:
@@ -200,14 +200,14 @@ class ClientPool:
         if not self._open:
             raise NotSent("The pool is closed: use it in `async with ClientPool(…) as pool`")
 
-    async def _is_well(self, found: _Free) -> bool:
-        if not found.client.connected or not await found.client.same_credentials():
+    async def _is_well(self, free: _Free) -> bool:
+        if not free.client.connected or not await free.client.same_credentials():
             return False
-        if time.monotonic() - found.since < self._check_after:
+        if time.monotonic() - free.since < self._check_after:
             return True
         try:
             async with asyncio.timeout(self._check_within):
-                await found.client.ping()
+                await free.client.ping()
         except (CallError, TimeoutError) as exc:
             logger.info("A client of the pool does not answer and is replaced: %s", exc)
             return False
@@ -234,9 +234,9 @@ class ClientPool:
         """Close clients that were unused for too long; ends when none is left."""
         while self._free:
             oldest = self._free[0]
-            left = oldest.since + self._idle - time.monotonic()
-            if left > 0:
-                await asyncio.sleep(left)
+            seconds = oldest.since + self._idle - time.monotonic()
+            if seconds > 0:
+                await asyncio.sleep(seconds)
             elif self._free and self._free[0] is oldest:
                 del self._free[0]
                 await oldest.client.close()

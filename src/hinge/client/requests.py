@@ -133,10 +133,10 @@ class Requests:
         """The key of a result that may be shared with other requests: headers and `_meta` may change who is asking."""
         if request.cache == "bypass" or request.headers is not None or request.meta is not None:
             return None
-        found = self._connection.discovery
-        if found is None or not self._connection.era.may_cache(request.params):
+        discovery = self._connection.discovery
+        if discovery is None or not self._connection.era.may_cache(request.params):
             return None
-        return self._cache.key(request.method, request.params, found.revision)
+        return self._cache.key(request.method, request.params, discovery.revision)
 
     async def _complete(self, request: ClientContext, *, open_pages: bool = True) -> Raw:
         """The complete result over all rounds. Time in which callbacks run here does not count against the limits.
@@ -176,8 +176,8 @@ class Requests:
         """The pages that the server requires first; only revisions with `elicitationId` have such an error."""
         if not isinstance(error, PeerError) or error.code != URLS_REQUIRED:
             return None
-        found = self._connection.discovery
-        if found is None or not known_in(ElicitUrlParams, "elicitation_id", found.revision):
+        discovery = self._connection.discovery
+        if discovery is None or not known_in(ElicitUrlParams, "elicitation_id", discovery.revision):
             return None
         return required_by(error)
 
@@ -203,9 +203,9 @@ class Requests:
 
     async def _resolved(self, request: ClientContext, raw: Raw, kind: str, seconds: float | None) -> Raw:
         """A result of a type that an extension knows, made into what the caller requested."""
-        found = await self._extensions.resolve(request, raw, kind, seconds)
-        if found is not None:
-            return found
+        resolved = await self._extensions.resolve(request, raw, kind, seconds)
+        if resolved is not None:
+            return resolved
         self._connection.era.check_unknown_result_type(kind, request.method)
         return raw
 
@@ -320,11 +320,11 @@ class Requests:
 
     def _headers(self, request: ClientContext, params: dict[str, Any]) -> dict[str, str]:
         """The caller's headers, and those that mirror the request, which can't be replaced."""
-        method, found = request.method, self._connection.discovery
-        assert found is not None
+        method, discovery = request.method, self._connection.discovery
+        assert discovery is not None
         row = METHODS.get(method) or self._extensions.sent.get(method)
         name = params.get(row.name_field) if row is not None and row.name_field is not None else None
-        headers = request_headers(method, name, found.revision)
+        headers = request_headers(method, name, discovery.revision)
         if method == "tools/call" and name in self._tools.by_name:
             headers |= self._tools.headers(name, _decoded(params.get("arguments")) or {})
         return headers if request.headers is None else {**_own_headers(request.headers), **headers}

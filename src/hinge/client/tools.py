@@ -89,7 +89,7 @@ class ToolIndex:
     def take(self, tools: Iterable[Tool], *, mirrored: bool) -> list[Tool]:
         """Replace the tools. If headers repeat arguments, tools with invalid annotations for that are left out and logged."""
         self.by_name = {}
-        kept: list[Tool] = []
+        usable: list[Tool] = []
         for tool in tools:
             headers: tuple[ParamHeader, ...] = ()
             try:
@@ -99,8 +99,8 @@ class ToolIndex:
                     logger.warning("Tool %r is left out: %s", shorten(tool.name), exc)
                     continue
             self.by_name[tool.name] = KnownTool(tool, headers)
-            kept.append(tool)
-        return kept
+            usable.append(tool)
+        return usable
 
     def headers(self, name: str, arguments: Mapping[str, Any]) -> dict[str, str]:
         """The headers that repeat the arguments of a call; none for an unknown tool."""

@@ -44,9 +44,9 @@ class UrlElicitationRequired(PeerError):
 def required_by(error: PeerError) -> UrlElicitationRequired | None:
     """The error with its pages; None for any other error, and for one without pages."""
     data = error.data if error.code == REQUIRED else None
-    found = data.get("elicitations") if isinstance(data, dict) else None
+    elicitations = data.get("elicitations") if isinstance(data, dict) else None
     try:
-        pages = msgspec.convert(found, list[ElicitUrlParams])
+        pages = msgspec.convert(elicitations, list[ElicitUrlParams])
     except msgspec.ValidationError:
         return None
     return UrlElicitationRequired(error, pages) if pages else None
@@ -113,10 +113,10 @@ class RequiredPages:
                 if not await agreed(required.elicitations):
                     break
                 async for _ in wait.moments(self._patience):
-                    found = await _tried(again)
-                    if not isinstance(found, UrlElicitationRequired):
-                        return found
-                    required = found
+                    result = await _tried(again)
+                    if not isinstance(result, UrlElicitationRequired):
+                        return result
+                    required = result
                 if not wait.over.is_set():
                     break
         raise required
@@ -126,7 +126,7 @@ async def _tried(again: Callable[[], Awaitable[ResultT]]) -> ResultT | UrlElicit
     try:
         return await again()
     except PeerError as exc:
-        found = required_by(exc)
-        if found is None:
+        required = required_by(exc)
+        if required is None:
             raise
-        return found
+        return required

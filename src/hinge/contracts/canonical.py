@@ -18,7 +18,7 @@ ALGORITHM = "sha256:"
 _text = msgspec.json.Encoder()
 
 
-def canonical(value: Any, known: dict[int, str] | None = None) -> str:
+def canonical(value: Any, texts: dict[int, str] | None = None) -> str:
     """The value as JSON without blanks, members in the order of their UTF-16 code units (RFC 8785 section 3.2).
 
     Numbers that are equal are written alike: whole ones as digits (`1.0` and `1` are `1`), all others in the shortest
@@ -28,12 +28,12 @@ def canonical(value: Any, known: dict[int, str] | None = None) -> str:
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, dict):
-        if known is not None and id(value) in known:
-            return known[id(value)]
-        members = [f"{_quoted(key)}:{canonical(value[key], known)}" for key in _in_order(value)]
+        if texts is not None and id(value) in texts:
+            return texts[id(value)]
+        members = [f"{_quoted(key)}:{canonical(value[key], texts)}" for key in _in_order(value)]
         return f"{{{','.join(members)}}}"
     if isinstance(value, list | tuple):
-        return f"[{','.join([canonical(one, known) for one in value])}]"
+        return f"[{','.join([canonical(one, texts) for one in value])}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

@@ -32,13 +32,13 @@ def differences(old: Contract, new: Contract) -> list[Difference]:
     """
     revision = min(old.revision, new.revision)
     old, new = old.seen_in(revision), new.seen_in(revision)
-    found = list(_server(old, new))
+    lines = list(_server(old, new))
     for section in SECTIONS:
         before, after = old.section(section), new.section(section)
         if before is not None and after is not None:
             for name in sorted(before.keys() | after.keys()):
-                found += entry_differences(section, name, before.get(name), after.get(name))
-    return found
+                lines += entry_differences(section, name, before.get(name), after.get(name))
+    return lines
 
 
 def entry_differences(
@@ -59,19 +59,19 @@ def entry_differences(
     if before is not None and after is not None and same(before, after):
         return []
     entry = _Entry(section, name, steps)
-    found = list(entry.changes(before, after))
-    if not found:
-        found = [entry.line("harmless", "", "is written differently, and says the same")]
-    return sorted(found, key=lambda one: -SEVERITIES.index(one.severity))
+    lines = list(entry.changes(before, after))
+    if not lines:
+        lines = [entry.line("harmless", "", "is written differently, and says the same")]
+    return sorted(lines, key=lambda one: -SEVERITIES.index(one.severity))
 
 
-def gravest(found: Iterable[Difference]) -> Severity | None:
+def gravest(lines: Iterable[Difference]) -> Severity | None:
     """Return the highest severity of some differences, None if there are none.
 
     Args:
         found: The differences.
     """
-    severities: list[Severity] = [one.severity for one in found]
+    severities: list[Severity] = [one.severity for one in lines]
     return max(severities, key=SEVERITIES.index, default=None)
 
 
@@ -131,8 +131,8 @@ class _Entry:
         if before or self._section != "tools":
             return
         for use, word in (("input", "inputSchema"), ("output", "outputSchema")):
-            for place, said in _annotations(after.get(word), use).items():
-                yield self.line("text", place, change_shown(None, said))
+            for place, words in _annotations(after.get(word), use).items():
+                yield self.line("text", place, change_shown(None, words))
 
     # ---------------------------------------------------------------- tools
 
@@ -151,8 +151,8 @@ class _Entry:
             yield self.line("breaking", "output", "results are no longer structured: the schema is gone")
         elif "outputSchema" not in before:
             yield self.line("harmless", "output", "results are structured now: there is a schema")
-            for place, said in _annotations(after["outputSchema"], "output").items():
-                yield self.line("text", place, change_shown(None, said))
+            for place, words in _annotations(after["outputSchema"], "output").items():
+                yield self.line("text", place, change_shown(None, words))
         else:
             yield from self._schema("output", before["outputSchema"], after["outputSchema"])
 
@@ -253,10 +253,12 @@ _HEADER = "x-mcp-header"
 
 def _annotations(schema: Any, at: str) -> dict[str, Any]:
     """The annotations of a schema by place and keyword: `input.city.description`."""
-    found: dict[str, list[Any]] = {}
+    by_place: dict[str, list[Any]] = {}
     for place, value in _each_annotation(schema, at):
-        found.setdefault(place, []).append(value)
-    return {place: values[0] if len(values) == 1 else sorted(values, key=canonical) for place, values in found.items()}
+        by_place.setdefault(place, []).append(value)
+    return {
+        place: values[0] if len(values) == 1 else sorted(values, key=canonical) for place, values in by_place.items()
+    }
 
 
 def _annotations_changed(before: Any, after: Any, at: str) -> Iterator[tuple[str, Severity, str]]:

@@ -74,8 +74,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         Returns:
             The definitions by name or URI; None if the server has no such feature.
         """
-        found: dict[str, Definition] | None = getattr(self, "resource_templates" if name.endswith("tes") else name)
-        return found
+        by_name: dict[str, Definition] | None = getattr(self, "resource_templates" if name.endswith("tes") else name)
+        return by_name
 
     def seen_in(self, revision: str) -> Contract:
         """The contract as clients of an older revision see it.
@@ -90,10 +90,10 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             return self
         sections = {
             "resource_templates" if name == "resourceTemplates" else name: {
-                key: definition_of(listed_of(name, key, definition), revision) for key, definition in found.items()
+                key: definition_of(listed_of(name, key, definition), revision) for key, definition in by_name.items()
             }
             for name in SECTIONS
-            if (found := self.section(name)) is not None
+            if (by_name := self.section(name)) is not None
         }
         server = identity(msgspec.convert(self.server, Implementation), revision) if self.server else {}
         return msgspec.structs.replace(self, revision=revision, server=server, **sections)

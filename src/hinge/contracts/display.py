@@ -50,7 +50,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 def escaped(text: str) -> str:
     """Escape the hidden characters of JSON text as `\\uXXXX`."""
-    return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1] if found[0] != "\x7f" else "\\u007f", text)
+    return _HIDDEN.sub(lambda hidden: json.dumps(hidden[0])[1:-1] if hidden[0] != "\x7f" else "\\u007f", text)
 
 
 def shown(value: object, limit: int = 200) -> str:
@@ -67,15 +67,15 @@ def name_shown(text: str) -> str:
 
 def warning(value: Any) -> str:
     """Return a note on the hidden characters of a JSON value, empty without any."""
-    found = hidden_within(value)
-    return f" (hidden characters: {', '.join(found[:_MOST])})" if found else ""
+    hidden = hidden_within(value)
+    return f" (hidden characters: {', '.join(hidden[:_MOST])})" if hidden else ""
 
 
 def values_shown(values: Iterable[Any]) -> str:
     """Return the first JSON values of a list, and how many more there are."""
-    found = [shown(value, 60) for value in values]
-    more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    return ", ".join(found[:_MOST]) + more
+    texts = [shown(value, 60) for value in values]
+    more = f" and {len(texts) - _MOST} more" if len(texts) > _MOST else ""
+    return ", ".join(texts[:_MOST]) + more
 
 
 def change_shown(before: Any, after: Any) -> str:

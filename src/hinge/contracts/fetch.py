@@ -43,20 +43,20 @@ async def fetch_contract(client: ClientMethods, *, sections: Iterable[Section] =
         ...     contract = await fetch_contract(client)
     """
     revision = client.protocol_version
-    wanted = set(sections)
-    found = {
+    names = set(sections)
+    fetched = {
         section: definitions(section, await _listed(client, section), revision)
         for section in SECTIONS
-        if section in wanted
+        if section in names
     }
     return Contract(
         revision=revision,
         server=identity(client.server_info, revision),
         instructions=client.instructions,
-        tools=found.get("tools"),
-        prompts=found.get("prompts"),
-        resources=found.get("resources"),
-        resource_templates=found.get("resourceTemplates"),
+        tools=fetched.get("tools"),
+        prompts=fetched.get("prompts"),
+        resources=fetched.get("resources"),
+        resource_templates=fetched.get("resourceTemplates"),
     )
 
 

@@ -88,20 +88,20 @@ def _normal(schema: Any, texts: Texts) -> Any:
     if not isinstance(schema, dict):
         return schema
     inner = with_inner(schema, lambda _, one: _normal(one, texts))
-    found = {word: _sorted(word, value, texts) for word, value in inner.items()}
-    if found.get("required") == []:
-        del found["required"]
-    if dialect(found) == DEFAULT_DIALECT:
-        found.pop("$schema", None)
-    if not found:
+    words = {word: _sorted(word, value, texts) for word, value in inner.items()}
+    if words.get("required") == []:
+        del words["required"]
+    if dialect(words) == DEFAULT_DIALECT:
+        words.pop("$schema", None)
+    if not words:
         return True
-    return False if found == {"not": True} and found["not"] is True else found
+    return False if words == {"not": True} and words["not"] is True else words
 
 
 def dialect(schema: Any) -> str:
     """Return the dialect that the root of a schema names, without a fragment."""
-    said = schema.get("$schema") if isinstance(schema, dict) else None
-    return said.rstrip("#") if isinstance(said, str) else DEFAULT_DIALECT
+    declared = schema.get("$schema") if isinstance(schema, dict) else None
+    return declared.rstrip("#") if isinstance(declared, str) else DEFAULT_DIALECT
 
 
 def newest(schema: Any) -> Any | None:
@@ -117,18 +117,18 @@ def _translated(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     if isinstance(schema.get("$ref"), str):
-        kept = {word: value for word, value in schema.items() if word in ("$ref", "$defs", "definitions")}
-        return with_inner(kept, lambda _, one: _translated(one))
-    found = {word: value for word, value in schema.items() if word not in (*_NEWER, "$schema")}
-    if isinstance(found.get("items"), list):
-        found["prefixItems"] = found.pop("items")
-        if "additionalItems" in found:
-            found["items"] = found["additionalItems"]
-    found.pop("additionalItems", None)
-    for name, demand in _mapping(found.pop("dependencies", None)).items():
+        references = {word: value for word, value in schema.items() if word in ("$ref", "$defs", "definitions")}
+        return with_inner(references, lambda _, one: _translated(one))
+    translated = {word: value for word, value in schema.items() if word not in (*_NEWER, "$schema")}
+    if isinstance(translated.get("items"), list):
+        translated["prefixItems"] = translated.pop("items")
+        if "additionalItems" in translated:
+            translated["items"] = translated["additionalItems"]
+    translated.pop("additionalItems", None)
+    for name, demand in _mapping(translated.pop("dependencies", None)).items():
         word = "dependentRequired" if isinstance(demand, list) else "dependentSchemas"
-        found.setdefault(word, {})[name] = demand
-    return with_inner(found, lambda _, one: _translated(one))
+        translated.setdefault(word, {})[name] = demand
+    return with_inner(translated, lambda _, one: _translated(one))
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -137,19 +137,19 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def with_inner(schema: dict[str, Any], change: Callable[[str, Any], Any]) -> dict[str, Any]:
     """Replace each schema directly inside a schema by `change(keyword, schema)`."""
-    found: dict[str, Any] = {}
+    words: dict[str, Any] = {}
     for word, value in schema.items():
         if (word in LISTED or word == "items") and isinstance(value, list):
-            found[word] = [change(word, one) for one in value]
+            words[word] = [change(word, one) for one in value]
         elif word in ONE:
-            found[word] = change(word, value)
+            words[word] = change(word, value)
         elif word in NAMED and isinstance(value, dict):
-            found[word] = {name: change(word, one) for name, one in value.items()}
+            words[word] = {name: change(word, one) for name, one in value.items()}
         elif word == "dependencies" and isinstance(value, dict):
-            found[word] = {name: one if isinstance(one, list) else change(word, one) for name, one in value.items()}
+            words[word] = {name: one if isinstance(one, list) else change(word, one) for name, one in value.items()}
         else:
-            found[word] = value
-    return found
+            words[word] = value
+    return words
 
 
 def _sorted(word: str, value: Any, texts: Texts) -> Any:

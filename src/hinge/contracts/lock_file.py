@@ -59,16 +59,16 @@ def read_lock(path: str | os.PathLike[str]) -> Contract:
     try:
         if Path(path).stat().st_size > MAX_BYTES:
             raise StartError(f"{path} is larger than {MAX_BYTES} bytes")
-        found = msgspec.json.decode(Path(path).read_bytes())
+        data = msgspec.json.decode(Path(path).read_bytes())
     except OSError as exc:
         raise StartError(f"{path} can't be read: {exc.strerror or exc}") from exc
     except (msgspec.DecodeError, RecursionError) as exc:
         raise StartError(f"{path} is not JSON: {exc}") from exc
-    if not isinstance(found, dict) or MARK not in found:
+    if not isinstance(data, dict) or MARK not in data:
         raise StartError(f"{path} is no lock file: `hinge lock TARGET -o {path}` writes one")
-    if found[MARK] != FORMAT:
-        raise StartError(f"{path} has format {shorten(str(found[MARK]))}; this version of Hinge knows format {FORMAT}")
-    return _Reader(str(path), found).read()
+    if data[MARK] != FORMAT:
+        raise StartError(f"{path} has format {shorten(str(data[MARK]))}; this version of Hinge knows format {FORMAT}")
+    return _Reader(str(path), data).read()
 
 
 def is_lock(path: str) -> bool:

@@ -194,8 +194,8 @@ class _Document:
         while isinstance(schema, dict) and schema.keys() == {"$ref"} and schema not in seen:
             seen.append(schema)
             schema = self._definitions.get(schema["$ref"].removeprefix(_DEFINITION), schema)
-        found: dict[str, Any] = schema if isinstance(schema, dict) else {} if schema else {"not": True}
-        return found
+        resolved: dict[str, Any] = schema if isinstance(schema, dict) else {} if schema else {"not": True}
+        return resolved
 
     def around(self, schema: Schema) -> Iterator[dict[str, Any]]:
         """All schemas that may apply to the same value, in any of its alternatives."""

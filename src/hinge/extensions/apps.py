@@ -265,16 +265,16 @@ def _page_meta(uri: str, options: PageOptions) -> dict[str, Any] | None:
     permissions = options.get("permissions", ())
     unknown = set(permissions).difference(get_args(Permission))
     if unknown:
-        known = ", ".join(get_args(Permission))
-        raise DefinitionError(f"The page {uri!r}: there is no permission {min(unknown)!r}, only {known}")
+        possible = ", ".join(get_args(Permission))
+        raise DefinitionError(f"The page {uri!r}: there is no permission {min(unknown)!r}, only {possible}")
     csp = options.get("csp")
-    found = {
+    members = {
         "csp": msgspec.to_builtins(csp) if csp is not None else None,
         "permissions": {name: dict[str, Any]() for name in permissions} or None,
         "domain": options.get("domain"),
         "prefersBorder": options.get("prefers_border"),
     }
-    ui = {key: value for key, value in found.items() if value is not None}
+    ui = {key: value for key, value in members.items() if value is not None}
     return {**(options.get("meta") or {}), **({"ui": ui} if ui else {})} or None
 
 

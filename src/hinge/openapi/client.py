@@ -92,12 +92,12 @@ class ApiClient:
             body = request.body if request.body is not None or request.method in ("GET", "HEAD") else b""
             response = await pool.open(request.method, request.url, list(headers.items()), body)
             try:
-                found = bytearray()
+                received = bytearray()
                 while request.method != "HEAD" and (piece := await response.read()):
-                    found += piece
-                    if len(found) > self._limit:
+                    received += piece
+                    if len(received) > self._limit:
                         raise ToolError(f"The response of the API has more than {self._limit} bytes")
-                return ApiResponse(response.status, response.headers, bytes(found))
+                return ApiResponse(response.status, response.headers, bytes(received))
             finally:
                 response.release(finish=True)
         finally:

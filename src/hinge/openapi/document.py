@@ -39,15 +39,15 @@ class Document:
         self.root = _read(source)
         version = self.root.get("openapi")
         if not isinstance(version, str) or not version.startswith("3."):
-            found = version or self.root.get("swagger") or "no version"
-            raise DefinitionError(f"This is not an OpenAPI 3 document, but {found!r}: convert it to 3.0 or newer")
+            stated = version or self.root.get("swagger") or "no version"
+            raise DefinitionError(f"This is not an OpenAPI 3 document, but {stated!r}: convert it to 3.0 or newer")
         self._is_3_0 = version.startswith("3.0")
         self.info: Json = _object(self.root.get("info"))
 
     def paths(self) -> Iterator[tuple[str, str, Json, Json]]:
         """Yield path, HTTP method, operation object and path item of each operation."""
-        for path, found in _object(self.root.get("paths")).items():
-            item = self.follow(found)
+        for path, path_item in _object(self.root.get("paths")).items():
+            item = self.follow(path_item)
             for method in METHODS:
                 if isinstance(item.get(method), dict):
                     yield path, method, item[method], item
@@ -93,19 +93,19 @@ class Document:
         """Return a schema as JSON Schema; referenced schemas are added to `definitions` by name."""
         if isinstance(schema, bool) or not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else {}
-        found: Json = {}
+        merged: Json = {}
         for word, value in schema.items():
             if word == "$ref" and isinstance(value, str):
-                found[word] = self._defined(value, definitions)
+                merged[word] = self._defined(value, definitions)
             elif word in _ONE:
-                found[word] = self.schema(value, definitions) if isinstance(value, dict | bool) else value
+                merged[word] = self.schema(value, definitions) if isinstance(value, dict | bool) else value
             elif word in _SEVERAL and isinstance(value, list):
-                found[word] = [self.schema(one, definitions) for one in value]
+                merged[word] = [self.schema(one, definitions) for one in value]
             elif word in _NAMED and isinstance(value, dict):
-                found[word] = {name: self.schema(one, definitions) for name, one in value.items()}
+                merged[word] = {name: self.schema(one, definitions) for name, one in value.items()}
             elif word not in _DROPPED and not word.startswith("x-"):
-                found[word] = value
-        return _from_3_0(found) if self._is_3_0 else found
+                merged[word] = value
+        return _from_3_0(merged) if self._is_3_0 else merged
 
     def _defined(self, reference: str, definitions: Json) -> str:
         parts = [_NAME.sub("_", part) for part in reference.removeprefix("#/").split("/")]
@@ -148,12 +148,12 @@ def _read(source: Any) -> Json:
         except OSError as exc:
             raise DefinitionError(f"The OpenAPI document can't be read: {exc}") from exc
     try:
-        found = msgspec.json.decode(source)
+        decoded = msgspec.json.decode(source)
     except (msgspec.MsgspecError, RecursionError, TypeError) as exc:
         raise DefinitionError(
             f"The OpenAPI document is not JSON: {exc}. Pass JSON text, a path of a JSON file, or a dict "
             "(`yaml.safe_load(text)` makes one from YAML)"
         ) from None
-    if not isinstance(found, dict):
+    if not isinstance(decoded, dict):
         raise DefinitionError("The OpenAPI document is not a JSON object")
-    return found
+    return decoded

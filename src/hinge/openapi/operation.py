@@ -153,11 +153,11 @@ class Operation:
         return name if name not in self._properties else f"{name}_{place}"
 
     def _add(self, argument: str, schema: Any, source: Json, *, required: bool) -> None:
-        found = self._document.schema(schema if schema is not None else {}, self._definitions)
+        schema_of_body = self._document.schema(schema if schema is not None else {}, self._definitions)
         text = _text(source.get("description"))
-        if text and isinstance(found, dict) and "description" not in found:
-            found = {**found, "description": text}
-        self._properties[argument] = found
+        if text and isinstance(schema_of_body, dict) and "description" not in schema_of_body:
+            schema_of_body = {**schema_of_body, "description": text}
+        self._properties[argument] = schema_of_body
         if required:
             self._required.append(argument)
 
@@ -181,9 +181,9 @@ class Operation:
 
     def _success_schema(self, responses: Any) -> Json | None:
         """Return the schema of successful responses if it is the same for all: a tool with an output schema must conform to it."""
-        found = responses if isinstance(responses, dict) else {}
-        success = [status for status in found if str(status).startswith("2")] or ["default"]
-        schemas = [self._json_schema(self._document.follow(found.get(status))) for status in success]
+        by_status = responses if isinstance(responses, dict) else {}
+        success = [status for status in by_status if str(status).startswith("2")] or ["default"]
+        schemas = [self._json_schema(self._document.follow(by_status.get(status))) for status in success]
         first = schemas[0]
         if first is None or any(one != first for one in schemas):
             return None
@@ -193,8 +193,8 @@ class Operation:
         content = response.get("content")
         if not isinstance(content, dict) or not content or not all(map(is_json, content)):
             return None
-        found = self._document.follow(next(iter(content.values()))).get("schema")
-        schema = self._document.schema(found, self._definitions) if isinstance(found, dict) else None
+        given_schema = self._document.follow(next(iter(content.values()))).get("schema")
+        schema = self._document.schema(given_schema, self._definitions) if isinstance(given_schema, dict) else None
         return schema if isinstance(schema, dict) and schema else None
 
     # ---------------------------------------------------------------- request
@@ -235,7 +235,7 @@ class Operation:
     def _url(self, base_url: str, values: Mapping[str, str]) -> str:
         """Return the URL. Raises ToolError if it is not of the form of the path template."""
         base = base_url.rstrip("/")
-        filled = _VARIABLE.sub(lambda found: values[found[1]], self.path)
+        filled = _VARIABLE.sub(lambda variable: values[variable[1]], self.path)
         url = base + filled
         pattern = "".join(
             "[^/?#]+" if place % 2 else re.escape(part) for place, part in enumerate(_VARIABLE.split(self.path))
@@ -272,15 +272,15 @@ def _parameters(document: Document, operation: Json, path_item: Json) -> Iterato
 
 def _used(schema: Any, definitions: Json) -> list[str]:
     """Return the names of the definitions that a schema references, directly or not."""
-    found: dict[str, None] = {}
-    left = [schema]
-    while left:
-        text = msgspec.json.encode(left.pop()).decode()
+    names: dict[str, None] = {}
+    waiting = [schema]
+    while waiting:
+        text = msgspec.json.encode(waiting.pop()).decode()
         for name in re.findall(r'"\$ref":"#/\$defs/([^"]+)"', text):
-            if name in definitions and name not in found:
-                found[name] = None
-                left.append(definitions[name])
-    return list(found)
+            if name in definitions and name not in names:
+                names[name] = None
+                waiting.append(definitions[name])
+    return list(names)
 
 
 # ---------------------------------------------------------------- values as text

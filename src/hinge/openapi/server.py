@@ -98,12 +98,12 @@ def _base(operation: Operation, base_url: str | None, origin: str) -> str:
 
 
 def _unique_name(name: str, taken: set[str]) -> str:
-    found, number = name, 1
-    while found in taken:
+    unique, number = name, 1
+    while unique in taken:
         number += 1
-        found = f"{name[:120]}_{number}"
-    taken.add(found)
-    return found
+        unique = f"{name[:120]}_{number}"
+    taken.add(unique)
+    return unique
 
 
 def _register(server: Server[Any], tool: str, operation: Operation, client: ApiClient, base: str) -> None:
@@ -203,7 +203,7 @@ def is_readable(kind: str) -> bool:
 
 
 def _header(response: ApiResponse, name: str) -> str:
-    found = response.headers.get(name)
-    if found is None:
-        found = next((value for key, value in response.headers.items() if key.lower() == name), "")
-    return str(found)
+    text = response.headers.get(name)
+    if text is None:
+        text = next((value for key, value in response.headers.items() if key.lower() == name), "")
+    return str(text)

@@ -106,19 +106,19 @@ class UpstreamCatalog(Catalog):
 
     def capabilities(self) -> ServerCapabilities:
         """The capabilities of the upstream server that can be forwarded: no tasks, nothing experimental."""
-        found = self.upstream_capabilities()
+        upstream = self.upstream_capabilities()
         return ServerCapabilities(
-            tools=found.tools,
-            prompts=found.prompts,
-            resources=found.resources,
-            completions=found.completions,
-            logging=found.logging,
+            tools=upstream.tools,
+            prompts=upstream.prompts,
+            resources=upstream.resources,
+            completions=upstream.completions,
+            logging=upstream.logging,
         )
 
     def extension_settings(self, era: Era) -> dict[str, dict[str, Any]]:
         """Own extensions, and of the upstream server those that consist of tools and resources: others can't be forwarded."""
-        found = self.upstream_capabilities().extensions or {}
-        return {name: found[name] for name in (Apps.id,) if name in found} | super().extension_settings(era)
+        upstream = self.upstream_capabilities().extensions or {}
+        return {name: upstream[name] for name in (Apps.id,) if name in upstream} | super().extension_settings(era)
 
     def forget_names(self, event: Changed) -> None:
         """Forget names that a change of the upstream server may have made invalid."""
@@ -275,10 +275,10 @@ class Proxy(Server[Any]):
         )
         uri = getattr(params, "uri", None) if method == "resources/read" else None
         try:
-            found = await self._send_by_era[served_call(ctx).call.era](ctx, params, request)
-            if isinstance(found, InputRequiredResult):
-                return found
-            return result_for(method, found, upstream.client.protocol_version, ctx.protocol_version)
+            result = await self._send_by_era[served_call(ctx).call.era](ctx, params, request)
+            if isinstance(result, InputRequiredResult):
+                return result
+            return result_for(method, result, upstream.client.protocol_version, ctx.protocol_version)
         except CallError as exc:
             raise error_for(exc, ctx.protocol_version, uri) from exc
         except TooNew as exc:
@@ -315,14 +315,14 @@ class Proxy(Server[Any]):
 
     async def _upstream_params(self, ctx: Context[Any], params: Any) -> Json:
         """Return the params for the upstream server, without what belongs to the connection of the caller."""
-        found: Json = {} if ctx.params is ABSENT else msgspec.json.decode(ctx.params, type=dict[str, Raw])
-        kept = forwarded_meta(found.pop("_meta", Raw(b"null")))
+        members: Json = {} if ctx.params is ABSENT else msgspec.json.decode(ctx.params, type=dict[str, Raw])
+        forwarded = forwarded_meta(members.pop("_meta", Raw(b"null")))
         for member in ("inputResponses", "requestState"):
-            found.pop(member, None)
+            members.pop(member, None)
         row = METHODS.get(ctx.method)
         if row is not None and row.name_field is not None:
-            found[row.name_field] = getattr(params, row.name_field)  # mirrored in headers
-        meta: Json = kept or {}
+            members[row.name_field] = getattr(params, row.name_field)  # mirrored in headers
+        meta: Json = forwarded or {}
         call, session, _ = served_call(ctx)
         level: Any = call.era.log_level(call.meta, session.connection.handshake, None)
         await self._upstream.lower_log_level(level)
@@ -330,7 +330,7 @@ class Proxy(Server[Any]):
             meta[CLIENT_CAPABILITIES] = self._upstream.capabilities_of(ctx)
             if level is not None:
                 meta[LOG_LEVEL] = level
-        return {**found, "_meta": meta} if meta else found
+        return {**members, "_meta": meta} if meta else members
 
 
 def _forwardable_headers(names: Sequence[str]) -> tuple[str, ...]:

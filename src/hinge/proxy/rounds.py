@@ -96,9 +96,9 @@ class Rounds:
             return await self._upstream.request(call, sent.method, params, sent.headers)
         except CallerInputRequired as exc:
             opaque = exc.required.request_state
-            kept = _RoundState(state=None if opaque is UNSET else opaque, own=msgspec.to_builtins(exc.own))
+            round_state = _RoundState(state=None if opaque is UNSET else opaque, own=msgspec.to_builtins(exc.own))
             return InputRequiredResult(
-                input_requests=exc.required.input_requests, request_state=self._encrypt(ctx, kept)
+                input_requests=exc.required.input_requests, request_state=self._encrypt(ctx, round_state)
             )
         finally:
             await call.flush()
@@ -160,10 +160,10 @@ class Rounds:
         return InputRequiredResult(input_requests=call.input_requests(), request_state=state)
 
     def _unpark(self, token: bytes) -> ProxiedCall:
-        found = self._parked.pop(token, None)
-        if found is None:
+        parked = self._parked.pop(token, None)
+        if parked is None:
             raise InvalidParams("Invalid requestState: its call has ended, start it again")
-        call, timer = found
+        call, timer = parked
         timer.cancel()
         return call
 

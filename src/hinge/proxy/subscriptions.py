@@ -103,15 +103,15 @@ class UpstreamSubscriptions:
             if uri in self._uris:
                 return True
             key = _STREAM_OF[self._client.era](uri)
-            wanted = {uri} if key else {*self._uris, uri}
-            changes = self._client.listen(resources=sorted(wanted))
+            uris = {uri} if key else {*self._uris, uri}
+            changes = self._client.listen(resources=sorted(uris))
             await changes.__aenter__()
             if uri not in (changes.honoured.resource_subscriptions or ()):
                 await changes.close()
                 return False
             self._uris.add(uri)
             before = self._streams.get(key)
-            task = asyncio.get_running_loop().create_task(self._follow(changes, wanted))
+            task = asyncio.get_running_loop().create_task(self._follow(changes, uris))
             self._streams[key] = changes, task
             if before is not None:
                 await self._end(*before)
@@ -142,9 +142,9 @@ class UpstreamSubscriptions:
         async with self._lock:
             if (key or next(iter(self._uris), "")) in self._uris:
                 return  # subscribed again
-            found = self._streams.pop(key, None)
-            if found is not None:
-                await self._end(*found)
+            stream = self._streams.pop(key, None)
+            if stream is not None:
+                await self._end(*stream)
 
     @staticmethod
     async def _end(changes: Subscription, task: asyncio.Task[None]) -> None:

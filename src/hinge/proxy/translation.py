@@ -76,8 +76,8 @@ def translate(text: bytes | Raw, kind: type[Model], source: str, target: str) ->
         return whole
     if isinstance(typed, ListToolsResult) and not knows(target, "any structured content"):
         typed.tools = [_without_mixed_schema(tool) for tool in typed.tools]
-    found: Json = _with_unknown_members(msgspec.json.decode(text), typed, shape(typed, target))
-    return found
+    translated: Json = _with_unknown_members(msgspec.json.decode(text), typed, shape(typed, target))
+    return translated
 
 
 def _without_mixed_schema(tool: Tool) -> Tool:
@@ -96,16 +96,16 @@ def _with_unknown_members(original: Any, typed: Any, adapted: Any) -> Any:
     """Return the adapted value as JSON, with those members of the original that its type doesn't know."""
     if not isinstance(typed, Struct) or type(typed) is not type(adapted) or not isinstance(original, dict):
         return msgspec.to_builtins(adapted)
-    found: Json = msgspec.to_builtins(adapted)
+    members: Json = msgspec.to_builtins(adapted)
     fields, tag = _members(type(typed))
     for member, value in original.items():
         name = fields.get(member)
         if name is None:
             if member != tag:
-                found[member] = value
-        elif member in found:
-            found[member] = _merge_inner(value, getattr(typed, name), getattr(adapted, name))
-    return found
+                members[member] = value
+        elif member in members:
+            members[member] = _merge_inner(value, getattr(typed, name), getattr(adapted, name))
+    return members
 
 
 @cache
@@ -128,23 +128,23 @@ def result_for(method: str, text: Raw, source: str, target: str) -> Json:
     """Translate the result of a request. Raises TooNew."""
     row = METHODS.get(method)
     kind = row.result if row is not None and row.result is not None else Result
-    found = translate(text, kind, source, target)
-    result_type = found.pop("resultType", None)
-    meta = _plain(found.pop("_meta", None))
+    result = translate(text, kind, source, target)
+    result_type = result.pop("resultType", None)
+    meta = _plain(result.pop("_meta", None))
     if isinstance(meta, dict):
         meta.pop(SERVER_INFO, None)  # the proxy names itself
         if meta:
-            found["_meta"] = meta
+            result["_meta"] = meta
     if is_stateless(target):
         if result_type is not None:
-            found["resultType"] = _plain(result_type)
+            result["resultType"] = _plain(result_type)
         if issubclass(kind, CacheableResult):
-            found.setdefault("ttlMs", 0)
-            found.setdefault("cacheScope", "private")
+            result.setdefault("ttlMs", 0)
+            result.setdefault("cacheScope", "private")
     else:
-        found.pop("ttlMs", None)
-        found.pop("cacheScope", None)
-    return found
+        result.pop("ttlMs", None)
+        result.pop("cacheScope", None)
+    return result
 
 
 def _plain(value: Any) -> Any:
@@ -164,17 +164,17 @@ def client_request_params(method: str, text: bytes, source: str, target: str, id
     kind: type[Model] = CreateMessageParams if method == "sampling/createMessage" else ElicitFormParams
     if kind is ElicitFormParams and mode_of(text) == "url":
         kind = ElicitUrlParams
-    found = translate(text, kind, source, target)
-    found.pop("_meta", None)
+    translated = translate(text, kind, source, target)
+    translated.pop("_meta", None)
     if kind is ElicitUrlParams and known_in(kind, "elicitation_id", target):
-        found.setdefault("elicitationId", identity)
-    return found
+        translated.setdefault("elicitationId", identity)
+    return translated
 
 
 def mode_of(text: bytes | Raw) -> str:
     """Return the mode of an elicitation; the default is "form"."""
-    found = msgspec.json.decode(text or b"{}")
-    mode = found.get("mode") if isinstance(found, dict) else None
+    decoded = msgspec.json.decode(text or b"{}")
+    mode = decoded.get("mode") if isinstance(decoded, dict) else None
     return mode if isinstance(mode, str) else "form"
 
 
@@ -196,8 +196,8 @@ def forwarded_meta(text: Raw) -> Json | None:
     meta = _plain(text)
     if not isinstance(meta, dict):
         return None
-    kept = {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(RESERVED)}
-    return kept or None
+    forwarded = {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(RESERVED)}
+    return forwarded or None
 
 
 # ---------------------------------------------------------------- errors
@@ -243,5 +243,5 @@ def _peer_error(exc: PeerError, target: str, uri: str | None) -> ProtocolError:
 def required_urls(exc: CallError) -> list[Json]:
     """Return the pages that must be opened before the request is served; none for other errors."""
     data = exc.data if isinstance(exc, PeerError) and exc.code == _URLS_REQUIRED else None
-    found = data.get("elicitations") if isinstance(data, dict) else None
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    pages = data.get("elicitations") if isinstance(data, dict) else None
+    return [one for one in pages if isinstance(one, dict)] if isinstance(pages, list) else []

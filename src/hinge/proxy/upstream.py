@@ -97,7 +97,7 @@ class Upstream:
             try:
                 async with clock:
                     call.limit = PausableTimeout(clock)
-                    found: Raw = await client.request(
+                    result: Raw = await client.request(
                         method,
                         params,
                         result=Raw,
@@ -107,7 +107,7 @@ class Upstream:
                         on_progress=call.progress,
                         headers=headers or None,
                     )
-                    return found
+                    return result
             except TimeoutError as exc:
                 if not clock.expired():
                     raise

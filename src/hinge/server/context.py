@@ -246,8 +246,8 @@ class Context(Record, Generic[StateT]):
         """The request's whole `_meta`, decoded at each use."""
         if self._call.params is ABSENT:
             return {}
-        found = msgspec.json.decode(self._call.params).get("_meta")
-        return found if isinstance(found, dict) else {}
+        meta = msgspec.json.decode(self._call.params).get("_meta")
+        return meta if isinstance(meta, dict) else {}
 
     @property
     def cancelled(self) -> bool:
@@ -638,8 +638,8 @@ class Context(Record, Generic[StateT]):
             raise HingeError(f"{level!r} is no level of a log message: use one of {', '.join(SEVERITY)}")
         connection = self._session.connection
         default = connection.description.log_level if connection.description is not None else None
-        wanted = self._call.era.log_level(self._call.meta, connection.handshake, default)
-        return wanted is not None and SEVERITY[level] >= SEVERITY[wanted]
+        threshold = self._call.era.log_level(self._call.meta, connection.handshake, default)
+        return threshold is not None and SEVERITY[level] >= SEVERITY[threshold]
 
     async def debug(self, data: Any, *, logger: str | None = None) -> None:
         """Send a log message of level "debug".

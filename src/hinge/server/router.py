@@ -170,7 +170,7 @@ class Router:
         """
         if function is None or isinstance(function, str):
             named = with_name("@server.tool", function, options)
-            return lambda found: self._add_tool(found, named)
+            return lambda decorated: self._add_tool(decorated, named)
         return self._add_tool(function, options)
 
     def _add_tool(self, function: FunctionT, options: Mapping[str, Any]) -> FunctionT:
@@ -231,7 +231,7 @@ class Router:
         """
         if function is None or isinstance(function, str):
             named = with_name("@server.prompt", function, options)
-            return lambda found: self._add_prompt(found, named)
+            return lambda decorated: self._add_prompt(decorated, named)
         return self._add_prompt(function, options)
 
     def _add_prompt(self, function: Callable[P, R], options: Mapping[str, Any]) -> Completable[P, R]:
@@ -321,11 +321,11 @@ class Router:
         """
         prefix = default_uri(root) if uri is None else uri
         files = Files(root, prefix, hidden=hidden, limit=self._resource_bytes, mime_type=options.get("mime_type"))
-        said: ResourceOptions = {"name": os.path.basename(os.path.realpath(root)), "description": "", **options}
+        texts: ResourceOptions = {"name": os.path.basename(os.path.realpath(root)), "description": "", **options}
         if files.single:
-            self._resources.add(prefix, files.read_root, {"size": os.path.getsize(root), **said})
+            self._resources.add(prefix, files.read_root, {"size": os.path.getsize(root), **texts})
             return
-        self._resources.add(prefix, files.read_root, {**said, "mime_type": FOLDER})
-        self._resources.add(prefix + "{+path}", files.read, said, exists=files.exists)
+        self._resources.add(prefix, files.read_root, {**texts, "mime_type": FOLDER})
+        self._resources.add(prefix + "{+path}", files.read, texts, exists=files.exists)
         self._completions.resources[prefix + "{+path}"]["path"] = RegisteredCompleter(files.complete)
         self._folders.add(prefix)

@@ -164,8 +164,8 @@ def _blocking_item(stack: list[FrameType]) -> str | None:
 def _place(stack: list[FrameType]) -> str:
     """The innermost line that is neither in Hinge nor in Python's own library."""
     libraries = (_HERE, sys.prefix, sys.base_prefix, "<frozen")
-    found = next((frame for frame in stack if not frame.f_code.co_filename.startswith(libraries)), stack[0])
-    return f"{found.f_code.co_filename}:{found.f_lineno} in {found.f_code.co_name}()"
+    own = next((frame for frame in stack if not frame.f_code.co_filename.startswith(libraries)), stack[0])
+    return f"{own.f_code.co_filename}:{own.f_lineno} in {own.f_code.co_name}()"
 
 
 _HERE = __file__.rpartition("server")[0]

@@ -144,9 +144,9 @@ class _Module:
         return list(self._methods.values())
 
     def _method_name(self, text: str, fallback: str, prefix: str = "") -> str:
-        found = unique(prefix + snake(text, fallback), {*self._methods, *self._names.taken})
-        self._methods[found] = []
-        return found
+        method = unique(prefix + snake(text, fallback), {*self._methods, *self._names.taken})
+        self._methods[method] = []
+        return method
 
     def _tool(self, tool: Tool) -> None:
         name = self._method_name(tool.name, "tool")
@@ -182,17 +182,17 @@ class _Module:
         parts = self._types.parts(node, "result", f"{hint}Result")
         if not parts:
             return "Any", False
-        found = self._types.joined(parts, f"{hint}Result")
-        return found, parts[0] not in (ANY, NONE) and self._types.is_class(found)
+        annotation = self._types.joined(parts, f"{hint}Result")
+        return annotation, parts[0] not in (ANY, NONE) and self._types.is_class(annotation)
 
     def _parameters(self, tool: Tool, hint: str, taken: set[str]) -> list[MethodParameter]:
         """Return the parameters, required ones first, in the order of the schema."""
         node = _node(tool.input_schema)
         properties, required = node.get("properties"), node.get("required")
         needed = required if isinstance(required, list) else []
-        found: list[MethodParameter] = []
+        parameters: list[MethodParameter] = []
         for wire, schema in properties.items() if isinstance(properties, dict) else ():
-            name = unique(snake(wire, "argument"), {*taken, *_NOT_PARAMETERS, *(one.name for one in found)})
+            name = unique(snake(wire, "argument"), {*taken, *_NOT_PARAMETERS, *(one.name for one in parameters)})
             inner, inner_hint = node.inner(schema), f"{hint}{pascal(wire, 'Argument')}"
             parts = self._types.parts(inner, "argument", inner_hint)
             annotation = self._types.joined(parts, inner_hint)
@@ -202,10 +202,10 @@ class _Module:
                 if len(name) + len(annotation) > WIDTH - 20:
                     annotation = "Any"
             description = inner.get("description")
-            found.append(
+            parameters.append(
                 MethodParameter(name, wire, annotation, default, description if isinstance(description, str) else "")
             )
-        return sorted(found, key=lambda one: one.default is not None)
+        return sorted(parameters, key=lambda one: one.default is not None)
 
     def _prompt(self, prompt: Prompt) -> None:
         name = self._method_name(prompt.name, "unnamed", "prompt_")
@@ -279,23 +279,23 @@ _SPACED = str.maketrans(dict.fromkeys("[](){}|,:=.*", " "))
 
 def _names_in(text: str) -> set[str]:
     """Return the names that source text uses, also in the strings of a functional TypedDict."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Name):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "TypedDict":
             members = node.args[1]
             for value in members.values if isinstance(members, ast.Dict) else ():
                 if isinstance(value, ast.Constant):
-                    found |= _names_in(str(value.value))
-    return found
+                    names |= _names_in(str(value.value))
+    return names
 
 
 def _node(schema: Any) -> Node:
     """Return a schema in the default dialect; one that accepts everything if it can't be converted."""
-    found = newest(normal(schema))
-    found = True if found is None else found
-    return Node(Root(found), found)
+    newest_form = newest(normal(schema))
+    newest_form = True if newest_form is None else newest_form
+    return Node(Root(newest_form), newest_form)
 
 
 def _default(node: Node, parts: Sequence[UnionMember]) -> str | None:

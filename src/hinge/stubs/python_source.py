@@ -21,20 +21,20 @@ _LONGEST = 28
 
 def snake(text: str, fallback: str) -> str:
     """Return a name for a function, argument or member, without underscores at its ends."""
-    found = _OTHER.sub("_", text).strip("_")[:_LONGEST].rstrip("_")
-    if not found:
-        found = fallback
-    if found[0].isdigit():
-        found = f"{fallback}_{found}"
-    return f"{found}_" if keyword.iskeyword(found) else found
+    name = _OTHER.sub("_", text).strip("_")[:_LONGEST].rstrip("_")
+    if not name:
+        name = fallback
+    if name[0].isdigit():
+        name = f"{fallback}_{name}"
+    return f"{name}_" if keyword.iskeyword(name) else name
 
 
 def pascal(text: str, fallback: str) -> str:
     """Return a name for a class."""
-    found = "".join(part[:1].upper() + part[1:] for part in _OTHER.split(text))[:_LONGEST]
-    if not found:
+    name = "".join(part[:1].upper() + part[1:] for part in _OTHER.split(text))[:_LONGEST]
+    if not name:
         return fallback
-    return f"{fallback}{found}" if found[0].isdigit() else found
+    return f"{fallback}{name}" if name[0].isdigit() else name
 
 
 def unique(name: str, taken: Collection[str]) -> str:
@@ -60,9 +60,9 @@ class ModuleNames:
 
     def take(self, name: str) -> str:
         """Reserve a name, or a similar one if it is taken."""
-        found = unique(name, self._taken)
-        self._taken.add(found)
-        return found
+        taken = unique(name, self._taken)
+        self._taken.add(taken)
+        return taken
 
 
 WIDTH = 88

@@ -72,10 +72,10 @@ class Types:
 
     def parts(self, node: Node, use: Use, hint: str) -> list[UnionMember]:
         """Return the type of a schema as members of a union."""
-        found = _merge(self._parts(node, use, hint))
-        if ANY in found or (use == "result" and (not found or not _distinguishable(found))):
+        merged = _merge(self._parts(node, use, hint))
+        if ANY in merged or (use == "result" and (not merged or not _distinguishable(merged))):
             return [ANY]
-        return found
+        return merged
 
     def joined(self, parts: Sequence[UnionMember], hint: str) -> str:
         """Return a union as an annotation."""
@@ -88,8 +88,8 @@ class Types:
 
     def is_class(self, annotation: str) -> bool:
         """Return whether type checkers accept an annotation as a class: a class, or a list or mapping of one."""
-        found = _PLAIN.fullmatch(annotation)
-        return found is not None and found["inner"] not in self._aliases.values()
+        plain = _PLAIN.fullmatch(annotation)
+        return plain is not None and plain["inner"] not in self._aliases.values()
 
     def alias(self, pieces: Sequence[Piece], hint: str) -> str:
         """Define an alias for a union, and return its name."""
@@ -129,10 +129,10 @@ class Types:
         return [self._of_kind(node, str(kind), use, hint) for kind in kinds]
 
     def _referred(self, node: Node, use: Use, hint: str) -> list[UnionMember]:
-        found = node.root.find(node.schema["$ref"])
-        if found is None:
+        target = node.root.find(node.schema["$ref"])
+        if target is None:
             return [ANY]
-        key = (use, id(found.schema))
+        key = (use, id(target.schema))
         if key in self._open:
             name = self._open[key]
             return (
@@ -140,7 +140,7 @@ class Types:
             )  # only a class can contain itself
         self._open[key] = None
         try:
-            return self._parts(found, use, pascal(str(node.schema["$ref"]).rpartition("/")[2], hint))
+            return self._parts(target, use, pascal(str(node.schema["$ref"]).rpartition("/")[2], hint))
         finally:
             del self._open[key]
 
@@ -164,8 +164,8 @@ class Types:
 
     def _object(self, node: Node, use: Use, hint: str) -> Piece:
         properties, rest = node.get("properties"), node.get("additionalProperties")
-        known = isinstance(properties, dict) and properties and (rest is None or rest is False)
-        if known and "" not in properties and (use == "argument" or not any(map(_UNNAMEABLE.search, properties))):
+        is_fixed = isinstance(properties, dict) and properties and (rest is None or rest is False)
+        if is_fixed and "" not in properties and (use == "argument" or not any(map(_UNNAMEABLE.search, properties))):
             return self._class(node, properties, use, hint)
         if not properties and isinstance(rest, dict):
             return Bracket("dict[", ["str", self.annotation(node.inner(rest), use, f"{hint}Value")], "]")
@@ -208,13 +208,13 @@ Field: TypeAlias = tuple[str, str, bool]
 
 def _typed_dict(name: str, fields: Sequence[Field], declared: list[str]) -> list[str]:
     """Return a TypedDict as a class if all keys are names, else in its functional form."""
-    wanted = [(wire, kind if needed else f"NotRequired[{kind}]") for wire, kind, needed in fields]
-    lines = [f"    {wire}: {kind}" for wire, kind in wanted]
-    used = {word for _, kind in wanted for word in _WORDS.findall(kind)}
-    plain = all(_IDENTIFIER.fullmatch(wire) and not keyword.iskeyword(wire) and wire not in used for wire, _ in wanted)
+    members = [(wire, kind if needed else f"NotRequired[{kind}]") for wire, kind, needed in fields]
+    lines = [f"    {wire}: {kind}" for wire, kind in members]
+    used = {word for _, kind in members for word in _WORDS.findall(kind)}
+    plain = all(_IDENTIFIER.fullmatch(wire) and not keyword.iskeyword(wire) and wire not in used for wire, _ in members)
     if plain and all(columns(line) <= WIDTH for line in lines):
         return [f"class {name}(TypedDict):", *declared, *([""] if declared else []), *lines]
-    entries = [f"{literal(wire)}: {literal(kind)}" for wire, kind in wanted]
+    entries = [f"{literal(wire)}: {literal(kind)}" for wire, kind in members]
     return lay(Bracket(f"{name} = TypedDict(", [literal(name), Bracket("{", entries, "}")], ")"), 0)
 
 
@@ -242,17 +242,17 @@ def _struct(name: str, fields: Sequence[Field], declared: list[str]) -> list[str
 
 def _merge(parts: Iterable[UnionMember]) -> list[UnionMember]:
     """Merge equal members and all Literals, except values of a type that is a member itself."""
-    known = {flat(part.piece): part for part in parts}
-    whole = {kind for part in known.values() if not part.values for kind in part.kinds}
+    by_text = {flat(part.piece): part for part in parts}
+    whole = {kind for part in by_text.values() if not part.values for kind in part.kinds}
     if "number" in whole:
         whole.add("integer")
     values: dict[str, str] = {}
-    for part in known.values():
+    for part in by_text.values():
         for value in part.values:
             (kind,) = part.kinds
             if kind not in whole:
                 values.setdefault(value, kind)
-    rest = [part for part in known.values() if not part.values]
+    rest = [part for part in by_text.values() if not part.values]
     if any(part.kinds == {"number"} for part in rest):
         rest = [part for part in rest if part.kinds != {"integer"}]  # float includes int
     if not values:
@@ -268,26 +268,26 @@ def _distinguishable(parts: Sequence[UnionMember]) -> bool:
 
 def _literals(values: Sequence[Any], use: Use) -> list[UnionMember]:
     """Return the values of an enumeration as Literals; a plain type for values that a Literal can't contain."""
-    found: list[UnionMember] = []
+    members: list[UnionMember] = []
     texts = [value for value in values if isinstance(value, str)]
     wide = len(texts) > _MOST_WORDS or any(columns(literal(text)) > _LONGEST_WORD for text in texts)
     for value in values:
         if value is None:
-            found.append(NONE)
+            members.append(NONE)
         elif isinstance(value, bool):
             plain = use == "result"
-            found.append(UnionMember("bool", frozenset({"boolean"})) if plain else _one(str(value), "boolean"))
+            members.append(UnionMember("bool", frozenset({"boolean"})) if plain else _one(str(value), "boolean"))
         elif isinstance(value, str):
-            found.append(UnionMember("str", frozenset({"string"})) if wide else _one(literal(value), "string"))
+            members.append(UnionMember("str", frozenset({"string"})) if wide else _one(literal(value), "string"))
         elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
             small = abs(value) < 2**53
-            found.append(_one(str(int(value)), "integer") if small else UnionMember("int", frozenset({"integer"})))
+            members.append(_one(str(int(value)), "integer") if small else UnionMember("int", frozenset({"integer"})))
         elif isinstance(value, float):
-            found.append(UnionMember("float", frozenset({"number"})))
+            members.append(UnionMember("float", frozenset({"number"})))
         else:
             kind = "array" if isinstance(value, list) else "object"
-            found.append(UnionMember("list[Any]" if kind == "array" else "dict[str, Any]", frozenset({kind})))
-    return found
+            members.append(UnionMember("list[Any]" if kind == "array" else "dict[str, Any]", frozenset({kind})))
+    return members
 
 
 def _one(text: str, kind: str) -> UnionMember:

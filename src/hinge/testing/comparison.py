@@ -78,15 +78,15 @@ def _format_value(value: Any) -> str:
 def comparable(value: Any, ignore: Sequence[str], path: str = "") -> Any:
     """Return a value without `_meta` and without the paths in `ignore` (`params.arguments.now`, `*.text`)."""
     if isinstance(value, Mapping):
-        found = {}
+        members = {}
         for name, item in value.items():
             inner = f"{path}.{name}" if path else name
             if name == "_meta" or any(fnmatchcase(inner, pattern) for pattern in ignore):
                 continue
             if name == "inputRequests" and isinstance(item, Mapping):  # their keys are random
                 item = list(item.values())
-            found[name] = comparable(item, ignore, inner)
-        return found
+            members[name] = comparable(item, ignore, inner)
+        return members
     if isinstance(value, list):
         return [comparable(item, ignore, f"{path}.{place}") for place, item in enumerate(value)]
     if isinstance(value, float) and value.is_integer():
@@ -98,10 +98,10 @@ def comparable_request(method: str, params: Any, ignore: Sequence[str]) -> Any:
     """Return the params of a request as they are compared. Those of `initialize` don't count."""
     if method in ("initialize", "server/discover"):
         return {}
-    found = comparable({"params": params if isinstance(params, Mapping) else {}}, ignore)["params"]
-    if method in ("tools/call", "prompts/get") and found.get("arguments", ABSENT) in _EMPTY:
-        found.pop("arguments", None)
-    return found
+    request = comparable({"params": params if isinstance(params, Mapping) else {}}, ignore)["params"]
+    if method in ("tools/call", "prompts/get") and request.get("arguments", ABSENT) in _EMPTY:
+        request.pop("arguments", None)
+    return request
 
 
 def request_key(method: str, params: Any, ignore: Sequence[str]) -> bytes:
@@ -136,10 +136,10 @@ def find_nearest(params_now: Any, recorded: Iterable[tuple[Any, Any]]) -> tuple[
     """Return, of pairs (item, params), the item whose params differ in the fewest places, and the places."""
     best: tuple[int, Any, list[tuple[str, Any, Any]]] | None = None
     for thing, params in recorded:
-        found = list(differences(params, params_now, path="params", opaque=False))
-        weight = len(found) + 100 * any(path in ("params.name", "params.uri") for path, _, _ in found)
+        mismatches = list(differences(params, params_now, path="params", opaque=False))
+        weight = len(mismatches) + 100 * any(path in ("params.name", "params.uri") for path, _, _ in mismatches)
         if best is None or weight < best[0]:
-            best = weight, thing, found
+            best = weight, thing, mismatches
     return None if best is None else best[1:]
 
 
@@ -264,10 +264,10 @@ class SessionComparison:
 
     async def _await_notifications(self) -> None:
         """Wait for as many notifications and requests of the server as are recorded."""
-        wanted = len(self._recorded_from_server())
+        count = len(self._recorded_from_server())
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                while len(self._from_server) < wanted:
+                while len(self._from_server) < count:
                     self._came.clear()
                     await self._came.wait()
 
@@ -287,13 +287,15 @@ class SessionComparison:
         """Return params with the present values of `_HANDLES`."""
         if not isinstance(params, Mapping):
             return params
-        found = dict(params)
+        replaced = dict(params)
         for name in ("requestState", "cursor"):
-            if name in found:
-                found[name] = self._handles.get(found[name], found[name])
-        if isinstance(found.get("inputResponses"), Mapping):
-            found["inputResponses"] = {self._handles.get(key, key): it for key, it in found["inputResponses"].items()}
-        return found
+            if name in replaced:
+                replaced[name] = self._handles.get(replaced[name], replaced[name])
+        if isinstance(replaced.get("inputResponses"), Mapping):
+            replaced["inputResponses"] = {
+                self._handles.get(key, key): it for key, it in replaced["inputResponses"].items()
+            }
+        return replaced
 
     # ---------------------------------------------------------------- requests and notifications of the server
 
@@ -349,7 +351,7 @@ class SessionComparison:
     def _compare_from_server(self) -> None:
         """Compare notifications and requests of the server together: not every transport says which call they belong to."""
         now = [(method, comparable(params, self._ignore)) for method, params in self._from_server]
-        received, recorded, left = list(now), [], []
+        received, recorded, unmatched = list(now), [], []
         for call, entry in self._recorded_from_server():
             method = str(entry.message["method"])
             sent = method, comparable(entry.params, self._ignore)
@@ -357,15 +359,15 @@ class SessionComparison:
             if sent in now:
                 now.remove(sent)
             elif not (_is_hint(method) and sent in received):
-                left.append((call, entry, sent))
+                unmatched.append((call, entry, sent))
         now = [sent for sent in now if not (_is_hint(sent[0]) and sent in recorded)]
-        for call, entry, (method, then) in left:
+        for call, entry, (method, then) in unmatched:
             instead = next((one for one in now if one[0] == method), None)
             if instead is not None:
                 now.remove(instead)
             what = describe_request(call.method, call.params) if call is not None else method
-            found = differences({method: then}, {method: instead[1]} if instead is not None else {}, path="sent")
-            self._found += [MessageDifference(what, entry.line, path, old, new) for path, old, new in found]
+            mismatches = differences({method: then}, {method: instead[1]} if instead is not None else {}, path="sent")
+            self._found += [MessageDifference(what, entry.line, path, old, new) for path, old, new in mismatches]
         self._found += [MessageDifference(method, 0, "sent", ABSENT, params) for method, params in now]
 
     def _recorded_from_server(self) -> list[tuple[RecordedCall | None, RecordedLine]]:
@@ -373,13 +375,13 @@ class SessionComparison:
         places: list[tuple[RecordedCall | None, Sequence[RecordedStep]]] = [(None, self._session.opening)]
         for call in self._session.calls:
             places += [(call, call.steps), (call, call.followers)]
-        found = [
+        messages = [
             (call, step.entry)
             for call, steps in places
             for step in steps
             if isinstance(step, ServerMessage | ServerRequest) and step.entry.message is not UNSET
         ]
-        sent = [(call, entry, str(entry.message["method"])) for call, entry in found]
+        sent = [(call, entry, str(entry.message["method"])) for call, entry in messages]
         return [
             (call, entry)
             for call, entry, method in sent

@@ -75,7 +75,7 @@ async def in_both_eras(
     """
     outcomes = [await _outcome(_target(target, use), era, _use(use, target), options) for era in ERAS]
     first, second = outcomes
-    found = [
+    differing = [
         MessageDifference(what, 0, path, one, two)
         for what, in_first, in_second in (
             ("the outcome", _comparable_outcome(first), _comparable_outcome(second)),
@@ -83,9 +83,9 @@ async def in_both_eras(
         )
         for path, one, two in differences(comparable(in_first, ()), comparable(in_second, ()), path="it", opaque=False)
     ]
-    if found:
+    if differing:
         words = (
-            format_differences(found)
+            format_differences(differing)
             .replace("    recorded:", "    era 2025:")
             .replace("    now:     ", "    era 2026:")
         )
@@ -126,19 +126,19 @@ def _use(use: Any, handler: Any) -> Callable[[Client], Awaitable[Any]]:
 async def _outcome(
     target: Any, era: EraName, use: Callable[[Client], Awaitable[Any]], options: Mapping[str, Any]
 ) -> _EraOutcome:
-    found = _EraOutcome()
+    outcome = _EraOutcome()
     callbacks: Any = {
-        name: _recording_callback(name, value, found.requests) if name in _CALLBACKS else value
+        name: _recording_callback(name, value, outcome.requests) if name in _CALLBACKS else value
         for name, value in options.items()
     }
     callbacks["era"] = era
     async with Client(target, **callbacks) as client:
         try:
-            found.result = await use(client)
+            outcome.result = await use(client)
         except Exception as exc:
-            found.error = exc
-    found.requests.sort(key=lambda one: msgspec.json.encode(one))
-    return found
+            outcome.error = exc
+    outcome.requests.sort(key=lambda one: msgspec.json.encode(one))
+    return outcome
 
 
 def _recording_callback(name: str, callback: Any, requests: list[Any]) -> Any:
@@ -169,10 +169,10 @@ def _comparable_outcome(outcome: _EraOutcome) -> dict[str, Any]:
 def _values(result: Any) -> Any:
     """Return a result as JSON values if possible, without members that only one era has."""
     try:
-        found = msgspec.to_builtins(result)
+        values = msgspec.to_builtins(result)
     except (TypeError, ValueError):
         return result
-    return _common_members(found)
+    return _common_members(values)
 
 
 def _common_members(value: Any) -> Any:

@@ -263,8 +263,8 @@ class Recording(Transport):
 
         `initialize`, `server/discover` and `ping` don't count.
         """
-        found = [] if self._server is None else self._server.unplayed()
-        return [f"{describe_request(one.method, one.params)} (line {one.entry.line})" for one in found]
+        calls = [] if self._server is None else self._server.unplayed()
+        return [f"{describe_request(one.method, one.params)} (line {one.entry.line})" for one in calls]
 
     def check(self, *, all_played: bool = False) -> None:
         """Require that all requests could be answered: for tests of applications that ignore failed calls.
@@ -315,10 +315,10 @@ class Recording(Transport):
             ConnectFailed: The server can't be reached.
             StartError: The file can't be read or does not exist.
         """
-        found = await self.compare(target, **options)
-        if found:
-            many = "1 difference" if len(found) == 1 else f"{len(found)} differences"
-            raise AssertionError(f"{many} from {self.path.name}:\n{format_differences(found)}")
+        mismatches = await self.compare(target, **options)
+        if mismatches:
+            many = "1 difference" if len(mismatches) == 1 else f"{len(mismatches)} differences"
+            raise AssertionError(f"{many} from {self.path.name}:\n{format_differences(mismatches)}")
 
     # ---------------------------------------------------------------- recording a server
 

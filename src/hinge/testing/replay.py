@@ -105,9 +105,9 @@ class ReplayServer:
 
     def unplayed(self) -> list[RecordedCall]:
         """The calls that nobody asked for. How often a client greets is a matter of how slow the server was."""
-        left = [one for some in self._waiting.values() for one in some]
+        unplayed = [one for some in self._waiting.values() for one in some]
         return sorted(
-            (one for one in left if one.id is not None and one.method not in _GREETINGS), key=lambda one: one.number
+            (one for one in unplayed if one.id is not None and one.method not in _GREETINGS), key=lambda one: one.number
         )
 
     def _key(self, method: str, params: Any, request_id: object) -> bytes:
@@ -189,13 +189,15 @@ class ReplayServer:
                 f"(line {lines}). For the last response again: repeat=True. {advice}"
             )
         like = [one for one in self._recording.calls if one.method == method and one.id is not None]
-        found = find_nearest(
+        nearest = find_nearest(
             asked, ((one, comparable_request(method, one.params, self._options.ignore)) for one in like)
         )
-        if found is None:
-            known = ", ".join(sorted({one.method for one in self._recording.calls if one.id is not None})) or "nothing"
-            return f"{describe_request(method, params)} is not in the recording {name}, which has {shorten(known)}. {advice}"
-        recorded, places = found
+        if nearest is None:
+            methods = (
+                ", ".join(sorted({one.method for one in self._recording.calls if one.id is not None})) or "nothing"
+            )
+            return f"{describe_request(method, params)} is not in the recording {name}, which has {shorten(methods)}. {advice}"
+        recorded, places = nearest
         differing = "; ".join(f"{path}: {old!r} is recorded, {new!r} was sent" for path, old, new in places[:3])
         return (
             f"{describe_request(method, params)} is not in the recording {name} like this. The most similar is in line "
@@ -207,8 +209,8 @@ class ReplayServer:
     def _reach(self, number: int) -> None:
         """Wake up what waits for this message of the client."""
         self._reached.add(number)
-        for wanted, future in self._watchers:
-            if wanted == number and not future.done():
+        for awaited, future in self._watchers:
+            if awaited == number and not future.done():
                 future.set_result(None)
         self._watchers = [pair for pair in self._watchers if not pair[1].done()]
 
@@ -250,8 +252,8 @@ class ReplayServer:
         return self._options
 
 
-def _code(found: Any) -> Any:
-    error = found.get("error")
+def _code(given_error: Any) -> Any:
+    error = given_error.get("error")
     return {"error": error.get("code") if isinstance(error, Mapping) else error}
 
 
@@ -333,16 +335,16 @@ class _ReplayedCall:
         """Replace recorded ids and tokens by those of this session."""
         if not isinstance(params, Mapping):
             return params
-        found = dict(params)
-        if "progressToken" in found and found["progressToken"] == self._token[0]:
-            found["progressToken"] = self._token[1]
-        return self._remapped(found)
+        mapped = dict(params)
+        if "progressToken" in mapped and mapped["progressToken"] == self._token[0]:
+            mapped["progressToken"] = self._token[1]
+        return self._remapped(mapped)
 
-    def _remapped(self, found: dict[str, Any]) -> dict[str, Any]:
-        meta = found.get("_meta")
+    def _remapped(self, mapped: dict[str, Any]) -> dict[str, Any]:
+        meta = mapped.get("_meta")
         if isinstance(meta, Mapping) and meta.get(SUBSCRIPTION_ID) in self._tokens:
-            found["_meta"] = {**meta, SUBSCRIPTION_ID: self._tokens[meta[SUBSCRIPTION_ID]]}
-        return found
+            mapped["_meta"] = {**meta, SUBSCRIPTION_ID: self._tokens[meta[SUBSCRIPTION_ID]]}
+        return mapped
 
     async def _end(self, recorded: RecordedCall) -> Any:
         call, about, name = self._call, describe_request(recorded.method, recorded.params), self._server.options.name

@@ -96,18 +96,18 @@ def read_config(source: Source, *, environ: Mapping[str, str] | None = None) -> 
     Raises:
         StartError: The configuration can't be read or is invalid.
     """
-    where, found = ("the configuration", source) if isinstance(source, Mapping) else (str(source), _load(source))
-    section = next((name for name in _SECTIONS if name in found), None) if isinstance(found, Mapping) else None
+    where, servers = ("the configuration", source) if isinstance(source, Mapping) else (str(source), _load(source))
+    section = next((name for name in _SECTIONS if name in servers), None) if isinstance(servers, Mapping) else None
     if section is None:
-        there = ", ".join(map(repr, found)) if isinstance(found, Mapping) and found else "nothing of the kind"
+        there = ", ".join(map(repr, servers)) if isinstance(servers, Mapping) and servers else "nothing of the kind"
         raise StartError(f'{where} has no "mcpServers": {{name: {{"command": …}}}}; it holds {shorten(there)}')
-    if not isinstance(found[section], Mapping):
+    if not isinstance(servers[section], Mapping):
         raise StartError(f"{where}: {section!r} must be an object that maps names to servers")
     variables = os.environ if environ is None else environ
     folder = "" if isinstance(source, Mapping) else os.path.dirname(os.path.abspath(source))
     return {
         name: _located(_EntryReader(where, name, table, variables).read(), folder)
-        for name, table in found[section].items()
+        for name, table in servers[section].items()
     }
 
 
@@ -148,12 +148,12 @@ def _load(path: str | os.PathLike[str]) -> Any:
 
 
 def _object(path: str | os.PathLike[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in members:
             raise StartError(f"{path}: {name!r} is there twice")
-        found[name] = value
-    return found
+        members[name] = value
+    return members
 
 
 class _EntryReader:
@@ -177,8 +177,8 @@ class _EntryReader:
         if kind == "stdio":
             words = [self._text("command"), *self._list("args")]
             cwd = self._text("cwd") if self._table.get("cwd") is not None else None
-            found = ServerEntry(name=self._name, kind=kind, command=tuple(words), env=self._texts("env"), cwd=cwd)
-            return self._with_lock(found)
+            entry = ServerEntry(name=self._name, kind=kind, command=tuple(words), env=self._texts("env"), cwd=cwd)
+            return self._with_lock(entry)
         url = self._text("url")
         if not url.startswith(("http://", "https://")):
             raise self._wrong("url", f"must begin with http:// or https://, not {shorten(url)!r}")
@@ -244,10 +244,10 @@ class _EntryReader:
         return _VARIABLE.sub(self._lookup(key), text)
 
     def _lookup(self, key: str) -> Callable[[re.Match[str]], str]:
-        def look_up(found: re.Match[str]) -> str:
-            name = _NAME.fullmatch(found[1])
+        def look_up(reference: re.Match[str]) -> str:
+            name = _NAME.fullmatch(reference[1])
             if name is None:
-                raise self._wrong(key, f"{found[0]} is only known to another host; write the value itself")
+                raise self._wrong(key, f"{reference[0]} is only known to another host; write the value itself")
             value, default = self._variables.get(name[1]), name.groups()[1]
             if value is None and default is None:
                 hint = f"set it, or write ${{{name[1]}:-default}}"

@@ -125,8 +125,8 @@ class ClientGroup:
         Returns:
             The health of each server, by name.
         """
-        found = await asyncio.gather(*(member.health(timeout) for member in self.servers.values()))
-        return dict(zip(self.servers, found, strict=True))
+        reports = await asyncio.gather(*(member.health(timeout) for member in self.servers.values()))
+        return dict(zip(self.servers, reports, strict=True))
 
     # ---------------------------------------------------------------- lists
 
@@ -338,10 +338,10 @@ class ClientGroup:
         Raises:
             NotSent: The name was not listed.
         """
-        found = self._origins[kind].get(name)
-        if found is None:
+        origin = self._origins[kind].get(name)
+        if origin is None:
             raise NotSent(self._missing(kind, name))
-        return found
+        return origin
 
     def _member(self, server: str) -> Member:
         if server not in self.servers:
@@ -365,7 +365,7 @@ class ClientGroup:
 
         close = difflib.get_close_matches(name, origins, 3)
         meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-        away = [repr(one.name) for one in self.servers.values() if not one.available]
+        away = [repr(member.name) for member in self.servers.values() if not member.available]
         unseen = f"; not asked: {', '.join(away)}" if away else ""
         return f"No server has {kind[:-1]} {shorten(name)!r}{meant}{unseen}"
 
@@ -389,8 +389,8 @@ def _client(name: str, target: Any, options: Mapping[str, Any]) -> Client | None
         return Client(target, **bound)
     if target.disabled:
         return None
-    found, more = target.reach()
-    return Client(found, **{**bound, **more})
+    address, more = target.reach()
+    return Client(address, **{**bound, **more})
 
 
 def _named(callback: Any, server: str) -> Any:

@@ -40,10 +40,10 @@ def merge_names(listings: Mapping[str, Iterable[str]], prefixing: Prefixing = "c
         if origin.name in alone:
             merged[origin.name] = origin
             continue
-        wanted = f"{prefix_of(origin.server)}_{origin.name}"
-        found, number = wanted, 1
-        while found in merged or found in alone:
+        preferred = f"{prefix_of(origin.server)}_{origin.name}"
+        unique, number = preferred, 1
+        while unique in merged or unique in alone:
             number += 1
-            found = f"{wanted}_{number}"
-        merged[found] = origin
+            unique = f"{preferred}_{number}"
+        merged[unique] = origin
     return merged

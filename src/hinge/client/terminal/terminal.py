@@ -660,10 +660,10 @@ class _Dialog:
 
 def _source(server: str | None) -> str:
     """Name who asks: the application's name for the server, and what the client knows about it."""
-    known = asking_server()
-    if server is None or known is None or known.startswith(f"{server} ("):
-        return known or server or "A server"
-    return f"{server}, which is {known}"
+    asking = asking_server()
+    if server is None or asking is None or asking.startswith(f"{server} ("):
+        return asking or server or "A server"
+    return f"{server}, which is {asking}"
 
 
 def _prompt_schema(prompt: Prompt) -> dict[str, Any]:

@@ -36,11 +36,11 @@ def parse_media_type(value: str) -> tuple[str, dict[str, str]] | None:
     Returns:
         The media type and its parameters, names in lower case; None if the value is malformed.
     """
-    found = _MEDIA.match(value)
-    if found is None:
+    match = _MEDIA.match(value)
+    if match is None:
         return None
     parameters: dict[str, str] = {}
-    end = found.end()
+    end = match.end()
     while end < len(value):
         parameter = _PARAMETER.match(value, end)
         if parameter is None:
@@ -52,7 +52,7 @@ def parse_media_type(value: str) -> tuple[str, dict[str, str]] | None:
                 text = _ESCAPE.sub(r"\1", text[1:-1])
             if parameters.setdefault(parameter[1].lower(), text) != text:
                 return None
-    return found[1].lower(), parameters
+    return match[1].lower(), parameters
 
 
 def media_type(value: str | None) -> str:
@@ -70,8 +70,8 @@ def media_type(value: str | None) -> str:
     return parsed[0] if parsed else ""
 
 
-def _wrong_type(said: str) -> Refusal:
-    text = f"Content-Type must be application/json (UTF-8), {said}. Send 'Content-Type: application/json'"
+def _wrong_type(detail: str) -> Refusal:
+    text = f"Content-Type must be application/json (UTF-8), {detail}. Send 'Content-Type: application/json'"
     return Refusal(415, text, ((b"accept", JSON.encode()),))
 
 

@@ -28,8 +28,8 @@ def _tool_use(block: ToolUseContent, revision: str) -> TextContent:
 
 
 def _tool_result(block: ToolResultContent, revision: str) -> TextContent:
-    said = "\n".join(_told(inner, revision) for inner in block.content)
-    return TextContent(text=f"[{'Failure' if block.is_error else 'Result'} of a tool]\n{said}")
+    text = "\n".join(_told(inner, revision) for inner in block.content)
+    return TextContent(text=f"[{'Failure' if block.is_error else 'Result'} of a tool]\n{text}")
 
 
 def _told(block: Any, revision: str) -> str:

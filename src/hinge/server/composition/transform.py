@@ -202,12 +202,12 @@ def _inside(change: ToolChange, given: Mapping[str, Any], names: Rename) -> dict
     """Arguments by their inner names, with those that are always sent. Raises InvalidParams for a name that isn't shown."""
     renamed = {one.name: name for name, one in change.arguments.items() if one.name is not None and one.value is UNSET}
     gone = {name for name, one in change.arguments.items() if one.name not in (None, name) or one.value is not UNSET}
-    found = {name: one.value for name, one in change.arguments.items() if one.value is not UNSET}
+    fixed = {name: one.value for name, one in change.arguments.items() if one.value is not UNSET}
     for name, value in given.items():
         if name not in renamed and name in gone:
             raise InvalidParams(f"{shorten(names(name) or name)}: unknown argument")
-        found[renamed.get(name, name)] = value
-    return found
+        fixed[renamed.get(name, name)] = value
+    return fixed
 
 
 def _outside(tool: str, change: ToolChange, schema: Any) -> Any:
@@ -216,13 +216,13 @@ def _outside(tool: str, change: ToolChange, schema: Any) -> Any:
         return schema
     properties = schema.get("properties")
     shown: dict[str, Any] = {}
-    for name, found in properties.items() if isinstance(properties, dict) else ():
+    for name, member in properties.items() if isinstance(properties, dict) else ():
         one = change.arguments.get(name)
         if one is None:
-            shown.setdefault(name, found)
+            shown.setdefault(name, member)
         elif one.value is UNSET:
             words = {} if one.description is None else {"description": one.description}
-            shown[one.name or name] = {**found, **words} if isinstance(found, dict) else found
+            shown[one.name or name] = {**member, **words} if isinstance(member, dict) else member
     names = {name: one.name or name for name, one in change.arguments.items() if one.value is UNSET}
     required = [
         names.get(name, name) for name in schema.get("required", ()) if name in names or name not in change.arguments

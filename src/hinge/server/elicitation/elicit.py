@@ -50,8 +50,8 @@ class Declined(ToolError):
     """
 
     def __init__(self, action: str, message: str) -> None:
-        said = "declined to answer" if action == "decline" else "closed without answering"
-        super().__init__(f"The user {said}: {shorten(message)}")
+        reaction = "declined to answer" if action == "decline" else "closed without answering"
+        super().__init__(f"The user {reaction}: {shorten(message)}")
         self.action = action
 
 
@@ -202,8 +202,8 @@ class ElicitationStrategy(ABC):
 
     def elicitation_id(self, item: ClientInput[Any]) -> str | None:
         """The id of a page, where the revision has such ids."""
-        known = known_in(ElicitUrlParams, "elicitation_id", self._call.revision)
-        return getattr(item.params, "elicitation_id", None) if known else None
+        has_ids = known_in(ElicitUrlParams, "elicitation_id", self._call.revision)
+        return getattr(item.params, "elicitation_id", None) if has_ids else None
 
     def check_awaited(self) -> None:
         """Raise DefinitionError if the handler has returned without awaiting what it requested."""
@@ -255,11 +255,11 @@ def _covers(have: Any, need: Mapping[str, Any]) -> bool:
 
 def check_content(content: Mapping[str, Any] | None, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Check the answer to a form that was given as a JSON Schema. Raises ValueError with the first problem."""
-    found = dict(content or {})
-    problem = first_problem(compile_schema(dict(schema)), found)
+    answer = dict(content or {})
+    problem = first_problem(compile_schema(dict(schema)), answer)
     if problem is not None:
         raise ValueError(problem)
-    return found
+    return answer
 
 
 def offers_context(client: ClientCapabilities, revision: str) -> bool:

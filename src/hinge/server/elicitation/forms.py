@@ -66,8 +66,8 @@ class Form:
     def _flat(self, schema: Schema, definitions: Mapping[str, Schema], hints: Mapping[str, Any]) -> Schema:
         fields: Schema = {}
         required = list(schema.get("required", []))
-        for name, found in schema["properties"].items():
-            field, optional = _present(_resolved(found, definitions), definitions)
+        for name, property_schema in schema["properties"].items():
+            field, optional = _present(_resolved(property_schema, definitions), definitions)
             fields[name] = self._field(name, {**field, **_titles(hints.get(name))}, definitions)
             if optional and name in required:
                 required.remove(name)
@@ -89,12 +89,12 @@ class Form:
             raise DefinitionError(
                 f"{self._name}.{name} can't stand in a form: use str, int, float, bool, a choice of strings, or a list of one"
             )
-        kept = {key: value for key, value in field.items() if key in _WORDS[kind] | _ALWAYS}
-        if "oneOf" in kept:
-            kept.pop("enum", None)
-        if kept.get("format") not in _FORMATS:
-            kept.pop("format", None)
-        return kept
+        allowed = {key: value for key, value in field.items() if key in _WORDS[kind] | _ALWAYS}
+        if "oneOf" in allowed:
+            allowed.pop("enum", None)
+        if allowed.get("format") not in _FORMATS:
+            allowed.pop("format", None)
+        return allowed
 
     def _choices(self, name: str, field: Schema, definitions: Mapping[str, Schema]) -> Schema:
         if isinstance(field.get("oneOf"), list):
@@ -108,13 +108,13 @@ class Form:
 
     def read(self, content: Mapping[str, Any] | None) -> Any:
         """The user's answer as a value. Raises ValueError that says which fields are wrong, never what a person wrote."""
-        found: Any = dict(content or {})
+        values: Any = dict(content or {})
         if self._wrapped:
-            if "value" not in found:
+            if "value" not in values:
                 raise ValueError(error_lines([missing(("value",), self._whole, self._whole)])[0])
-            found = found["value"]
+            values = values["value"]
         try:
-            return self._type.read(Raw(msgspec.json.encode(found)))
+            return self._type.read(Raw(msgspec.json.encode(values)))
         except ValueRejected as exc:
             path = ("value",) if self._wrapped else ()
             violations = explain(self._whole, exc.value, exc.rejections, path=path, exact=self._type.exact)

@@ -326,9 +326,9 @@ class PendingChanges:
     def _replace_by_everything(self) -> None:
         everything = dict.fromkeys(self._everything())
         # What waits already keeps its place, so that a reader gets to the end of it.
-        kept = {change: None for change in self._changes if change in everything}
-        count("hinge.server.dropped_changes", len(self._changes) - len(kept))
-        self._changes = {**kept, **everything}
+        remaining = {change: None for change in self._changes if change in everything}
+        count("hinge.server.dropped_changes", len(self._changes) - len(remaining))
+        self._changes = {**remaining, **everything}
         self._count = self._bytes = 0
 
     def _woken(self) -> None:

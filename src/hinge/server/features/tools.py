@@ -294,10 +294,10 @@ def _invalid_arguments(
         logger.error("Tool %r: %s", params.name, exc)
         return _unexpected(ctx, params.name)
     assert isinstance(seen, InvalidArguments)
-    said = InvalidArguments(seen.errors, called(ctx, "tools", params.name))
+    explained = InvalidArguments(seen.errors, called(ctx, "tools", params.name))
     if not knows(ctx.protocol_version, "argument results"):
-        raise said from None
-    return failure(str(said))
+        raise explained from None
+    return failure(str(explained))
 
 
 def _output_schema(listing: Tool, signature: Signature) -> OutputSchema | None:

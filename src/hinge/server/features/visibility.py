@@ -204,11 +204,11 @@ class Entries(Generic[EntryT]):
         """What this caller sees of the listings of one type, in the order of registration; not to be changed."""
         if self.restricted:
             return [listing for _, listing in self._seen(ctx) if isinstance(listing, kind)]
-        found = self._public_listings.get(kind)
-        if found is None:
+        public = self._public_listings.get(kind)
+        if public is None:
             listings = [entry.item.listing for entry in self.public.values()]
-            found = self._public_listings[kind] = [listing for listing in listings if isinstance(listing, kind)]
-        return found
+            public = self._public_listings[kind] = [listing for listing in listings if isinstance(listing, kind)]
+        return public
 
     def _seen(self, ctx: Context[Any]) -> Iterable[tuple[str, Any]]:
         caller = Caller(ctx)

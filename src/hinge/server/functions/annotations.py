@@ -77,15 +77,15 @@ def _own_names(function: Any) -> dict[str, Any]:
 
 
 def _running_names(module: dict[str, Any]) -> dict[str, Any]:
-    found: list[Mapping[str, Any]] = []
+    namespaces: list[Mapping[str, Any]] = []
     frame = inspect.currentframe()
     for _ in range(_FRAMES):
         if frame is None:
             break
         if frame.f_globals is module and frame.f_locals is not module:
-            found.append(frame.f_locals)
+            namespaces.append(frame.f_locals)
         frame = frame.f_back
-    return {name: value for names in reversed(found) for name, value in names.items()}
+    return {name: value for names in reversed(namespaces) for name, value in names.items()}
 
 
 def is_class(annotation: Any) -> TypeGuard[type]:

@@ -120,19 +120,19 @@ class Arguments:
 
         Raises InvalidArguments with every error.
         """
-        found: list[Violation] = []
+        violations: list[Violation] = []
         arguments: dict[str, Any] = {}
         for parameter in self._parameters:
             text = values.get(parameter.wire_name)
             if text is not None:
-                arguments[parameter.name] = self._from_one_text(parameter, text, found)
+                arguments[parameter.name] = self._from_one_text(parameter, text, violations)
             elif parameter.default is not None:
                 arguments[parameter.name] = parameter.default()
             else:
-                found.append(missing((parameter.wire_name,), parameter.schema, self._schema))
-        found += self._unknown(values)
-        if found:
-            raise InvalidArguments(error_lines(found))
+                violations.append(missing((parameter.wire_name,), parameter.schema, self._schema))
+        violations += self._unknown(values)
+        if violations:
+            raise InvalidArguments(error_lines(violations))
         return arguments
 
     def errors(self, text: bytes | Raw, rename: Rename = str) -> InvalidParams:
@@ -155,7 +155,7 @@ class Arguments:
             return InvalidParams(error_lines([error])[0])
         except _NOT_JSON:
             return InvalidParams(error_lines([Violation(("arguments",), NOT_JSON)])[0])
-        found: list[Violation] = []
+        violations: list[Violation] = []
         fixed: list[Violation] = []
         for parameter in self._parameters:
             name, outer = parameter.wire_name, rename(parameter.wire_name)
@@ -166,11 +166,11 @@ class Arguments:
             if outer is None:
                 fixed += wrong
             else:
-                found += [error._replace(path=(outer, *error.path[1:])) for error in wrong]
-        found += self._unknown(given, rename)
-        if fixed and not found:
+                violations += [error._replace(path=(outer, *error.path[1:])) for error in wrong]
+        violations += self._unknown(given, rename)
+        if fixed and not violations:
             raise _wrong_fixed_argument(error_lines(fixed))
-        return InvalidArguments(error_lines(found or [Violation(("arguments",), REPEATED)]))
+        return InvalidArguments(error_lines(violations or [Violation(("arguments",), REPEATED)]))
 
     def _first_error(self, error: Exception, rename: Rename, parameter: str | None = None) -> InvalidParams:
         """The first thing that is wrong with large arguments, or with one of them."""
@@ -193,7 +193,7 @@ class Arguments:
         step = Key(name) if isinstance(path[0], Key) else name
         return InvalidArguments(error_lines([violation._replace(path=(step, *path[1:]))]))
 
-    def _from_one_text(self, parameter: Parameter, text: str, found: list[Violation]) -> Any:
+    def _from_one_text(self, parameter: Parameter, text: str, violations: list[Violation]) -> Any:
         try:
             return parameter.type.read(msgspec.json.encode(text))
         except ValueRejected as error:
@@ -207,7 +207,7 @@ class Arguments:
             rejected, value = (error, error.value) if nested else (as_text, text)
         except (RecursionError, *_NOT_JSON):
             rejected, value = as_text, text
-        found += self._explained(parameter, value, rejected.rejections)
+        violations += self._explained(parameter, value, rejected.rejections)
         return None
 
     def _violations(self, parameter: Parameter, given: Raw) -> list[Violation]:
@@ -310,9 +310,9 @@ class SchemaArguments:
     def from_json(self, text: Raw | bytes) -> dict[str, Any]:
         """Read and check the JSON text. Raises InvalidArguments with every error."""
         given = msgspec.json.decode(text)
-        found = self._validator.problems(given)
-        if found:
-            raise InvalidArguments(found)
+        problems = self._validator.problems(given)
+        if problems:
+            raise InvalidArguments(problems)
         return {self._parameter: given}
 
     def errors(self, text: bytes | Raw, rename: Rename) -> InvalidParams:
@@ -323,10 +323,10 @@ class SchemaArguments:
         given = msgspec.json.decode(text or b"{}")
         renamed = {name: value for inner, value in given.items() if (name := rename(inner)) is not None}
         validator = compile_schema({**self._schema, "properties": outer, "required": required})
-        found = validator.problems(renamed)
-        if not found:
+        problems = validator.problems(renamed)
+        if not problems:
             raise _wrong_fixed_argument(self._validator.problems(given))
-        return InvalidArguments(found)
+        return InvalidArguments(problems)
 
 
 def _wrong_fixed_argument(errors: Sequence[str]) -> DefinitionError:

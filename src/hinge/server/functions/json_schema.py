@@ -51,24 +51,26 @@ class SchemaWriter:
 
     def adopt(self, schema: Schema, annotation: Any) -> Schema:
         """Take over a schema that pydantic wrote; its definitions are renamed where a name is taken."""
-        left = dict(schema)
-        found: dict[str, Schema] = left.pop("$defs", {})
+        adopted = dict(schema)
+        definitions: dict[str, Schema] = adopted.pop("$defs", {})
         if has_fields(annotation) or hasattr(annotation, "__pydantic_core_schema__"):
             name = _plain_name(annotation)
-            if "$ref" not in left and name not in found:
-                found[name], left = left, {"$ref": _REFERENCE + name}
-        for name, definition in found.items():
+            if "$ref" not in adopted and name not in definitions:
+                definitions[name], adopted = adopted, {"$ref": _REFERENCE + name}
+        for name, definition in definitions.items():
             if _plain_name(definition.get("title", "")) in (name, name.rpartition("__")[2]):
                 del definition["title"]
             _add_documentation(definition, definition.pop("description", None))
-        renamed = {name: self._adopted_name(name, found) for name in found}
-        self.definitions.update({renamed[name]: _rename(found[name], renamed) for name in found})
-        renamed_root: Schema = _rename(left, renamed)
+        renamed = {name: self._adopted_name(name, definitions) for name in definitions}
+        self.definitions.update({renamed[name]: _rename(definitions[name], renamed) for name in definitions})
+        renamed_root: Schema = _rename(adopted, renamed)
         return renamed_root
 
-    def _adopted_name(self, name: str, found: Mapping[str, Schema]) -> str:
+    def _adopted_name(self, name: str, definitions: Mapping[str, Schema]) -> str:
         """The name under which a definition, with all that it refers to, was taken over before; else a free one."""
-        whole = msgspec.json.encode([name, *(found[other] for other in sorted(_reached(found, name, {name})))])
+        whole = msgspec.json.encode(
+            [name, *(definitions[other] for other in sorted(_reached(definitions, name, {name})))]
+        )
         return self._adopted.setdefault(whole, self._free_name(name))
 
     def _free_name(self, name: str) -> str:
@@ -150,14 +152,14 @@ def object_schema(properties: Mapping[str, Schema], required: list[str], definit
 
 def root_schema(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
     """A schema with its definitions. A reference at its root is resolved: older revisions need a `type` there."""
-    left = dict(definitions)
+    unused = dict(definitions)
     if isinstance(reference := schema.get("$ref"), str):
         name = reference.removeprefix(_REFERENCE)
-        root = left.pop(name)
-        if _refers(list(left.values()), reference) or _refers(root, reference):
-            left[name] = root
+        root = unused.pop(name)
+        if _refers(list(unused.values()), reference) or _refers(root, reference):
+            unused[name] = root
         schema = {**root, **{key: value for key, value in schema.items() if key != "$ref"}}
-    return {**schema, "$defs": left} if left else schema
+    return {**schema, "$defs": unused} if unused else schema
 
 
 def _refers(schema: Any, reference: str) -> bool:
@@ -170,9 +172,9 @@ def _references(schema: Any) -> set[str]:
         return {name for item in schema for name in _references(item)}
     if not isinstance(schema, dict):
         return set()
-    found = {name for value in schema.values() for name in _references(value)}
+    names = {name for value in schema.values() for name in _references(value)}
     reference = schema.get("$ref")
-    return found | {reference.removeprefix(_REFERENCE)} if isinstance(reference, str) else found
+    return names | {reference.removeprefix(_REFERENCE)} if isinstance(reference, str) else names
 
 
 def _reached(definitions: Mapping[str, Schema], name: str, seen: set[str]) -> set[str]:

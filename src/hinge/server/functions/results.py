@@ -170,9 +170,9 @@ class _TypedOutput:
         return Encoded(Raw(text), text.decode())
 
     def _wrong_value(self, rejected: ValueRejected) -> DefinitionError:
-        found = explain(self.schema, rejected.value, rejected.rejections, exact=self.type.exact)
-        text = "; ".join(error_lines(found))
-        if any(error.value is None and "number" in error.text for error in found):
+        violations = explain(self.schema, rejected.value, rejected.rejections, exact=self.type.exact)
+        text = "; ".join(error_lines(violations))
+        if any(error.value is None and "number" in error.text for error in violations):
             text += " (NaN and infinity have no JSON form)"
         return self.place.mistake(f"returned a value that doesn't fit `-> {shown(self.annotation)}`: {text}; {_ADVICE}")
 

@@ -126,14 +126,14 @@ def inspect_function(
     hidden = {key: value for key, value in annotations.items() if holds(value, injected)}
     docs = parse_docstring(_doc_of(function))
     visible = [item for item in parameters if item.name not in hidden]
-    found, definitions = _read_parameters(visible, annotations, docs.arguments, place)
-    properties = {item.wire_name: item.schema for item in found}
-    required = [item.wire_name for item in found if item.required]
+    read, definitions = _read_parameters(visible, annotations, docs.arguments, place)
+    properties = {item.wire_name: item.schema for item in read}
+    required = [item.wire_name for item in read if item.required]
     returned = UNSET if signature.return_annotation is EMPTY else _resolve(signature.return_annotation, code, place)
     return Signature(
         called,
         docs.description,
-        found,
+        read,
         object_schema(properties, required, definitions),
         inspect_output(UNSET if yields else returned, place, content, docs.returns),
         injected=hidden,
@@ -157,8 +157,8 @@ def _callable(function: Any, name: str | None) -> Callable[..., Any]:
         )
     if not callable(function):
         raise DefinitionError(f"{shown(function)} is not callable; register a function")
-    found: Callable[..., Any] = function
-    return found
+    unwrapped: Callable[..., Any] = function
+    return unwrapped
 
 
 def _yields(function: Any) -> bool:
@@ -256,16 +256,16 @@ def _read_parameters(
 ) -> tuple[list[Parameter], dict[str, Schema]]:
     """The parameters in order, and the definitions that their schemas refer to. Raises DefinitionError."""
     writer = SchemaWriter(reading=True)
-    found = [
+    read = [
         _read_parameter(parameter, annotations[parameter.name], docs.get(parameter.name), writer, place)
         for parameter in parameters
     ]
     taken: set[str] = set()
-    for parameter in found:
+    for parameter in read:
         if parameter.wire_name in taken:
             raise place.mistake(f"the name `{parameter.wire_name}` is taken by another parameter", parameter.name)
         taken.add(parameter.wire_name)
-    return found, writer.definitions
+    return read, writer.definitions
 
 
 def _read_parameter(
@@ -324,5 +324,9 @@ def _default(default: Any, kind: ValueType, annotation: Any, writer: SchemaWrite
             plain = shown(bare(annotation))
             what = f"its default None doesn't fit `{plain}`; write `{name}: {plain} | None = None`"
             raise place.mistake(what, name) from None
-        found = explain({**kind.schema, "$defs": writer.definitions}, error.value, error.rejections, exact=kind.exact)
-        raise place.mistake(f"its default doesn't fit its annotation: {'; '.join(error_lines(found))}", name) from None
+        violations = explain(
+            {**kind.schema, "$defs": writer.definitions}, error.value, error.rejections, exact=kind.exact
+        )
+        raise place.mistake(
+            f"its default doesn't fit its annotation: {'; '.join(error_lines(violations))}", name
+        ) from None

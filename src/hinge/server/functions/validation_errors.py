@@ -97,12 +97,14 @@ def explain(
     if not exact:
         places = [rejection.path for rejection in rejections]
         differences = (one for one in differences if any(_overlap(one.path, place) for place in places))
-    found = list(islice(differences, MAX_ERRORS + 1))
+    violations = list(islice(differences, MAX_ERRORS + 1))
     for rejection in rejections[: MAX_ERRORS + 1]:
-        explained = found if rejection.member else [one for one in found if _overlap(one.path, rejection.path)]
+        explained = (
+            violations if rejection.member else [one for one in violations if _overlap(one.path, rejection.path)]
+        )
         if rejection.reason is not None or not explained:
-            found.append(from_rejection(schema, value, rejection))
-    return [violation._replace(path=path + violation.path) for violation in found]
+            violations.append(from_rejection(schema, value, rejection))
+    return [violation._replace(path=path + violation.path) for violation in violations]
 
 
 _PLACE = re.compile(r" - at `(?:key in `)?\$(.*?)`$")
@@ -116,8 +118,8 @@ _NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean
 def rejection_of(error: msgspec.ValidationError) -> Rejection:
     """Where msgspec rejected a value, with the text of the author's own check (`__post_init__`) if that raised."""
     path, text = _place_of(error)
-    known = path[: path.index(_SOME_KEY)] if _SOME_KEY in path else path
-    return Rejection(known, text if error.__cause__ is not None else None)
+    certain = path[: path.index(_SOME_KEY)] if _SOME_KEY in path else path
+    return Rejection(certain, text if error.__cause__ is not None else None)
 
 
 def first_violation(error: msgspec.ValidationError, schema: Schema, what: str) -> Violation:
@@ -289,11 +291,11 @@ class _SchemaComparison:
         tagged = [branch for branch in branches if _has_tag_of(branch, value)]
         meant: list[list[Violation]] = []
         for branch in tagged or branches:
-            found = list(islice(self.violations(branch, value, path), MAX_ERRORS + 1))
-            if not found:
+            violations = list(islice(self.violations(branch, value, path), MAX_ERRORS + 1))
+            if not violations:
                 return
             if has_type(branch, value):
-                meant.append(found)
+                meant.append(violations)
         closest = min(meant, key=len, default=[])
         if isinstance(value, dict) and not tagged and (tags := _tags(branches)):
             name, options = tags
@@ -463,8 +465,8 @@ def has_format(schema: Schema, value: str) -> bool:
 
 def definition(root: Schema, reference: str) -> Schema:
     """The definition that a `#/$defs/...` reference names; an empty schema if there is none."""
-    found: Schema = root.get("$defs", {}).get(reference.rpartition("/")[2], {})
-    return found
+    schema: Schema = root.get("$defs", {}).get(reference.rpartition("/")[2], {})
+    return schema
 
 
 def resolved(root: Schema, schema: Schema) -> Schema:
@@ -496,10 +498,10 @@ def _branches(root: Schema, schema: Schema) -> Sequence[Schema]:
 def _step(schema: Schema, step: str | int) -> Schema | None:
     if isinstance(step, int):
         first = schema.get("prefixItems", ())
-        found = first[step] if step < len(first) else schema.get("items")
+        inner = first[step] if step < len(first) else schema.get("items")
     else:
-        found = schema.get("properties", {}).get(step, schema.get("additionalProperties"))
-    return found if isinstance(found, Mapping) else None
+        inner = schema.get("properties", {}).get(step, schema.get("additionalProperties"))
+    return inner if isinstance(inner, Mapping) else None
 
 
 def describe(schema: Schema | bool, root: Schema, depth: int = 0) -> str:

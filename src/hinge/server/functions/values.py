@@ -316,12 +316,12 @@ def _plain(value: Any) -> Any:
 def _rejected(error: ValidationError, value: Any) -> ValueRejected:
     if error.error_count() > _MAX_ERRORS:  # each of them becomes a dict
         return ValueRejected([Rejection((), fallback=f"has {error.error_count()} errors")], value)
-    found: list[Rejection] = []
+    rejections: list[Rejection] = []
     for problem in error.errors(include_url=False, include_input=False):
         path = _path_of(problem["loc"], value, missing=problem["type"] == "missing")
         reason, fallback = _words(problem["type"], problem["msg"])
-        found.append(Rejection(path, reason, fallback, member=len(path) < len(problem["loc"])))
-    return ValueRejected(found, value)
+        rejections.append(Rejection(path, reason, fallback, member=len(path) < len(problem["loc"])))
+    return ValueRejected(rejections, value)
 
 
 def _path_of(location: Sequence[str | int], value: Any, *, missing: bool) -> Path:

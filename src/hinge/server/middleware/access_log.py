@@ -80,8 +80,8 @@ class AccessLog:
         Returns:
             The result of the request.
         """
-        wanted = self._methods is None or ctx.method in self._methods
-        if ctx.request_id is None or not wanted or not self._logger.isEnabledFor(self._level):
+        is_logged = self._methods is None or ctx.method in self._methods
+        if ctx.request_id is None or not is_logged or not self._logger.isEnabledFor(self._level):
             return await call_next(ctx)
         start, outcome = time.perf_counter(), "crashed"
         try:
@@ -119,10 +119,10 @@ class AccessLog:
 def target_of(ctx: Context[Any]) -> str | None:
     """The name of the tool or prompt, or the URI of the resource; None if the params have neither."""
     try:
-        found = _named.decode(ctx.params)
+        named = _named.decode(ctx.params)
     except msgspec.MsgspecError:
         return None
-    return shorten(found.name or found.uri or "") or None
+    return shorten(named.name or named.uri or "") or None
 
 
 def outcome_of(result: Any) -> str:

@@ -56,11 +56,11 @@ class ResultLimit:
         result = await call_next(ctx)
         if ctx.method not in self._methods or ctx.request_id is None:
             return result
-        found = len(msgspec.json.encode(result))
-        if found <= self.size:
+        size = len(msgspec.json.encode(result))
+        if size <= self.size:
             return result
-        logger.warning("%s: rejected a result of %d bytes, the limit is %d", ctx.method, found, self.size)
-        text = f"The result has {found} bytes, more than the limit of {self.size}: ask for less"
+        logger.warning("%s: rejected a result of %d bytes, the limit is %d", ctx.method, size, self.size)
+        text = f"The result has {size} bytes, more than the limit of {self.size}: ask for less"
         if ctx.method == "tools/call":
             return CallToolResult(content=[TextContent(text=text)], is_error=True)
         raise InternalError(text)
