@@ -27,6 +27,7 @@ from hinge.errors import (
     wire_error,
 )
 from hinge.jsonrpc import Failure, Notification, Request, RequestId, Response, Unreadable
+from hinge.protocol.decoding import SMALL, check_values
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Era, Handshake
@@ -142,6 +143,8 @@ class Connection(Record):
         try:
             if request_id is not None and len(self.incoming) >= self.limits.calls:
                 self._check_room(era, message.method)
+            if len(message.params) > SMALL:
+                check_values(message.params, self.limits.values)
             if description is not None:
                 revision = era.admit(
                     message, inbound.meta, origin.head, self.handshake, description.revisions, self.one_shot

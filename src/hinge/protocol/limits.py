@@ -23,6 +23,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     line: int = 16 * MIB
     #: Messages in a batch (batches exist in revision 2025-03-26 only).
     batch: int = 100
+    #: Values in the `params` of a message: numbers, strings, arrays, objects and names of members. A message with more is
+    #: rejected before they are decoded, which would occupy the event loop for more than some 50 ms.
+    values: int = 200_000
     #: Concurrent inbound requests of one connection; further ones are rejected.
     calls: int = 1024
     #: Concurrent inbound requests of the whole server in this process; further ones are rejected. Open

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from hinge.errors import (
     DefinitionError,
@@ -23,6 +23,7 @@ from hinge.errors import (
     ToolError,
     shorten,
 )
+from hinge.protocol.decoding import SMALL, check_values
 from hinge.protocol.http.headers import judge_parameters
 from hinge.protocol.http.mirror import collect_param_headers
 from hinge.protocol.revisions.wrapping import ToolValueResult
@@ -75,6 +76,7 @@ class RegisteredTool:
         "_result_type",
         "_threads",
         "arguments",
+        "has_pydantic",
         "header_params",
         "item",
         "run",
@@ -95,6 +97,8 @@ class RegisteredTool:
         self.signature = signature
         #: Reads the arguments of a call.
         self.arguments = arguments
+        #: Whether pydantic reads one of them, which takes about twice as long.
+        self.has_pydantic = any(parameter.type.field is Raw for parameter in signature.parameters)
         self._function = function
         self._threads = threads
         self._encode = signature.encode
@@ -247,6 +251,8 @@ class Tools(Entries[RegisteredTool]):
             head = ctx._call.origin.head
             if head is not None and ctx._call.era.mirrors_requests(over_http=True):
                 judge_parameters(head, entry.header_params, msgspec.json.decode(params.arguments))
+        if entry.has_pydantic and len(params.arguments) > SMALL:
+            check_values(params.arguments, ctx._session.connection.limits.values // 2)
         try:
             arguments = entry.arguments.from_json(params.arguments)
         except InvalidArguments as exc:

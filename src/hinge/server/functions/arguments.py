@@ -16,6 +16,8 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams
+from hinge.protocol.decoding import SMALL, check_values
+from hinge.protocol.limits import DEFAULT_LIMITS
 from hinge.protocol.validation import compile_schema
 from hinge.server.functions.json_schema import Schema
 from hinge.server.functions.validation_errors import (
@@ -201,7 +203,10 @@ class Arguments:
         try:
             if text != text.strip() and text.strip()[:1] not in "[{":
                 raise as_text  # JSON allows blanks around a number; the text of a number has none
-            return parameter.type.read(text.encode())
+            encoded = text.encode()
+            if len(encoded) > SMALL:
+                check_values(encoded, DEFAULT_LIMITS.values)
+            return parameter.type.read(encoded)
         except ValueRejected as error:
             nested = isinstance(error.value, list | dict)
             rejected, value = (error, error.value) if nested else (as_text, text)
