@@ -659,6 +659,8 @@ def expensive_arguments() -> Iterator[Case]:
         ("add", "a name of 900,000 characters", {"a": 1, "b": 2, "x" * 900_000: 1}),
         ("add", "100,000 lists for a number", {"a": 1, "b": [[1]] * 100_000}),
         ("add", "100,000 lists in an unknown member", {"a": 1, "b": 2, "c": [[1]] * 100_000}),
+        ("add", "100,000 numbers near the largest", {"a": 1, "b": 2, "c": [1e308] * 100_000}),
+        ("by_schema", "100,000 numbers near the largest", {"values": [1e308] * 100_000}),
         ("by_schema", "150,000 items of the wrong type", {"values": ["x"] * 150_000}),
         ("by_schema", "150,000 items, the last one of the wrong type", {"values": [*[1] * 150_000, "x"]}),
         ("by_schema", "50,000 items outside of an enum", {"words": ["other"] * 50_000}),
