@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError, Limits, Refusal
+from hinge import DefinitionError, Limits, Principal, Refusal
 from hinge.http1.asgi import Message, Scope
 from hinge.transports.http.server.app import HttpApp
 from tests.support import Headers
@@ -20,6 +20,7 @@ from tests.transports.http_rig import (
     Log,
     Site,
     handshake_call,
+    initialize,
     make_server,
     modern_call,
     serving,
@@ -299,6 +300,15 @@ async def test_an_authentication_may_refuse_and_comes_after_the_host_check(plain
         assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
         assert (await site.ask({**headers, "Host": "evil.example"}, body)).status == 403
         assert (await site.ask({**headers, "Authorization": "Bearer good"}, body)).status == 200
+
+
+@pytest.mark.parametrize("verdict", [False, True, 5, b"ada", {"sub": "ada"}, Principal(7)])  # type: ignore[arg-type]
+async def test_what_is_not_a_caller_lets_nobody_in(verdict: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(make_server(Log()), authenticate=lambda scope, headers: verdict) as site:
+        headers, body = modern_call("add", a=1, b=2)
+        for reply in (await site.ask(headers, body), await site.ask(JSON_HEADERS, initialize())):
+            assert (reply.status, reply.json()["error"]["code"]) == (500, -32603)
+    assert "authenticate returned" in caplog.text
 
 
 # ---------------------------------------------------------------- health

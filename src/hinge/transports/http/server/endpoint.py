@@ -73,6 +73,8 @@ class Admission:
             await exchange.refuse(caller)
             return None
         name, scopes = caller if isinstance(caller, Principal) else (caller, frozenset[str]())
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"authenticate returned {type(name).__name__}: use a name, Principal, Refusal, or None")
         scope["hinge.principal"] = name  # for the access log
         return Origin(head, name, scope, frozenset(scopes))
 
