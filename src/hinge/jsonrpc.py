@@ -6,6 +6,7 @@ Invariant: any bytes become messages or a ProtocolError, nothing else.
 from __future__ import annotations
 
 import re
+from math import isfinite
 from struct import Struct
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -110,7 +111,6 @@ _raw_members_decoder = msgspec.json.Decoder(dict[str, Raw])
 _error_decoder = msgspec.json.Decoder(ErrorObject)
 _array_decoder = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
-encode_value = _encoder.encode
 
 
 def meant_as(data: bytes) -> Literal["request", "notification", "response"] | None:
@@ -270,6 +270,37 @@ class _Response(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
 class _Failure(msgspec.Struct, tag_field="jsonrpc", tag="2.0"):
     id: RequestId | UnsetType
     error: ErrorObject
+
+
+def encode_value(value: Any) -> bytes:
+    """A value as JSON text. Raises TypeError (or another of msgspec's errors), and ValueError for NaN and infinity."""
+    text = _encoder.encode(value)
+    if b"null" in text:
+        check_finite(value)
+    return text
+
+
+def check_finite(value: Any) -> None:
+    """Raise ValueError for NaN and infinity, which JSON can't represent and msgspec writes as null."""
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ValueError("NaN and infinity have no form in JSON")
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            check_finite(getattr(value, name))
+    elif isinstance(value, dict):
+        for each in value.values():
+            check_finite(each)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for each in value:
+            check_finite(each)
+    elif not isinstance(value, (str, int, bytes, Raw, UnsetType)) and value is not None:
+        try:
+            plain = msgspec.to_builtins(value, str_keys=True)
+        except TypeError:  # it holds JSON text
+            return
+        if plain is not value:
+            check_finite(plain)
 
 
 def encode_request(request_id: RequestId, method: str, params: Any = UNSET) -> bytes:

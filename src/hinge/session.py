@@ -170,7 +170,7 @@ class Session(Record, weakref=True):
             data = jsonrpc.encode_request(pending.id, pending.method, params)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
             self.connection.abandon_request(pending)
-            raise HingeError(f"The params of {pending.method} can't be written as JSON: {exc}") from exc
+            raise _not_json(pending.method, exc) from exc
         message = Outgoing(data, pending.id, pending.method, about=about, pending=pending, headers=headers)
         deadline: Deadline | None = None
         try:
@@ -254,10 +254,14 @@ class Session(Record, weakref=True):
             logger.debug("a notification could not be sent: %s", exc)
 
     async def notify(self, method: str, params: Any = UNSET, *, about: Call | None = None) -> None:
-        """Send a notification. Raises ChannelClosed when it can't be sent."""
+        """Send a notification. Raises ChannelClosed when it can't be sent, HingeError for params that are not JSON."""
         if self.connection.closed is not None:
             raise ChannelClosed(self.connection.closed)
-        await self.send_notification(jsonrpc.encode_notification(method, params), method, about)
+        try:
+            data = jsonrpc.encode_notification(method, params)
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
+            raise _not_json(method, exc) from exc
+        await self.send_notification(data, method, about)
 
     async def send_notification(self, data: bytes, method: str, about: Call | None = None) -> None:
         """Send an encoded notification, which several sessions may share. Raises ChannelClosed when it can't be sent."""
@@ -364,6 +368,10 @@ class Session(Record, weakref=True):
             except (Exception, asyncio.CancelledError, SystemExit):
                 if not task.cancelling():
                     logger.exception("a clean-up callback failed")
+
+
+def _not_json(method: str, exc: Exception) -> HingeError:
+    return HingeError(f"The params of {method} can't be written as JSON: {exc}")
 
 
 async def _absorb_cancellation(task: asyncio.Task[Any]) -> None:

@@ -272,13 +272,11 @@ class Requests:
         given = params.get("_meta")
         if connection.meta:
             # The encoded `_meta` is extended. The progress token is always sent, since progress renews the time limit.
-            if given is None:
-                start = b'{"progressToken":' + msgspec.json.encode(pending.id) + b","
-                if meta:
-                    start += msgspec.json.encode(meta)[1:-1] + b","
-                written: Any = Raw(start + connection.meta[1:])
+            if given is None and not meta:
+                written: Any = Raw(b'{"progressToken":' + msgspec.json.encode(pending.id) + b"," + connection.meta[1:])
             else:
-                written = {"progressToken": pending.id, **msgspec.json.decode(connection.meta), **(meta or {}), **given}
+                claim = msgspec.json.decode(connection.meta)
+                written = {"progressToken": pending.id, **claim, **(meta or {}), **(given or {})}
         else:
             written = {"progressToken": pending.id, **(meta or {}), **(given or {})}
         sent = {**params, "_meta": written}

@@ -326,7 +326,8 @@ class Connection(Record):
         error, status = call.era.finish_error(error)
         try:
             data = jsonrpc.encode_failure(call.id, error.error)
-        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as reason:
+            logger.error("%s failed, and the data of its error can't be written as JSON: %s", call.method, reason)
             error = ProtocolError("Internal server error")
             data = jsonrpc.encode_failure(call.id, error.error)
         return Outgoing.failure(data, call.id, error, status)

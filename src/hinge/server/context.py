@@ -23,7 +23,7 @@ from hinge.errors import (
     ToolError,
     shorten,
 )
-from hinge.jsonrpc import ABSENT, RequestId
+from hinge.jsonrpc import ABSENT, RequestId, encode_value
 from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
@@ -188,7 +188,7 @@ class Context(Record, Generic[StateT]):
         if method is not None:
             changed.method = method
         if params is not UNSET:
-            changed.params = params if isinstance(params, Raw) else Raw(msgspec.json.encode(params))
+            changed.params = params if isinstance(params, Raw) else Raw(encode_value(params))
         return changed
 
     # ---------------------------------------------------------------- the request and its client

@@ -28,7 +28,7 @@ from hinge.errors import (
     ToolError,
     shorten,
 )
-from hinge.jsonrpc import ABSENT, OBJECT, opening
+from hinge.jsonrpc import ABSENT, OBJECT, encode_value, opening
 from hinge.protocol.connection import LIVENESS_RESERVE
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras.base import OPEN_STATES, Era
@@ -243,9 +243,7 @@ class Dispatch:
     def _finish(self, ctx: Context[Any], served: Served, result: Any) -> Any:
         if type(result) is served.result or isinstance(result, Result):
             if result.result_type is not UNSET and result.result_type not in _CORE_RESULT_TYPES:
-                result = self._extension_result(
-                    ctx, msgspec.json.decode(msgspec.json.encode(result)), result.result_type
-                )
+                result = self._extension_result(ctx, msgspec.json.decode(encode_value(result)), result.result_type)
         elif result is None:
             result = _EMPTY_RESULT
         else:
@@ -318,7 +316,7 @@ def _typed_result(result: Any, row: Method | None, method: str) -> Any:
     if isinstance(result, ErrorObject):
         raise ProtocolError(result.message, result.data, code=result.code)
     if isinstance(result, msgspec.Struct):
-        result = msgspec.json.decode(msgspec.json.encode(result))
+        result = msgspec.json.decode(encode_value(result))
     dump = getattr(result, "model_dump", None)
     if dump is not None:
         result = dump(mode="json", by_alias=True, exclude_none=True)

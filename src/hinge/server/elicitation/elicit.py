@@ -24,6 +24,7 @@ from hinge.errors import (
     ToolError,
     shorten,
 )
+from hinge.jsonrpc import encode_value
 from hinge.protocol.records import Call
 from hinge.protocol.revisions.adapt import known_in, shape
 from hinge.protocol.states import HandshakeState
@@ -171,7 +172,7 @@ class StepCall:
         if isinstance(value, Awaitable):
             value = await value
         try:
-            return value, msgspec.json.encode(value)
+            return value, encode_value(value)
         except (TypeError, ValueError, msgspec.MsgspecError) as exc:
             raise HingeError(f"ctx.step({self.name}): JSON can't represent its result: {exc}") from exc
 

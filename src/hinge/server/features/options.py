@@ -12,6 +12,7 @@ from typing import Any, TypedDict, TypeVar
 import msgspec
 
 from hinge.errors import DefinitionError, shorten
+from hinge.jsonrpc import encode_value
 from hinge.schema.base import Annotations, Icon
 from hinge.schema.tools import ToolAnnotations
 from hinge.server.features.caching import CacheScope
@@ -180,7 +181,7 @@ def listed(listing: ListingT, what: str) -> ListingT:
     """The same listing. Raises DefinitionError for values that clients can't read, since the whole list would fail there."""
     try:
         msgspec.convert(msgspec.to_builtins(listing, builtin_types=_SPECIAL, str_keys=True), type(listing))
-        msgspec.json.encode(listing)
+        encode_value(listing)
     except (msgspec.ValidationError, TypeError, ValueError, RecursionError, OverflowError) as exc:
         raise DefinitionError(f"{what}: {exc}") from None
     return listing

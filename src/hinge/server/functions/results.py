@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hinge.errors import DefinitionError
+from hinge.jsonrpc import check_finite
 from hinge.protocol.validation import Validator, compile_schema, first_problem
 from hinge.schema.base import Result
 from hinge.schema.content import ContentBlock
@@ -23,7 +24,7 @@ from hinge.schema.tools import CallToolResult
 from hinge.server.functions.annotations import Place, Predicate, bare, members, metadata_of, shown
 from hinge.server.functions.json_schema import Schema, SchemaWriter, root_schema
 from hinge.server.functions.validation_errors import error_lines, explain
-from hinge.server.functions.values import MsgspecType, NotSerializable, ValueRejected, check_finite, encode, value_type
+from hinge.server.functions.values import MsgspecType, NotSerializable, ValueRejected, encode, value_type
 
 _AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
 _CONTAINERS = (list, tuple, collections.abc.Sequence)

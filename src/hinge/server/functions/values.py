@@ -7,7 +7,6 @@ Both are strict: values are never coerced. Their error texts stay in this file: 
 from __future__ import annotations
 
 import functools
-import json
 import re
 import sys
 import typing
@@ -19,6 +18,7 @@ import msgspec
 import msgspec.inspect as mi
 from msgspec import UNSET, Raw
 
+from hinge.jsonrpc import check_finite
 from hinge.server.functions.annotations import Traits, bare, traits_of
 from hinge.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
 from hinge.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
@@ -168,15 +168,6 @@ def _finite(value: Any, text: bytes) -> bytes:
 
 
 _NOT_FINITE = "NaN or infinity"
-
-
-def check_finite(value: Any) -> None:
-    """Raise ValueError for NaN and infinity, which libraries write as null."""
-    try:
-        plain = msgspec.to_builtins(value, str_keys=True)
-    except TypeError:  # it holds JSON text
-        return
-    json.dumps(plain, allow_nan=False)
 
 
 class PydanticType:
