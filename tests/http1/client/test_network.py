@@ -340,6 +340,18 @@ async def test_a_server_that_offers_no_http1_in_tls_is_named(certificate: Path) 
         await process.wait()
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_proxy_that_is_not_there_is_named(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unknown(host: str, port: int) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(network, "resolve", unknown)
+    wire = SocketWire(proxy="http://proxy.test:3128")
+    with pytest.raises(NotSent, match=r"No proxy for far\.example: The host 'proxy\.test' was not found"):
+        await fetch(wire, f"{scheme}://far.example/")
+    await wire.close()
+
+
 async def test_a_socks_proxy_of_the_environment_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks5h://user:secret@127.0.0.1:1080")
     async with Talking("http://far.example/mcp") as client:

@@ -181,4 +181,5 @@ def explain_failure(host: str, port: int, exc: Exception) -> str:
         return f"No TLS with {place}: {explain_tls(exc)}"
     if isinstance(exc, socket.gaierror):
         return f"The host {host!r} was not found: {exc.strerror}"
-    return f"No connection to {place}: {str(exc) or type(exc).__name__}. Is the server running?"
+    advice = ". Is the server running?" if isinstance(exc, OSError) and exc.errno is not None else ""
+    return f"No connection to {place}: {str(exc) or type(exc).__name__}{advice}"

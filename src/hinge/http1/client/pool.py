@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import ssl
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -192,8 +193,7 @@ class SocketWire:
         options: dict[str, Any] = {}
         if target.scheme == "https":
             options = {"ssl": await self._tls.get(), "server_hostname": target.host}
-        host, port = (target.host, target.port) if route is None else (route.host, route.port)
-        sock = await open_socket(host, port)
+        sock = await self._open_socket(target, route)
         try:
             if route is not None and target.scheme == "https":
                 await open_tunnel(sock, route, target.host, target.port)
@@ -201,6 +201,14 @@ class SocketWire:
         except BaseException:
             sock.close()
             raise
+
+    async def _open_socket(self, target: Target, route: ProxyRoute | None) -> socket.socket:
+        if route is None:
+            return await open_socket(target.host, target.port)
+        try:
+            return await open_socket(route.host, route.port)
+        except (OSError, UnicodeError) as exc:
+            raise NotSent(f"No proxy for {target.authority}: {explain_failure(route.host, route.port, exc)}") from exc
 
     def _route(self, target: Target) -> ProxyRoute | None:
         try:
