@@ -67,10 +67,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     #: Open `subscriptions/listen` streams of one server, and subscribed URIs of one client.
     streams: int = 10_000
     watched: int = 1000
-    #: Unread change notifications of one `subscriptions/listen` stream or session, and the bytes of their URIs; repeats are
-    #: merged. Beyond, everything that is subscribed to counts as changed.
-    queued_changes: int = 256
-    queued_change_bytes: int = 64 * 1024
+    #: Change notifications that a server keeps for all `subscriptions/listen` streams and sessions that have not read them yet,
+    #: and the bytes of their URIs; repeats are merged. For a reader that falls behind further, everything that it subscribed
+    #: to counts as changed.
+    queued_changes: int = 4096
+    queued_change_bytes: int = MIB
     #: Sync functions running concurrently in worker threads.
     threads: int = 40
     #: Client: size of a decoded HTTP response or SSE event.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ from hypothesis import strategies as st
 
 from hinge import Changed, ChangesLost, Client, Context, InvalidParams, Limits, Overloaded, Server
 from hinge.backends.memory import MemoryBackend
-from hinge.protocol.changes import covers
-from hinge.server.features.subscriptions import PendingChanges
+from hinge.protocol import changes
+from hinge.protocol.changes import ChangeBuffer, covers
 from tests.transports.http_rig import modern, serving
 from tests.wire import routes
 from tests.wire.scenario import NEWEST
@@ -207,26 +208,104 @@ async def test_changes_of_distinct_things_wait_within_bounds_and_their_loss_is_t
             await talk.route.cancel(listening, "2026")
 
 
-def test_pending_changes_are_bounded_merged_and_given_in_order() -> None:
-    loop = asyncio.new_event_loop()
-    woken: list[int] = []
-    everything = [Changed("tools"), Changed("resource", "x:/")]
-    limits = Limits(queued_changes=10, queued_change_bytes=200)
-    pending = PendingChanges(loop, limits, lambda: everything, lambda: woken.append(1))
+def test_the_buffer_is_bounded_and_merges_and_keeps_the_order() -> None:
+    buffer = ChangeBuffer(10, 200)
+
+    def read(position: int) -> list[Changed | ChangesLost]:
+        """All that a reader at this position is told."""
+        told: list[Changed | ChangesLost] = []
+        while (found := buffer.after(position)) is not None:
+            position, message = found
+            told.append(message if isinstance(message, ChangesLost) else message.change)
+        return told
+
+    def change(number: int) -> Changed:
+        return Changed("resource", f"x:/{number}")
+
     for number in range(10):
-        pending.add([Changed("resource", f"x:/{number}"), Changed("resource", "x:/0")])
-    taken = [pending.take() for _ in range(11)]
-    assert taken == [*(Changed("resource", f"x:/{number}") for number in range(10)), None]
-    largest = 0
+        assert buffer.add(change(number)) == number + 1
+    assert read(0) == [change(number) for number in range(10)]
+    assert read(7) == [change(7), change(8), change(9)]
+    buffer.add(change(8))
+    assert read(7) == [change(7), change(9), change(8)]
+    assert read(11) == []
+    for _ in range(100_000):
+        buffer.add(change(3))
+    assert len(buffer._entries) < 50
     for number in range(100_000):
-        pending.add([Changed("resource", f"x:/{number}")])
-        largest = max(largest, len(pending._changes))
-    assert largest <= 10 + len(everything)
-    pending.add([Changed("resource", "x:/" + "x" * 1000)])
-    assert [pending.take() for _ in range(3)] == [*everything, None]
-    loop.run_until_complete(asyncio.sleep(0))
-    assert woken == [1]
-    loop.close()
+        buffer.add(change(number))
+        assert len(buffer._entries) <= 2 * 10 + 16
+        assert len(buffer._newest) <= 10
+    assert isinstance(read(buffer.position - 11)[0], ChangesLost)
+    assert len(read(buffer.position - 10)) == 10
+    buffer.add(Changed("resource", "x:/" + "x" * 1000))
+    assert isinstance(read(buffer.position - 1)[0], ChangesLost)
+    assert read(buffer.position) == []
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_a_change_is_encoded_once_for_all_readers_and_is_kept_once_for_slow_ones(
+    era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory does not grow with the readers: each has a position in the buffer that all share."""
+    encoded: list[Changed] = []
+    real = changes.encode_change
+
+    def encode(change: Changed) -> changes.ChangeMessage:
+        if change.kind == "resource":
+            encoded.append(change)
+        return real(change)
+
+    monkeypatch.setattr(changes, "encode_change", encode)
+    server = a_server(authorize_subscription=lambda ctx, uri: True)
+    published = [Changed("resource", f"file:///dir/{number}") for number in range(200)]
+    async with AsyncExitStack() as stack:
+        readers = [await stack.enter_async_context(talking(server, era)) for _ in range(8)]
+        for talk in readers:
+            await watch(talk, "file:///dir")
+            talk.route.channel._hold()  # type: ignore[attr-defined]  # the way of a channel to say that it is full
+        for change in published:
+            server.notify(change)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for round_number in range(6):
+                for change in published[:: 1 if round_number % 2 else -1]:
+                    server.notify(change)
+            grown = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert grown < 200_000
+        for talk in readers:
+            talk.route.channel._release()  # type: ignore[attr-defined]  # and that it has room again
+            heard = set[str]()
+            while len(heard) < len(published):
+                heard.add((await talk.hear(UPDATED))["uri"])
+        assert sorted(map(str, encoded)) == sorted(map(str, published))
+
+
+async def test_a_reader_that_lost_changes_is_told_again_all_that_it_watches_and_no_other_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who has read everything loses nothing, however much changes that does not concern it."""
+    server = a_server(limits=Limits(queued_changes=10), authorize_subscription=lambda ctx, uri: True)
+    async with talking(server, "2026") as talk, talking(server, "2025") as old:
+        await watch(talk, "file:///a", "file:///b")
+        await watch(old, "file:///a", "file:///b")
+        for number in range(100):
+            server.notify(Changed("resource", f"file:///dir/{number}"))
+        server.notify(Changed("resource", "file:///a"))
+        for reader in (talk, old):
+            assert (await reader.hear(UPDATED))["uri"] == "file:///a"
+            await reader.ask("tools/list")
+            assert reader.heard() == []
+        server.notify(Changed("resource", "file:///a"))
+        for number in range(100):
+            server.notify(Changed("resource", f"file:///dir/{number}"))
+        for reader in (talk, old):
+            assert [(await reader.hear(UPDATED))["uri"] for _ in range(2)] == ["file:///a", "file:///b"]
 
 
 @pytest.mark.parametrize("channel", ["memory", "http"])

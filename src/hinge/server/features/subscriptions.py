@@ -5,8 +5,9 @@ Stateless era: streams of `subscriptions/listen`
 Handshake era: list changes to every client, and `resources/subscribe`
 (https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions).
 
-Each reader has a bounded queue with one entry per changed thing, so that repetition fills no queue and a slow reader delays
-nobody else. Beyond the bound, everything that the reader subscribed to counts as changed.
+All readers share one bounded buffer with one entry per changed thing, which is encoded once, so that repetition fills nothing,
+a slow reader delays nobody else, and memory does not grow with the readers. For a reader that falls behind further than the
+buffer reaches, everything that it subscribed to counts as changed.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
@@ -26,14 +27,22 @@ from msgspec import Raw, Struct
 
 from hinge import jsonrpc
 from hinge.backends.base import Backend, Event
-from hinge.errors import InvalidParams, Overloaded
-from hinge.protocol.changes import Changed, ChangesLost, covers
+from hinge.errors import ChannelClosed, ConnectionLost, InvalidParams, Overloaded
+from hinge.protocol.changes import (
+    LIST_CHANGED,
+    ChangeBuffer,
+    Changed,
+    ChangeMessage,
+    ChangesLost,
+    covers,
+    subscription_end,
+)
 from hinge.protocol.limits import Limits
 from hinge.protocol.records import Outgoing
 from hinge.protocol.states import CallState
 from hinge.schema.base import SUBSCRIPTION_ID, EmptyResult
 from hinge.schema.lifecycle import ServerCapabilities
-from hinge.schema.resources import ResourceUpdatedParams, SubscribeParams
+from hinge.schema.resources import SubscribeParams
 from hinge.schema.subscriptions import ListenParams, ListenResult, SubscriptionFilter
 from hinge.server.context import Context
 from hinge.server.extensions import Topic, accept_topics
@@ -44,12 +53,6 @@ logger = logging.getLogger("hinge")
 
 #: Whether this caller may subscribe to this resource.
 Authorize: TypeAlias = Callable[[Context[Any], str], bool | Awaitable[bool]]
-
-_LISTS = {
-    "tools": "notifications/tools/list_changed",
-    "prompts": "notifications/prompts/list_changed",
-    "resources": "notifications/resources/list_changed",
-}
 
 
 class _AnyFilter(Struct):
@@ -92,7 +95,7 @@ class Subscriptions:
     ) -> None:
         self._backend = backend
         self._offered = offered
-        self._limits = limits
+        self._buffer = SharedBuffer(limits)
         self._max_streams = limits.streams
         self._max_uris = limits.watched
         self._streams: set[_ListenStream] = set()
@@ -138,9 +141,14 @@ class Subscriptions:
                 logger.exception("The backend could not subscribe: changes of other processes are not reported")
 
     def _on_event(self, event: Event) -> None:
-        for stream in list(self._streams):
-            stream.add(event)
-        self._notify_sessions(event)
+        with self._buffer.lock:
+            position = self._buffer.add(event)
+            for stream in list(self._streams):
+                if stream.matches(event):
+                    stream.reader.notice(position)
+            for session in list(self._sessions):
+                if session.connection.handshake.open and self._session_matches(ref(session), event):
+                    self._listener(session).reader.notice(position)
 
     # ---------------------------------------------------------------- handshake era
 
@@ -149,20 +157,20 @@ class Subscriptions:
         self._connect()
         self._sessions.add(session)
 
-    def _notify_sessions(self, event: Event) -> None:
-        for session in list(self._sessions):
-            if not session.connection.handshake.open:
-                continue
-            watched = tuple(self._watched.get(session, ()))
-            changes = [event] if isinstance(event, Changed) else self._everything(watched)
-            changes = [change for change in changes if change.kind in _LISTS or _is_watched(change, watched)]
-            if changes:
-                listener = self._listeners.get(session)
-                if listener is None:
-                    everything = partial(self._everything_of, ref(session))
-                    listener = _SessionListener(session, self._limits, everything, self._session_may_see)
-                    self._listeners[session] = listener
-                listener.changes.add(changes)
+    def _listener(self, session: Session) -> _SessionListener:
+        listener = self._listeners.get(session)
+        if listener is None:
+            known = ref(session)
+            matches, everything = partial(self._session_matches, known), partial(self._everything_of, known)
+            listener = _SessionListener(session, self._buffer, matches, everything, self._session_may_see)
+            self._listeners[session] = listener
+        return listener
+
+    def _session_matches(self, session: ReferenceType[Session], event: Event) -> bool:
+        if isinstance(event, ChangesLost) or event.kind in LIST_CHANGED:
+            return True
+        alive = session()
+        return alive is not None and _is_watched(event, tuple(self._watched.get(alive, ())))
 
     def _everything_of(self, session: ReferenceType[Session]) -> list[Changed]:
         alive = session()
@@ -234,8 +242,9 @@ class Subscriptions:
         return ListenResult(meta={SUBSCRIPTION_ID: ctx.request_id})
 
     async def _run(self, ctx: Context[Any], agreed: SubscriptionFilter) -> None:
-        stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx), self._limits, self._offered)
-        self._streams.add(stream)
+        stream = _ListenStream(ctx, agreed, await self._agreed_topics(ctx), self._buffer, self._offered)
+        with self._buffer.lock:
+            self._streams.add(stream)
         count("hinge.server.active_subscriptions", 1)
         unregister = ctx._session.on_end_of_input(stream.end)
         try:
@@ -267,7 +276,7 @@ class Subscriptions:
 
     def _offered_lists(self) -> list[str]:
         capabilities = self._offered.capabilities()
-        return [kind for kind in _LISTS if getattr(capabilities, kind) is not None]
+        return [kind for kind in LIST_CHANGED if getattr(capabilities, kind) is not None]
 
     def end(self) -> None:
         """End every stream with its result; the server stops."""
@@ -282,83 +291,78 @@ def _is_watched(change: Changed, watched: Iterable[str]) -> bool:
     return change.kind == "resource" and any(covers(uri, change.uri or "") for uri in watched)
 
 
-class PendingChanges:
-    """Changes that one reader was not told yet; repeats are merged.
+class SharedBuffer(ChangeBuffer):
+    """The buffer of one server for all threads.
 
-    Beyond `limits.queued_changes` or `limits.queued_change_bytes` they are replaced by `everything` that the reader subscribed
-    to. `wake` is called in the event loop when there is something to take.
+    `lock` is held while changes are added and readers are told of them, and while a reader looks for the next one.
     """
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(limits.queued_changes, limits.queued_change_bytes)
+        self.lock = threading.RLock()
+
+
+class ChangeReader:
+    """One reader of the buffer: its position, and what it is told again after it has lost changes.
+
+    Args:
+        buffer: The changes.
+        loop: The event loop of the reader.
+        matches: Whether the reader subscribed to a change.
+        everything: All that it subscribed to.
+        wake: Called in its event loop when there is something to take.
+    """
+
+    __slots__ = ("_buffer", "_everything", "_idle", "_loop", "_matches", "_position", "_repeating", "_wake")
 
     def __init__(
         self,
+        buffer: SharedBuffer,
         loop: asyncio.AbstractEventLoop,
-        limits: Limits,
+        matches: Callable[[Changed], bool],
         everything: Callable[[], Iterable[Changed]],
         wake: Callable[[], None],
     ) -> None:
+        self._buffer = buffer
         self._loop = loop
-        self._max_count = limits.queued_changes
-        self._max_bytes = limits.queued_change_bytes
+        self._matches = matches
         self._everything = everything
         self._wake = wake
-        self._lock = threading.Lock()
-        self._changes: dict[Changed, None] = {}
-        self._count = 0
-        self._bytes = 0
-        self._waking = False
+        self._position = 0
+        #: Whether it has read all that it subscribed to. Its position counts only while it has not.
+        self._idle = True
+        self._repeating: Iterator[Changed] = iter(())
 
-    def add(self, changes: Iterable[Changed]) -> None:
-        """Add changes; from any thread."""
-        with self._lock:
-            for change in changes:
-                if change not in self._changes:
-                    self._changes[change] = None
-                    self._count += 1
-                    self._bytes += _size(change)
-            if self._count > self._max_count or self._bytes > self._max_bytes:
-                self._replace_by_everything()
-            if self._waking or not self._changes:
-                return
-            self._waking = True
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._woken)
+    def notice(self, position: int) -> None:
+        """There is something new at this position. Called from any thread that holds the lock of the buffer."""
+        if self._idle:
+            self._idle = False
+            self._position = position - 1
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._wake)
 
-    def _replace_by_everything(self) -> None:
-        everything = dict.fromkeys(self._everything())
-        # What waits already keeps its place, so that a reader gets to the end of it.
-        remaining = {change: None for change in self._changes if change in everything}
-        count("hinge.server.dropped_changes", len(self._changes) - len(remaining))
-        self._changes = {**remaining, **everything}
-        self._count = self._bytes = 0
+    def skip(self) -> None:
+        """Forget what is not read: it can't be sent."""
+        self._idle = True
 
-    def _woken(self) -> None:
-        self._waking = False
-        self._wake()
-
-    def take(self) -> Changed | None:
-        """Remove and return the oldest change; None if there is none."""
-        with self._lock:
-            if not self._changes:
-                return None
-            change = next(iter(self._changes))
-            del self._changes[change]
-            self._count = max(self._count - 1, 0)
-            self._bytes = max(self._bytes - _size(change), 0)
-            return change
-
-
-def _size(change: Changed) -> int:
-    return len(change.uri or "")
-
-
-@lru_cache(maxsize=256)
-def _encode_change(change: Changed) -> tuple[bytes, str]:
-    """The notification of a change and its method. All sessions, and what they keep to resume streams, share the bytes."""
-    if change.kind == "resource":
-        method = "notifications/resources/updated"
-        return jsonrpc.encode_notification(method, ResourceUpdatedParams(uri=change.uri or "")), method
-    method = _LISTS[change.kind]
-    return jsonrpc.encode_notification(method), method
+    def take(self) -> ChangeMessage | None:
+        """Return the next change for this reader; None if there is none."""
+        while True:
+            # All of it before the next loss is looked at, so that a slow reader gets to its end.
+            if (change := next(self._repeating, None)) is not None:
+                return self._buffer.message(change)
+            with self._buffer.lock:
+                found = None if self._idle else self._buffer.after(self._position)
+                if found is None:
+                    self._idle = True
+                    return None
+                behind = found[0] - self._position
+                self._position, message = found
+            if isinstance(message, ChangesLost):
+                count("hinge.server.dropped_changes", behind)
+                self._repeating = iter(list(self._everything()))
+            elif self._matches(message.change):
+                return message
 
 
 class _SessionListener:
@@ -367,14 +371,15 @@ class _SessionListener:
     def __init__(
         self,
         session: Session,
-        limits: Limits,
+        buffer: SharedBuffer,
+        matches: Callable[[Changed], bool],
         everything: Callable[[], Iterable[Changed]],
         may_see: Callable[[Session, str], Awaitable[bool]],
     ) -> None:
         self._session = ref(session)
         self._may_see = may_see
         self._sending = False
-        self.changes = PendingChanges(session.loop, limits, everything, self._start)
+        self.reader = ChangeReader(buffer, session.loop, matches, everything, self._start)
 
     def _start(self) -> None:
         session = self._session()
@@ -384,9 +389,13 @@ class _SessionListener:
 
     async def _send(self, session: Session) -> None:
         try:
-            while session.connection.closed is None and (change := self.changes.take()) is not None:
+            while session.connection.closed is None and (message := self.reader.take()) is not None:
+                change = message.change
                 if change.kind != "resource" or await self._may_see(session, change.uri or ""):
-                    await session.send_notification(*_encode_change(change))
+                    await session.send_notification(message.data, message.method)
+        except BaseException:
+            self.reader.skip()
+            raise
         finally:
             self._sending = False
 
@@ -402,17 +411,30 @@ async def _may_see_change(offered: Offered, ctx: Context[Any], uri: str) -> bool
 class _ListenStream:
     """One listen request: its filter, and the changes that it wasn't told yet."""
 
-    __slots__ = ("_changes", "_ctx", "_ended", "_first", "_lists", "_loop", "_offered", "_topics", "_uris", "_wake")
+    __slots__ = (
+        "_ctx",
+        "_end",
+        "_ended",
+        "_first",
+        "_lists",
+        "_loop",
+        "_offered",
+        "_topics",
+        "_uris",
+        "_wake",
+        "reader",
+    )
 
     def __init__(
         self,
         ctx: Context[Any],
         agreed: SubscriptionFilter,
         topics: Mapping[str, tuple[Topic, Any]],
-        limits: Limits,
+        buffer: SharedBuffer,
         offered: Offered,
     ) -> None:
         self._ctx = ctx
+        self._end = subscription_end(ctx.request_id or "")
         self._offered = offered
         self._loop = asyncio.get_running_loop()
         self._lists = {
@@ -425,7 +447,7 @@ class _ListenStream:
             if on
         }
         self._uris = agreed.resource_subscriptions or ()
-        self._changes = PendingChanges(self._loop, limits, self._everything, self._wake_up)
+        self.reader = ChangeReader(buffer, self._loop, self.matches, self._everything, self._wake_up)
         self._wake: asyncio.Future[None] | None = None
         self._ended = False
         #: Topics of extensions by the kind of change, each with its keys, or True for all keys.
@@ -436,17 +458,14 @@ class _ListenStream:
     def _meta(self) -> dict[str, Any]:
         return {SUBSCRIPTION_ID: self._ctx.request_id}
 
-    def add(self, event: Event) -> None:
-        """Add an event if the filter has it; from any thread."""
-        self._changes.add(self._matching(event))
-
-    def _matching(self, event: Event) -> list[Changed]:
+    def matches(self, event: Event) -> bool:
+        """Whether the filter has an event."""
         if isinstance(event, ChangesLost):
-            return self._everything()
+            return True
         if event.kind in self._topics:
             _, keys = self._topics[event.kind]
-            return [event] if keys is True or event.uri in keys else []
-        return [event] if event.kind in self._lists or _is_watched(event, self._uris) else []
+            return keys is True or event.uri in keys
+        return event.kind in self._lists or _is_watched(event, self._uris)
 
     def _everything(self) -> list[Changed]:
         lists = [Changed(kind) for kind in self._lists] + [Changed("resource", uri) for uri in self._uris]
@@ -470,8 +489,8 @@ class _ListenStream:
         ctx = self._ctx
         await ctx.notify("notifications/subscriptions/acknowledged", self._first)
         while True:
-            while (change := self._changes.take()) is not None:
-                await self._send(change)
+            while (message := self.reader.take()) is not None:
+                await self._send(message)
             if self._ended or ctx._call.state is not CallState.RUNNING:
                 self._announce_end()
                 return
@@ -489,16 +508,15 @@ class _ListenStream:
         params = {"requestId": self._ctx.request_id, "reason": reason, "_meta": self._meta()}
         self._ctx._call.parting = Outgoing(jsonrpc.encode_notification(method, params), None, method)
 
-    async def _send(self, change: Changed) -> None:
-        if change.kind == "resource":
-            uri = change.uri or ""
-            if await _may_see_change(self._offered, self._ctx, uri):
-                params: Any = ResourceUpdatedParams(uri=uri, meta=self._meta())
-                await self._ctx.notify("notifications/resources/updated", params)
-        elif change.kind in self._topics:
+    async def _send(self, message: ChangeMessage) -> None:
+        change, ctx = message.change, self._ctx
+        if change.kind in self._topics:
             await self._send_topic(change)
-        else:
-            await self._ctx.notify(_LISTS[change.kind], {"_meta": self._meta()})
+        elif ctx._call.state is CallState.RUNNING and (
+            change.kind != "resource" or await _may_see_change(self._offered, ctx, change.uri or "")
+        ):
+            with suppress(ChannelClosed, ConnectionLost):
+                await ctx._session.send_notification(message.opening + self._end, message.method, ctx._call)
 
     async def _send_topic(self, change: Changed) -> None:
         """Send an extension's notification. If the extension fails, only this notification is lost."""
