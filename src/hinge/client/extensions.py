@@ -19,7 +19,7 @@ from hinge.client.middleware import ClientMiddleware
 from hinge.errors import CallTimeout, DefinitionError, InvalidParams, shorten
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.detect import ERAS, parse_eras
-from hinge.protocol.meta import is_extension_id
+from hinge.protocol.meta import check_extension_id
 from hinge.schema.methods import METHODS
 
 logger = logging.getLogger("hinge")
@@ -145,11 +145,7 @@ class ClientExtensions:
         if not isinstance(extension, ClientExtension):
             raise DefinitionError(f"{extension!r} is not an extension for a client: derive one from ClientExtension")
         name = extension.id
-        if not is_extension_id(name):
-            raise DefinitionError(
-                f"The extension {type(extension).__name__} has the id {shorten(name)!r}: it needs a prefix and a name, "
-                "as in com.example/search"
-            )
+        check_extension_id(name, type(extension).__name__)
         if name in self._added:
             raise DefinitionError(f"There is an extension {name!r} already")
         eras = parse_eras(extension.eras)

@@ -8,18 +8,18 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast, get_args
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, get_args
 
 import msgspec
 
 from hinge.errors import DefinitionError, shorten
 from hinge.extensions.base import Extension
-from hinge.schema.base import Icon, Model
+from hinge.schema.base import Model
 from hinge.schema.content import ResourceContents
 from hinge.schema.tools import Tool
 from hinge.server.context import Context
-from hinge.server.features.options import ResourceOptions, ToolOptions, check_options, with_name
+from hinge.server.features.options import ItemOptions, ResourceOptions, ToolOptions, check_options, with_name
 from hinge.server.features.visibility import Caller
 
 if TYPE_CHECKING:
@@ -55,28 +55,12 @@ class Csp(Model, kw_only=True):
 Permission = Literal["camera", "microphone", "geolocation", "clipboardWrite"]
 
 
-class PageOptions(TypedDict, total=False):
+class PageOptions(ItemOptions, total=False):
     """The options of a page, all optional: those of a resource, and how clients show it.
 
     MCP Apps, section "UI Resource Format".
     """
 
-    #: In place of the function's name.
-    name: str | None
-    #: Name for people, in user interfaces.
-    title: str | None
-    #: In place of the description in the function's docstring.
-    description: str | None
-    #: Icons for user interfaces, or their URLs.
-    icons: Sequence[Icon | str] | None
-    #: Further `_meta` of the page.
-    meta: Mapping[str, Any] | None
-    #: Tags for `server.disable` and for visibility rules; clients don't see them.
-    tags: Collection[str]
-    #: A function of the Caller: whether that caller sees the page.
-    visible: Callable[[Caller], bool] | None
-    #: Whether a sync function runs in a worker thread. Default: true.
-    blocking: bool
     #: The origins that the page may reach. Default: none.
     csp: Csp
     #: The browser features that the page asks for. Default: none.

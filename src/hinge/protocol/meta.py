@@ -24,9 +24,11 @@ _OWNERS = frozenset({"modelcontextprotocol", "mcp"})
 TRACE_KEYS = ("traceparent", "tracestate", "baggage")
 
 
-def is_extension_id(text: str) -> bool:
-    """Whether it is a `_meta` key with a prefix."""
-    return _ID.fullmatch(text) is not None
+def check_extension_id(text: str, owner: str) -> None:
+    """Raise DefinitionError unless it is a `_meta` key with a prefix; `owner` is the class that has this id."""
+    if _ID.fullmatch(text) is None:
+        example = "it needs a prefix and a name, as in com.example/search"
+        raise DefinitionError(f"The extension {owner} has the id {shorten(text)!r}: {example}")
 
 
 def is_reserved(key: str) -> bool:

@@ -378,16 +378,9 @@ class Context(Record, Generic[StateT]):
 
         params = ElicitUrlParams(message=message, url=url, mode="url", elicitation_id=self._call.era.elicitation_id())
         label = f"ctx.elicit_url({shorten(message, 60)!r})"
+        requests, task, timeout = self._requests, self._suspendable_task, self._timeout
         return UrlElicitation(
-            self._requests,
-            "elicitation/create",
-            params,
-            ElicitResult,
-            read,
-            label=label,
-            key=key,
-            task=self._suspendable_task,
-            timeout=self._timeout,
+            requests, "elicitation/create", params, ElicitResult, read, label=label, key=key, task=task, timeout=timeout
         )
 
     async def complete_elicitation(self, elicitation_id: str | None) -> None:

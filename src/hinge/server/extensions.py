@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from hinge.errors import DefinitionError, InvalidParams, shorten
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.detect import ERAS, parse_eras
-from hinge.protocol.meta import is_extension_id
+from hinge.protocol.meta import check_extension_id
 from hinge.schema.methods import METHODS
 from hinge.schema.tools import CallToolParams
 from hinge.server.context import Context
@@ -141,11 +141,7 @@ class Extensions:
     def add(self, extension: BaseExtension[Any]) -> None:
         """Add what an extension declares. Raises DefinitionError, and changes nothing then."""
         name, eras = extension.id, parse_eras(extension.eras)
-        if not is_extension_id(name):
-            raise DefinitionError(
-                f"The extension {type(extension).__name__} has the id {shorten(name)!r}: it needs a prefix and a name, "
-                "as in com.example/search"
-            )
+        check_extension_id(name, type(extension).__name__)
         if name in self._added:
             raise DefinitionError(f"There is an extension {name!r} already")
         requests = {

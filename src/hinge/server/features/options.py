@@ -20,7 +20,11 @@ from hinge.server.features.visibility import Caller
 from hinge.server.functions.signature import Signature
 
 
-class _ItemOptions(TypedDict, total=False):
+class ItemOptions(TypedDict, total=False):
+    """The options that tools, prompts, resources and pages share."""
+
+    #: In place of the function's name; of a tool or prompt it is also the first argument of the decorator.
+    name: str | None
     #: Name for people, in user interfaces. Default: none.
     title: str | None
     #: In place of the description in the function's docstring.
@@ -38,24 +42,19 @@ class _ItemOptions(TypedDict, total=False):
     blocking: bool
 
 
-class PromptOptions(_ItemOptions, total=False):
+class PromptOptions(ItemOptions, total=False):
     """The options of `@server.prompt`, all optional.
 
     https://modelcontextprotocol.io/specification/2025-11-25/server/prompts
     """
 
-    #: In place of the function's name; the same as the first argument of the decorator.
-    name: str | None
 
-
-class ToolOptions(_ItemOptions, total=False):
+class ToolOptions(ItemOptions, total=False):
     """The options of `@server.tool`, all optional.
 
     https://modelcontextprotocol.io/specification/2025-11-25/server/tools
     """
 
-    #: In place of the function's name; the same as the first argument of the decorator.
-    name: str | None
     #: Hints about what the tool does: ToolAnnotations, or a dict with their names. Default: none.
     annotations: ToolAnnotations | Mapping[str, Any] | None
     #: JSON Schema in place of the one from the parameters; the function then takes all arguments as one dict.
@@ -74,14 +73,12 @@ class ToolOptions(_ItemOptions, total=False):
     waiting: int
 
 
-class ResourceOptions(_ItemOptions, total=False):
+class ResourceOptions(ItemOptions, total=False):
     """The options of `@server.resource` besides the URI, all optional.
 
     https://modelcontextprotocol.io/specification/2025-11-25/server/resources
     """
 
-    #: In place of the function's name.
-    name: str | None
     #: The MIME type. Default: by the ending of the URI, else by what the function returns.
     mime_type: str | None
     #: Size in bytes; not for a template. Default: none.
