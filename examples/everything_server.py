@@ -365,7 +365,11 @@ class Consent(msgspec.Struct):
 
 
 class Volunteered(msgspec.Struct):
-    """The answers of a stateless client, read by hand: Hinge ignores those to what no request state has asked."""
+    """The answers of a stateless client, read by hand: Hinge ignores those to what no request state has asked.
+
+    The conformance scenario `input-required-result-ignore-extra-params` has no other way: its only request has answers and no
+    request state, and the scenario wants the complete result at once.
+    """
 
     class Form(msgspec.Struct):
         """An answer to a form."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,12 @@ import pytest
 
 from hinge import (
     Client,
+    ClientContext,
+    ClientExtension,
+    ClientMethod,
     Context,
     CreateMessageParams,
+    CreateMessageResult,
     DefinitionError,
     ElicitFormParams,
     ElicitResult,
@@ -24,6 +29,7 @@ from hinge import (
     Root,
     SamplingRejected,
     Server,
+    TextContent,
 )
 from hinge.client.callbacks import Callbacks
 from hinge.schema.lifecycle import ClientCapabilities, Elicitation
@@ -343,3 +349,101 @@ async def test_a_request_of_a_stateless_server_reaches_no_callback_and_gets_no_r
     assert len(puppet.came) == 3
     assert calls == []
     assert f"The server sent the request '{method}'" in caplog.text
+
+
+class Consenting(Callbacks):
+    """A gateway whose answers can't be sent."""
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        return ClientCapabilities(elicitation=Elicitation(form={}))
+
+    async def answer(self, method: str, params: bytes) -> Any:
+        return {"action": "agreed"}
+
+
+TEXT = TextContent(text="x")
+WRONG: list[tuple[str, str, Any, str]] = [
+    ("elicitation/create", "on_elicit", 5, "expected ElicitResult, got int"),
+    ("elicitation/create", "on_elicit", True, "expected ElicitResult, got bool"),
+    ("elicitation/create", "on_elicit", ElicitResult(action="yes"), "ElicitResult.action: Invalid enum value 'yes'"),  # type: ignore[arg-type]
+    ("elicitation/create", "on_elicit", ElicitResult(action="accept", content={"name": 5}), "does not fit the form"),
+    ("elicitation/create", "on_elicit", ElicitResult(action="accept"), "does not fit the form"),
+    ("elicitation/create", "on_elicit", {"name": "A", "more": float("nan")}, "NaN and infinity have no form in JSON"),
+    ("page", "on_elicit_url", "no", "expected ElicitResult, got str"),
+    ("page", "on_elicit_url", None, "expected ElicitResult, got NoneType"),
+    ("page", "on_elicit_url", {"action": "no"}, "Invalid enum value 'no'"),
+    ("sampling/createMessage", "on_sample", None, "expected CreateMessageResult, got NoneType"),
+    ("sampling/createMessage", "on_sample", TEXT, "expected CreateMessageResult, got TextContent"),
+    (
+        "sampling/createMessage",
+        "on_sample",
+        CreateMessageResult(role="assistant", content="hi", model="m"),  # type: ignore[arg-type]
+        "CreateMessageResult.content: Expected",
+    ),
+    (
+        "sampling/createMessage",
+        "on_sample",
+        CreateMessageResult(role="assistant", content=TextContent(text=5), model="m"),  # type: ignore[arg-type]
+        "CreateMessageResult.content.text: Expected `str`, got `int`",
+    ),
+    ("roots/list", "on_roots", "/home", "return a list"),
+    ("roots/list", "on_roots", None, "return a list"),
+    ("roots/list", "on_roots", [5], "5 is not a root"),
+    ("roots/list", "on_roots", ["https://example.test/"], "is not a root"),
+    ("roots/list", "on_roots", [Root(uri="https://example.test/")], "is not a root"),
+    ("roots/list", "on_roots", [Root(uri="file:///a", name=5)], "ListRootsResult.roots[0].name: Expected `str | null`"),  # type: ignore[arg-type]
+]
+
+
+@both_eras
+@pytest.mark.parametrize(("method", "option", "wrong", "said"), WRONG)
+async def test_a_callback_that_returns_something_else_is_one_error_and_nothing_is_sent(
+    era: str, method: str, option: str, wrong: Any, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    page = {key: value for key, value in PAGE.items() if era == "2025" or key != "elicitationId"}
+    params = {"elicitation/create": FORM, "page": page, "sampling/createMessage": TALK, "roots/list": None}[method]
+    method = "elicitation/create" if method == "page" else method
+    callback = (lambda: wrong) if option == "on_roots" else (lambda request: wrong)
+    if era == "2026":
+        with pytest.raises(HingeError, match=re.escape(said)) as failed:
+            await asked(era, method, params, **{option: callback})
+        assert "\n" not in str(failed.value)
+    else:
+        error = await asked(era, method, params, **{option: callback})
+        assert error == {"code": -32603, "message": "Internal server error"}
+        (record,) = (record for record in caplog.records if said in record.getMessage())
+        assert option in record.getMessage()
+
+
+async def test_middleware_and_gateways_can_send_nothing_else_either() -> None:
+    async def replaced(ctx: ClientContext, call_next: Any) -> Any:
+        return {"model": "m"} if ctx.inbound else await call_next(ctx)
+
+    middlewares: list[Any] = [[replaced], []]
+    for middleware in middlewares:
+        question = {"method": "elicitation/create", "params": FORM}
+        puppet = modern(tools_call={"resultType": "input_required", "inputRequests": {"k": question}})
+        client = Client(puppet, on_elicit=lambda form: None, middleware=middleware)
+        if not middleware:
+            client.use_callbacks(Consenting())
+        async with client:
+            with pytest.raises(HingeError, match="The answer of on_elicit or on_elicit_url can't be sent"):
+                await client.call_tool("x")
+        assert len(puppet.asked("tools/call")) == 1
+
+
+@pytest.mark.parametrize("wrong", [5, "text", [1]])
+async def test_an_extension_answers_with_an_object(wrong: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def serve(ctx: ClientContext, params: Any) -> Any:
+        return wrong
+
+    class Asked(ClientExtension):
+        id = "com.example/asked"
+
+        def requests(self) -> list[ClientMethod]:
+            return [ClientMethod(name="com.example/ask", serve=serve)]
+
+    error = await asked("2025", "com.example/ask", {}, extensions=[Asked()])
+    assert error["code"] == -32603
+    assert "The answer of the handler of com.example/ask can't be sent" in caplog.text

@@ -18,12 +18,15 @@ from hinge.client.methods import CallNext, ClientContext, ClientMethods
 from hinge.client.subscriptions import OpenSubscriptions
 from hinge.client.url_elicitation import FINISHED, RequiredPages
 from hinge.errors import HingeError, InvalidParams, InvalidResponse, MethodNotFound, ProtocolError, shorten
+from hinge.jsonrpc import check_finite
 from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.records import Call
 from hinge.protocol.revisions.adapt import shape
 from hinge.protocol.validation import compile_schema, first_problem
+from hinge.schema.base import Model, Result
+from hinge.schema.checks import check_model
 from hinge.schema.content import TextContent
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from hinge.schema.input_required import InputRequest, InputRequiredResult
@@ -210,7 +213,9 @@ class Callbacks:
         if self in running_callbacks.get():
             raise HingeError(f"{method} can't be sent while a request of the server is being served")
 
-    async def _elicit(self, params: Any) -> ElicitResult:
+    # Results of another type than declared are refused where they leave: see `_check_result`.
+
+    async def _elicit(self, params: Any) -> Any:
         if _member(params, "mode") == "url":
             return await self._open(params)
         if self._on_elicit is None:
@@ -221,17 +226,17 @@ class Callbacks:
         answer = await awaited(self._on_elicit(request))
         if answer is None:
             return ElicitResult(action="decline")
-        if isinstance(answer, ElicitResult):
-            return answer
-        content = {**_defaults(request.requested_schema), **answer}
-        _check(content, request)
-        return ElicitResult(action="accept", content=content)
+        if isinstance(answer, Mapping):
+            answer = ElicitResult(action="accept", content={**_defaults(request.requested_schema), **answer})
+        if isinstance(answer, ElicitResult) and answer.action == "accept":
+            _check(answer.content or {}, request)
+        return answer
 
-    async def _open(self, params: Any) -> ElicitResult:
+    async def _open(self, params: Any) -> Any:
         if self._on_elicit_url is None:
             raise _no_mode("url")
         agreed = await awaited(self._on_elicit_url(_decode(params, ElicitUrlParams)))
-        if isinstance(agreed, ElicitResult):
+        if not isinstance(agreed, bool):
             return agreed
         return ElicitResult(action="accept" if agreed else "decline")
 
@@ -246,8 +251,11 @@ class Callbacks:
         return answer
 
     async def _roots(self) -> ListRootsResult:
-        roots = self._on_roots() if callable(self._on_roots) else self._on_roots
-        return ListRootsResult(roots=[_root(item) for item in await awaited(roots) or ()])
+        given = self._on_roots() if callable(self._on_roots) else self._on_roots
+        roots = await awaited(given)
+        if not isinstance(roots, list | tuple):
+            raise HingeError(f"on_roots returned {shorten(repr(roots))}: return a list of paths, file:// URIs or Root")
+        return ListRootsResult(roots=[_root(item) for item in roots])
 
 
 async def answer_all(requests: Mapping[str, InputRequest], answer: AnswerRequest) -> dict[str, Any]:
@@ -284,10 +292,13 @@ async def _answer_input(request: InputRequest, answer: AnswerRequest) -> Any:
 
 
 def _root(item: Root | str | Path) -> Root:
-    if isinstance(item, Root):
+    if isinstance(item, Root) and str(item.uri).startswith("file://"):
         return item
-    uri = str(item)
-    return Root(uri=uri if uri.startswith("file://") else Path(item).absolute().as_uri())
+    if isinstance(item, str) and item.startswith("file://"):
+        return Root(uri=item)
+    if isinstance(item, str | Path) and "://" not in str(item):
+        return Root(uri=Path(item).absolute().as_uri())
+    raise HingeError(f"on_roots: {shorten(repr(item))} is not a root: use a path, a file:// URI or a Root")
 
 
 def _decode(params: Any, kind: type[Any]) -> Any:
@@ -311,6 +322,36 @@ def _defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
     fields = schema.get("properties")
     properties = fields.items() if isinstance(fields, dict) else ()
     return {name: field["default"] for name, field in properties if isinstance(field, dict) and "default" in field}
+
+
+#: What a client answers requests with, by their methods: the result and the callback that makes it.
+_ANSWERS: Mapping[str, tuple[type[Result], str]] = {
+    "elicitation/create": (ElicitResult, "on_elicit or on_elicit_url"),
+    "sampling/createMessage": (CreateMessageResult, "on_sample"),
+    "roots/list": (ListRootsResult, "on_roots"),
+}
+
+
+def _check_result(method: str, result: Any) -> Any:
+    """Return the result of a request of the server if it can be sent. It was made by code of the user.
+
+    Raises:
+        HingeError: It has another type than the method requires, or a member has.
+    """
+    kind, source = _ANSWERS.get(method, (msgspec.Struct, f"the handler of {method}"))
+    try:
+        if isinstance(result, kind):
+            if isinstance(result, Model):
+                check_model(result)
+        elif isinstance(result, Mapping):
+            if kind is not msgspec.Struct:
+                msgspec.json.decode(msgspec.json.encode(result), type=kind)  # parts of it may be JSON text
+        elif not isinstance(result, msgspec.Raw):
+            raise ValueError(f"expected {kind.__name__}, got {type(result).__name__}")
+        check_finite(result)
+    except (TypeError, ValueError) as exc:
+        raise HingeError(f"The answer of {source} can't be sent: {exc}") from None
+    return result
 
 
 def _check(content: dict[str, Any], request: ElicitFormParams) -> None:
@@ -357,7 +398,7 @@ class InboundMessages:
         if call.id is None:
             await self._notified(call)
             return None
-        return shape(await self._answer_call(call), call.revision)
+        return shape(_check_result(call.method, await self._answer_call(call)), call.revision)
 
     async def _answer_call(self, call: Call) -> Any:
         if self.chain is None and self._extensions.request_method(call.method, HANDSHAKE) is None:
@@ -379,9 +420,9 @@ class InboundMessages:
     async def answer_input(self, method: str, params: bytes) -> Any:
         """Serve a request that is part of a result, in the same way as one that is a message of its own."""
         if self.chain is None:
-            return await self.callbacks.answer(method, params)
-        decoded = msgspec.json.decode(params)
-        return await self.chain(ClientContext(client=self._client, method=method, params=decoded, inbound=True))
+            return _check_result(method, await self.callbacks.answer(method, params))
+        ctx = ClientContext(client=self._client, method=method, params=msgspec.json.decode(params), inbound=True)
+        return _check_result(method, await self.chain(ctx))
 
     async def dispatch(self, ctx: ClientContext) -> Any:
         """The inner end of the middleware."""
