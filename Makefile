@@ -18,7 +18,7 @@ help:
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
 	@echo "make hostile       some 2,300 malicious and malformed messages and requests against server and client"
 	@echo "make fuzz          coverage-guided fuzzing of what has no I/O, FUZZ_SECONDS=60 for each target (needs atheris)"
-	@echo "make mutants       changes of the kernel that no test notices, MUTANTS=20 for each file (0 for all: hours)"
+	@echo "make mutants       changes of the kernel that no test notices, MUTANTS=20 for each file (0 for all: an hour)"
 	@echo "make http-differential  raw requests to Hinge's HTTP server, to others, and through nginx and haproxy"
 	@echo "make load soak     streams, calls, slow readers, sessions on a server, with bounds on what it holds"
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm)"

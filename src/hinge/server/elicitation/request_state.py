@@ -17,6 +17,8 @@ from hinge.errors import DefinitionError, InvalidParams
 
 _NONCE = 12
 _FINGERPRINT = 4
+#: So many used states are remembered before those that have expired are looked for.
+REMEMBERED = 100_000
 
 
 class _Plain(msgspec.Struct, array_like=True):
@@ -42,7 +44,7 @@ class RequestStateCodec:
         DefinitionError: A key is too short.
     """
 
-    def __init__(self, keys: Sequence[bytes] = (), *, ttl: float = 600.0, once: bool = False) -> None:
+    def __init__(self, keys: Sequence[bytes], *, ttl: float, once: bool) -> None:
         if any(len(key) < 32 for key in keys):
             raise DefinitionError("A key for requestState needs at least 32 bytes: use secrets.token_bytes(32)")
         self.shared = bool(keys)
@@ -50,6 +52,7 @@ class RequestStateCodec:
         self._once = once
         self._secrets = [_hash(b"hinge request state" + key) for key in keys] or [os.urandom(32)]
         self._used: dict[bytes, float] = {}
+        self._check_at = REMEMBERED
 
     def encode(self, payload: bytes, bound: bytes) -> str:
         """The state as text. `bound` is whatever must be the same when it comes back."""
@@ -93,8 +96,9 @@ class RequestStateCodec:
     def _consume(self, nonce: bytes, expires: float, now: float) -> None:
         if nonce in self._used:
             raise InvalidParams("Invalid requestState: it was used already")
-        if len(self._used) >= 100_000:
+        if len(self._used) >= self._check_at:
             self._used = {key: end for key, end in self._used.items() if end >= now}
+            self._check_at = max(REMEMBERED, 2 * len(self._used))
         self._used[nonce] = expires
 
 

@@ -1,0 +1,201 @@
+"""Runs tests in forked processes: once to learn which test reaches which line, then for each mutant those that reach it.
+
+A forked process has imported pytest and other packages already, but nothing of ours. It sees a copy of the source.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.mutants.mutations import Mutant
+
+#: What takes long to import.
+_IMPORTED_FIRST = (
+    *("asyncio", "coverage", "ssl", "xml.sax", "cryptography.x509", "httptools", "jsonschema_rs", "msgspec", "uvloop"),
+    *("anyio.abc", "anyio._backends._asyncio", "hypothesis.strategies", "mcp_types.methods", "pytest_asyncio.plugin"),
+    "starlette.routing",
+)
+#: The tests of one mutant take about so long without the mutant, and a fixed time more for a busy machine with it.
+TEST_SECONDS = 5.0
+EXTRA_SECONDS = 30.0
+#: A mutant that never stops allocating must not harm the machine.
+_MEMORY = 4 << 30
+_POLL_SECONDS = 0.01
+
+
+class Baseline:
+    """What the tests of a file do without a mutant: the seconds of each, and which of them reach a line."""
+
+    def __init__(self, seconds: dict[str, float], lines: dict[int, list[str]]) -> None:
+        self.seconds = seconds
+        self.lines = lines
+
+    def tests(self, mutant: Mutant) -> list[str]:
+        """The tests that can notice a mutant, fastest first. A line that runs at import can be noticed by all of them."""
+        first, last = mutant.lines
+        reached = [self.lines[line] for line in range(first, last + 1) if line in self.lines]
+        names = {name for line in reached for name in line}
+        if "" in names and len(names) == 1:
+            names = set(self.seconds)
+        chosen, total = [], 0.0
+        for name in sorted(names & set(self.seconds), key=lambda name: (self.seconds[name], name)):
+            total += self.seconds[name]
+            if total <= TEST_SECONDS:
+                chosen.append(name)
+        return chosen
+
+    def save(self, path: Path) -> None:
+        """Write it to a file."""
+        path.write_text(json.dumps([self.seconds, self.lines]), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Baseline:
+        """Read it from a file."""
+        seconds, lines = json.loads(path.read_text(encoding="utf-8"))
+        return cls(seconds, {int(line): names for line, names in lines.items()})
+
+
+class Laboratory:
+    """A copy of the source of a project, in which tests run with a mutant in place of a file."""
+
+    def __init__(self, root: Path, copied: Path) -> None:
+        self.root = root
+        self.copied = copied
+        self._time = int(time.time()) - 1_000_000
+        for name in _IMPORTED_FIRST:
+            importlib.import_module(name)
+        gc.freeze()  # pytest collects garbage often; what is imported already is none
+
+    def measure(self, file: str, tests: Sequence[str]) -> Baseline | None:
+        """Run tests without a mutant; None if one of them fails.
+
+        A test is a path, perhaps with a word that must be in the names of its tests: `tests/wire/test_scenarios.py memory`.
+        """
+        path = self.copied.parent / "baseline"
+        if _in_child(lambda: self._measure(file, tests, path), 1800) != 0:
+            return None
+        return Baseline.load(path)
+
+    def notices(self, file: str, mutant: Mutant, tests: Sequence[str], seconds: float) -> bool:
+        """Whether one of the tests fails with a mutant, or doesn't end within so many seconds."""
+        original = (self.root / file).read_text(encoding="utf-8")
+        self._write(file, mutant.text)
+        try:
+            return _in_child(lambda: self._run(tests, _Chosen(tests)), seconds) != 0
+        finally:
+            self._write(file, original)
+
+    def _write(self, file: str, text: str) -> None:
+        """Write a file of the copy, with a time of its own: Python compares times in seconds to see if bytecode is current."""
+        target = self.copied / Path(file).relative_to("src")
+        target.write_text(text, encoding="utf-8")
+        self._time += 1
+        os.utime(target, (self._time, self._time))
+
+    def _measure(self, file: str, tests: Sequence[str], path: Path) -> int:
+        from coverage import Coverage
+
+        target = str(self.copied / Path(file).relative_to("src"))
+        coverage = Coverage(data_file=None, include=[target], config_file=False)
+        timing = _Timing(tests, coverage.switch_context)
+        coverage.start()
+        code = self._run(tests, timing)
+        coverage.stop()
+        lines = coverage.get_data().contexts_by_lineno(target)
+        Baseline(timing.seconds, lines).save(path)
+        return code
+
+    def _run(self, tests: Iterable[str], plugin: object) -> int:
+        sys.path.insert(0, str(self.copied))
+        os.chdir(self.root)
+        scratch = self.copied.parent
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = str(scratch / "bytecode")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ |= {
+            "PYTHONPATH": str(self.copied),
+            "PYTHONPYCACHEPREFIX": sys.pycache_prefix,
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(scratch / "examples"),
+        }
+        files = dict.fromkeys(name.partition(" ")[0].partition("::")[0] for name in tests)
+        options = ["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        return pytest.main([*options, f"--basetemp={scratch / 'tests'}", *files], plugins=[plugin])
+
+
+class _Chosen:
+    """Runs some tests only, in this order."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._places = {name: place for place, name in enumerate(names)}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted(
+            (item for item in items if item.nodeid in self._places), key=lambda item: self._places[item.nodeid]
+        )
+
+
+class _Timing:
+    """Measures each test, and tells its name to the measurement of coverage."""
+
+    def __init__(self, tests: Sequence[str], switch: Callable[[str], object]) -> None:
+        self.seconds: dict[str, float] = {}
+        self._tests = [test.partition(" ") for test in tests]
+        self._switch = switch
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [
+            item
+            for item in items
+            if any(item.nodeid.startswith(path) and word in item.nodeid for path, _, word in self._tests)
+        ]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
+        self._switch(item.nodeid)
+        start = time.perf_counter()
+        try:
+            return (yield)
+        finally:
+            self.seconds[item.nodeid] = round(time.perf_counter() - start, 4)
+            self._switch("")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped:
+            self.seconds.pop(report.nodeid, None)
+
+
+def _in_child(work: Callable[[], int], seconds: float) -> int | None:
+    """Run a function in a forked process, which ends with all that it started; return its exit code, None if it is late."""
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        code = 70
+        try:
+            os.setsid()
+            resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+            output = os.open(os.environ.get("MUTANTS_LOG", os.devnull), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            for descriptor in (1, 2):
+                os.dup2(output, descriptor)
+            code = int(work())
+        finally:
+            os._exit(code)
+    late = time.monotonic() + seconds
+    ended = None
+    while ended is None and time.monotonic() < late:
+        time.sleep(_POLL_SECONDS)
+        ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    os.killpg(child, signal.SIGKILL)  # the child is not reaped yet, so that the group is still this one
+    _, status = os.waitpid(child, 0)
+    return None if ended is None else os.waitstatus_to_exitcode(status)
