@@ -145,6 +145,21 @@ async def test_a_server_that_answers_the_probe_and_the_handshake_at_once_is_stat
 
 
 @in_no_time
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_a_slow_stateless_server_of_another_revision_is_asked_again(at_once: bool) -> None:
+    """VER-08, VER-09: its late answer names the revisions that it has."""
+    answers = [SILENCE, discovered()]
+
+    def shake(puppet: Puppet, message: dict[str, Any]) -> Any:
+        puppet.answer(puppet.came[0], Error(-32022, data={"supported": [V2026_07]}))
+        return shaken() if at_once else SILENCE
+
+    puppet = Puppet({"server/discover": lambda puppet, message: answers.pop(0), "initialize": shake})
+    assert (await found(puppet)).era == "2026"
+    assert [method for method in puppet.methods() if method == "server/discover"] == ["server/discover"] * 2
+
+
+@in_no_time
 async def test_a_slow_handshake_server_is_not_taken_for_anything_else() -> None:
     """VER-09, VER-10."""
 
@@ -331,6 +346,18 @@ async def test_a_saved_stateless_server_that_shakes_hands_by_now_is_found_out_at
         assert (client.era, sorted(served)) == ("2025", ["a", "b", "c"])
         await client.call_tool("d")
     assert puppet.methods().count("server/discover") == 2
+
+
+@pytest.mark.parametrize(("status", "outdated"), [(400, True), (404, True), (405, True), (500, False)])
+async def test_a_saved_server_that_refuses_by_an_http_status_is_found_out_anew(status: int, outdated: bool) -> None:
+    """VER-15: a status that says nothing of the era leaves everything as it is."""
+    site = Site()
+    site.replies["server/discover"] = lambda message: Reply(None, 404)
+    site.replies["tools/call"] = lambda message: Reply(None, status)
+    with pytest.raises(CallError):
+        async with Client(URL, wire=site, discovery=Discovery(era="2026", revision=V2026_07)) as client:
+            await client.call_tool("a")
+    assert bool(site.count("initialize")) is outdated
 
 
 async def test_a_server_that_is_what_was_saved_of_it_is_asked_once_why_it_refuses() -> None:

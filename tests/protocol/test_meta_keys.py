@@ -12,7 +12,9 @@ from hinge.protocol.meta import check_meta, is_extension_id, is_reserved
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-@pytest.mark.parametrize("key", ["team", "com.example/team", "com.example.mcp/a_b.c-d", "a-1.b/x", "9", "a/"])
+@pytest.mark.parametrize(
+    "key", ["team", "com.example/team", "com.example.mcp/a_b.c-d", "a-1.b/x", "9", "a/", "mcp.dev", "com.mcp.x"]
+)
 def test_keys_of_ones_own(key: str) -> None:
     """META-01, META-02: `com.example.mcp/` is free."""
     check_meta({key: {"any": ["value"]}})
@@ -56,6 +58,7 @@ def test_a_trace_is_given_as_the_world_writes_it() -> None:
         ("traceparent", PARENT.replace("b7ad6b7169203331", "0" * 16)),
         ("tracestate", 5),
         ("baggage", "a=1\nb=2"),
+        ("baggage", "a=ü"),
     ]:
         with pytest.raises(DefinitionError, match=f"{key}.*W3C"):
             check_meta({key: value})

@@ -85,6 +85,8 @@ def _walk(
         statement = node
         if _is_plain(node, scope):
             return
+    if isinstance(node, ast.BinOp) and not any(isinstance(part, ast.Name | ast.Call) for part in ast.walk(node)):
+        return  # 64 * 1024
     if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
         scope = (*scope, node.name)
     for change in _changes(node):
@@ -119,8 +121,15 @@ def _changes(node: ast.AST) -> Iterator[_Change]:
             yield _change(node, rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest))
     elif isinstance(node, ast.Compare) and isinstance(node.ops[0], _BOUNDARIES):
         yield _change(node, _compared(node))
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and _is_limits(node.value):
+        yield _change(node, ast.BinOp(node, ast.Mult(), ast.Constant(1000)))
     elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS and not isinstance(node.left, ast.Constant):
         yield _change(node, ast.BinOp(node.left, _OPERATORS[type(node.op)](), node.right))
+
+
+def _is_limits(node: ast.expr) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name.strip("_") == "limits"
 
 
 def _statements(node: ast.stmt) -> Iterator[_Change]:
@@ -130,13 +139,16 @@ def _statements(node: ast.stmt) -> Iterator[_Change]:
     left_out |= isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute | ast.Subscript)
     if left_out:
         yield _Change(node, "pass", _shown(node), "pass")
-    if isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
-        yield _Change(node, "return None", _shown(node), "return None")
+    if isinstance(node, ast.Return) and node.value is not None:
+        if not (isinstance(node.value, ast.Constant) and node.value.value in (None, False)):
+            yield _Change(node, "return None", _shown(node), "return None")
         value = node.value
         if isinstance(value, ast.Compare) and not isinstance(value.ops[0], _BOUNDARIES) and len(value.ops) == 1:
             yield _change(value, _compared(value))
         elif isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not):
             yield _change(value, value.operand)
+        elif isinstance(value, ast.BoolOp) and any(isinstance(part, ast.Compare) for part in value.values):
+            yield _change(value, ast.Constant(True))
 
 
 def _conditions(test: ast.expr) -> Iterator[_Change]:
@@ -183,7 +195,3 @@ def _shown(node: ast.AST) -> str:
 def _short(code: str) -> str:
     line = " ".join(code.split())
     return line if len(line) <= 120 else f"{line[:80]} … {line[-36:]}"
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None

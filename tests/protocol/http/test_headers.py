@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge import HeaderMismatch, InvalidRequest, NotSent, Refusal
+from hinge.protocol.http import headers
 from hinge.protocol.http.headers import (
     POST_ONLY,
     SESSION_METHODS,
@@ -22,6 +23,7 @@ from hinge.protocol.http.headers import (
 from hinge.protocol.http.mirror import request_headers
 from hinge.protocol.http.origin import Guard
 from hinge.protocol.http.request import REPEATED, Headers
+from hinge.schema.revisions import HANDSHAKE_REVISIONS
 from tests.protocol.http.heads import head_of, judged
 
 VERSION = "v-modern"
@@ -297,3 +299,51 @@ def test_any_headers_pass_or_are_a_mismatch(first: bytes, second: bytes, version
     with suppress(HeaderMismatch):
         judge_message(headers, version, method)
         assert (headers.headers["mcp-protocol-version"], headers.headers["mcp-method"]) == (version, method)
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pairs", "status"),
+    [
+        ([(b"x-%d" % number, b"") for number in range(9)], None),
+        ([(b"x-%d" % number, b"") for number in range(10)], 431),
+        ([(b"x", b"1" * 51), (b"y", b"2" * 40)], None),
+        ([(b"x", b"1" * 51), (b"y", b"2" * 41)], 431),
+    ],
+)
+def test_the_number_and_the_size_of_headers_are_limited(pairs: list[tuple[bytes, bytes]], status: int | None) -> None:
+    rules = HeadRules(Guard(), SESSION_METHODS, headers=10, header_bytes=100)
+    barred = judged((b"host", b"localhost"), *pairs, rules=rules).barred
+    assert (barred.status if barred else None) == status
+
+
+def test_what_is_remembered_of_headers_is_limited() -> None:
+    """Other headers with each request cost a server no memory."""
+    rules = HeadRules(Guard(), SESSION_METHODS)
+    for number in range(2000):
+        text = f"text-{number}"
+        judged((b"origin", text.encode()), rules=rules)
+        judged((b"origin", text.encode() * 1000), rules=rules)
+        judge_message(envelope(text, text), text, text)
+        judge_name(head_of({"Mcp-Name": text}), text)
+        judge_name(head_of({"Mcp-Name": text * 1000}), text * 1000)
+    for known in (rules.known, headers._texts, headers._names):
+        assert len(known) <= 512
+        assert len(repr(known)) < 512 * 1024
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [(None, None), *((revision, None) for revision in HANDSHAKE_REVISIONS), (VERSION, 400), ("x", 400)],
+)
+def test_a_session_takes_the_revisions_that_have_sessions(version: str | None, status: int | None) -> None:
+    """MCP-Protocol-Version of a request of the handshake era."""
+    rules = HeadRules(Guard(), SESSION_METHODS, (VERSION,))
+    pairs = [(b"content-type", b"application/json")]
+    pairs += [(b"mcp-protocol-version", version.encode())] if version is not None else []
+    refusal = judged(*pairs, rules=rules).handshake_refusal
+    assert (refusal.status if refusal else None) == status
+    if refusal:
+        assert ("has no sessions" in refusal.text) is (version == VERSION)

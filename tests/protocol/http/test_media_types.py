@@ -131,6 +131,15 @@ def test_a_client_sees_the_bare_media_type_of_an_answer(value: str | None, expec
     assert media_type(value) == expected
 
 
+@pytest.mark.parametrize(
+    ("coding", "status"), [(None, None), (b"identity", None), (b" Identity", None), (b"gzip", 415), (b"", 415)]
+)
+def test_a_coded_body_is_refused(coding: bytes | None, status: int | None) -> None:
+    """RFC 9110 §15.5.16."""
+    refusal = check_content_type(b"application/json", coding)
+    assert (refusal.status if refusal else None) == status
+
+
 # --- Accept -----------------------------------------------------------------------------------------------------------
 
 
@@ -155,6 +164,7 @@ def test_a_client_sees_the_bare_media_type_of_an_answer(value: str | None, expec
         ("application/*;q=0, application/json, text/*;Q=0.000", TAKES_JSON),
         ("text/event-stream;q=0, text/*", 0),
         ("application/json;q=0.001", TAKES_JSON),
+        ("application/json;v=0", TAKES_JSON),
         ("application/json;q=nonsense", TAKES_JSON),
         ("application/json;q=0, application/json", TAKES_JSON),
         ("*/*;q=0", 0),

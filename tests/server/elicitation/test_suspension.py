@@ -377,3 +377,51 @@ async def test_an_error_of_a_handler_hides_what_it_did_not_await(era: Era) -> No
     async with Client(serves(tool), era=era, on_elicit=User()) as client:
         with pytest.raises((ToolCallError, PeerError)):
             await client.call_tool("it")
+
+
+# ---------------------------------------------------------------- beside other tasks
+
+
+async def test_a_handler_that_ends_before_it_is_suspended_has_its_result() -> None:
+    """A form that nobody waits for any more is neither sent, nor does its task remain."""
+
+    async def deep(ctx: Context[Any]) -> str:
+        return await ctx.elicit("a")
+
+    tasks: list[asyncio.Task[str]] = []
+
+    async def tool(ctx: Context[Any]) -> str:
+        tasks.append(asyncio.create_task(deep(ctx)))
+        await asyncio.sleep(0)
+        return "done"
+
+    user = User()
+    async with Client(serves(tool), era="2026", on_elicit=user) as client:
+        assert (await client.call_tool("it")).data == "done"
+        await asyncio.wait(tasks)
+    assert not user.requests
+    assert tasks[0].cancelled()
+
+
+async def test_a_suspended_handler_does_not_wait_for_other_cancelled_tasks() -> None:
+    release = asyncio.Event()
+
+    async def stubborn() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await release.wait()
+
+    async def tool(ctx: Context[Any]) -> list[str]:
+        return list(await asyncio.gather(ctx.elicit("a"), ctx.elicit("b")))
+
+    other = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)
+    other.cancel()
+    async with Client(serves(tool, limits=Limits(teardown=60)), era="2026", on_elicit=User()) as client:
+        calling = asyncio.create_task(client.call_tool("it"))
+        await asyncio.wait([calling], timeout=10)
+        release.set()
+        assert calling.done()
+        assert json.loads((await calling).text) == ["a", "b"]
+    await other
