@@ -27,11 +27,15 @@ FLOORS = (
 )
 
 
-def verdicts(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[Floor, float | None, bool]]:
-    """Each floor with the ratio that was measured (None: not measured) and whether it is kept."""
+#: Short rounds vary more: on a machine that others use too, the same program measured 0.16 to 0.21 where 0.2 is allowed.
+QUICK = 1.25
+
+
+def verdicts(results: Mapping[str, Mapping[str, Any]], slack: float = 1.0) -> list[tuple[Floor, float | None, bool]]:
+    """Each floor with the ratio that was measured (None: not measured) and whether it is kept, with `slack` times its limit."""
     found: list[tuple[Floor, float | None, bool]] = []
     for floor in FLOORS:
         row = results.get(floor.case, {}).get("hinge")
         ratio = row[f"of_{floor.other}"][0] if row and row.get(f"of_{floor.other}") else None
-        found.append((floor, ratio, ratio is not None and ratio <= floor.most))
+        found.append((floor, ratio, ratio is not None and ratio <= floor.most * slack))
     return found

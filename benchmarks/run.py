@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.cases import Case, Contestant, Running, Sample, all_cases
 from benchmarks.clocks import spin
 from benchmarks.figures import spread, summary, table
-from benchmarks.floors import verdicts
+from benchmarks.floors import QUICK, verdicts
 from benchmarks.installing import CACHE, ROOT, installed, peers_python
 
 RESULTS = CACHE / "bench"
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     save(results, noise, installed(peers), options)
     if not with_hinge:
         print("Hinge took no part: `from hinge import Server, Client` does not work yet (or --no-hinge).")
-    return report(results) if options.check else 0
+    return report(results, options.slack) if options.check else 0
 
 
 def measure_again(
@@ -59,13 +59,16 @@ def measure_again(
     options: argparse.Namespace,
     disturbance: list[tuple[float, float]],
 ) -> None:
-    """Measure the cases that missed a floor once more: on a shared machine a floor counts as missed the second time."""
-    missed = {floor.case for floor, ratio, kept in verdicts(results) if ratio is not None and not kept}
-    for case in cases:
-        if case.key in missed:
-            print(f"{case.title}: missed a floor, measured again", flush=True)
-            results[case.key] = summary(case, measure(case, options, disturbance))
-            print(table(case, results[case.key]), end="\n\n", flush=True)
+    """Measure the cases that missed a floor up to twice more: on a shared machine a floor counts as missed the third time."""
+    for _ in range(2):
+        missed = {
+            floor.case for floor, ratio, kept in verdicts(results, options.slack) if ratio is not None and not kept
+        }
+        for case in cases:
+            if case.key in missed:
+                print(f"{case.title}: missed a floor, measured again", flush=True)
+                results[case.key] = summary(case, measure(case, options, disturbance))
+                print(table(case, results[case.key]), end="\n\n", flush=True)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -82,6 +85,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.rounds = options.rounds or (3 if options.quick else 7)
     options.seconds = options.seconds or (0.8 if options.quick else 2.0)
+    options.slack = QUICK if options.quick else 1.0
     return options
 
 
@@ -143,15 +147,15 @@ def save(results: Any, noise: Any, versions: dict[str, str], options: argparse.N
     print(f"Figures: {RESULTS / 'latest.json'}")
 
 
-def report(results: dict[str, dict[str, Any]]) -> int:
+def report(results: dict[str, dict[str, Any]], slack: float) -> int:
     """Print each floor with what was reached; the exit code says whether all are kept."""
     worst = 0
-    for floor, ratio, kept in verdicts(results):
+    for floor, ratio, kept in verdicts(results, slack):
         if ratio is None:
             print(f"not measured  {floor.words}")
             worst = max(worst, 2)
         else:
-            print(f"{'kept' if kept else 'MISSED':12}  {floor.words}: {ratio:.3f} (at most {floor.most:g})")
+            print(f"{'kept' if kept else 'MISSED':12}  {floor.words}: {ratio:.3f} (at most {floor.most * slack:g})")
             worst = worst if kept else 1
     return worst
 
