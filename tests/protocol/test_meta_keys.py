@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from hinge import DefinitionError
-from hinge.protocol.meta import check_meta, is_extension_id, is_reserved
+from hinge.protocol.meta import check_extension_id, check_meta, is_reserved
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -67,4 +68,5 @@ def test_a_trace_is_given_as_the_world_writes_it() -> None:
 @pytest.mark.parametrize(("text", "good"), [("com.example/jobs", True), ("jobs", False), ("com.example/", False)])
 def test_an_extension_has_a_prefix_and_a_name(text: str, good: bool) -> None:
     """EXT-02."""
-    assert is_extension_id(text) is good
+    with nullcontext() if good else pytest.raises(DefinitionError, match="needs a prefix and a name"):
+        check_extension_id(text, "Jobs")
