@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from hinge.protocol.eras.base import EraOption
 from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing
@@ -57,6 +57,17 @@ class Channel(Protocol):
 
     def set_revision(self, revision: str, /) -> None:
         """A client's handshake negotiated this revision; HTTP names it in a header from now on."""
+
+
+@runtime_checkable
+class StreamChannel(Channel, Protocol):
+    """A channel over a byte stream: it can be open although the peer is gone."""
+
+    #: Set when bytes arrive; liveness checks reset it.
+    has_received: bool
+
+    def abort(self, reason: str, /) -> None:
+        """End the channel at once."""
 
 
 class SessionLike(Protocol):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from hinge.channel import Channel, Transport
+from hinge.channel import Channel, StreamChannel, Transport
 from hinge.client.negotiation import (
     DeclaredCapabilities,
     Discovery,
@@ -476,20 +476,20 @@ class Liveness:
         self._probe = probe
         self._looking: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
-        #: Only byte streams can be open without a server; they record whether something arrived.
-        self._channel: Any = session.channel if hasattr(session.channel, "heard") else None
+        #: Only byte streams can be open without a server.
+        self._channel = session.channel if isinstance(session.channel, StreamChannel) else None
 
     def start(self) -> None:
         """Probe after each `limits.alive` seconds of silence, if that is set."""
         if self._channel is not None and self._limits.alive > 0:
-            self._watching = asyncio.get_running_loop().create_task(self._watch())
+            self._watching = asyncio.get_running_loop().create_task(self._watch(self._channel))
 
     def check_now(self) -> None:
         """A request got no answer in time: probe a socket, which is dead after `limits.silence` more seconds of silence."""
         if self._channel is None or self._channel.kind != "socket" or self._limits.silence <= 0:
             return
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+            self._looking = asyncio.get_running_loop().create_task(self._look(self._channel))
 
     async def stop(self) -> None:
         """Stop watching."""
@@ -499,21 +499,21 @@ class Liveness:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _watch(self) -> None:
+    async def _watch(self, channel: StreamChannel) -> None:
         while self._session.connection.closed is None:
-            self._channel.heard = False
+            channel.has_received = False
             await asyncio.sleep(self._limits.alive)
-            if not self._channel.heard:
-                await self._look()
+            if not channel.has_received:
+                await self._look(channel)
 
-    async def _look(self) -> None:
+    async def _look(self, channel: StreamChannel) -> None:
         within = self._limits.silence or self._limits.alive
-        self._channel.heard = False
+        channel.has_received = False
         try:
             await self._probe(self._session, within)
         except CallTimeout:
-            if not self._channel.heard:
+            if not channel.has_received:
                 logger.warning("The server did not respond for %g seconds; the connection is closed", within)
-                self._channel.abort(f"the server did not respond for {within:g} seconds")
+                channel.abort(f"the server did not respond for {within:g} seconds")
         except CallError as exc:  # an answer, or the end of the session
             logger.debug("the probe was answered by an error: %s", exc)

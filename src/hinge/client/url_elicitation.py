@@ -56,7 +56,7 @@ class _Wait:
     """Waits until some pages are finished."""
 
     def __init__(self, pages: Sequence[ElicitUrlParams]) -> None:
-        self.left = {page.elicitation_id for page in pages}
+        self.open_ids = {page.elicitation_id for page in pages}
         self.over = asyncio.Event()
 
     async def moments(self, patience: float) -> AsyncIterator[None]:
@@ -83,9 +83,9 @@ class RequiredPages:
     def finished(self, identity: object) -> None:
         """Take the id of a finished page; unknown ids are ignored."""
         for wait in self._waits:
-            if isinstance(identity, str) and identity in wait.left:
-                wait.left.discard(identity)
-                if not wait.left:
+            if isinstance(identity, str) and identity in wait.open_ids:
+                wait.open_ids.discard(identity)
+                if not wait.open_ids:
                     wait.over.set()
 
     @contextmanager

@@ -71,16 +71,16 @@ class Texts:
     """The canonical texts of the parts of one schema, each computed once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, str] = {}
+        self._texts: dict[int, str] = {}
         #: Keeps the objects alive whose ids are known.
-        self._kept: list[Any] = []
+        self._schemas: list[Any] = []
 
     def of(self, schema: Any) -> str:
         """The text of a part that does not change any more."""
-        text = canonical(schema, self._known)
+        text = canonical(schema, self._texts)
         if isinstance(schema, dict):
-            self._known[id(schema)] = text
-            self._kept.append(schema)
+            self._texts[id(schema)] = text
+            self._schemas.append(schema)
         return text
 
 

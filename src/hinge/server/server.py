@@ -526,8 +526,8 @@ class Server(Router, Generic[StateT]):
         for method, handler in self.catalog.handlers().items():
             if method not in self.catalog.custom_methods:
                 self._dispatch.requests[method] = ForwardedMethod(method, self._applied(method, handler))
-        self._tools.known = partial(self.catalog.names, "tools")
-        self._prompts.known = partial(self.catalog.names, "prompts")
+        self._tools.offered_names = partial(self.catalog.names, "tools")
+        self._prompts.offered_names = partial(self.catalog.names, "prompts")
         self.catalog.add(made)
 
     def unmount(self, server: Server[Any]) -> None:

@@ -207,7 +207,7 @@ def test_judgements_are_remembered_within_bounds() -> None:
     strict = rules()
     for number in range(3000):
         assert judge_site([(b"host", b"host%d.example" % number)], strict)
-    assert len(strict.known) <= 512
+    assert len(strict.judged) <= 512
     assert judge_site([(b"host", b"localhost")], strict) is None
 
 
@@ -216,7 +216,7 @@ def test_long_values_are_judged_but_not_remembered(value: str) -> None:
     strict = rules()
     refusal = judge_site([(b"host", value.encode())], strict)
     assert (refusal is None) == (value.strip() == "localhost")
-    assert strict.known == {}
+    assert strict.judged == {}
 
 
 @pytest.mark.parametrize(
@@ -226,4 +226,4 @@ def test_the_second_look_gives_the_same_judgement(host: str, origin: str) -> Non
     strict = rules()
     pairs = [(b"host", host.encode()), *([(b"origin", origin.encode())] if origin else [])]
     assert judge_site(pairs, strict) is judge_site(pairs, strict)
-    assert len(strict.known) == 1
+    assert len(strict.judged) == 1

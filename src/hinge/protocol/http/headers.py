@@ -88,7 +88,7 @@ class HeadRules(Struct, frozen=True, eq=False):
     header_bytes: int = 64 * 1024
     body: int = 4 * 1024 * 1024
     #: Judgements by the headers that they depend on: clients send the same ones with each request.
-    known: dict[tuple[str | bytes | None, ...], _Judgement] = field(default_factory=dict)
+    judged: dict[tuple[str | bytes | None, ...], _Judgement] = field(default_factory=dict)
 
 
 @final
@@ -161,7 +161,7 @@ def judge_head(method: str, pairs: RawHeaders, rules: HeadRules) -> Head:
         get(b"accept"),
         version,
     )
-    judged = rules.known.get(key) or _judge(key, rules)
+    judged = rules.judged.get(key) or _judge(key, rules)
     barred, refusal, handshake = judged.barred, judged.refusal, judged.handshake
     if repeated:
         barred = Refusal(400, f"Headers that must be sent once came more than once: {shorten(repeated)}")
@@ -225,9 +225,9 @@ def _judge(key: tuple[Any, ...], rules: HeadRules) -> _Judgement:
         version,
     )
     if sum(map(len, filter(None, key))) <= _ENTRY_BYTES:
-        if len(rules.known) >= _ENTRIES:
-            rules.known.clear()
-        rules.known[key] = judged
+        if len(rules.judged) >= _ENTRIES:
+            rules.judged.clear()
+        rules.judged[key] = judged
     return judged
 
 
@@ -296,11 +296,11 @@ _texts: dict[bytes | None, str] = {}
 _names: dict[bytes | None, str] = {}
 
 
-def _remember(known: dict[bytes | None, str], raw: bytes, text: str) -> None:
+def _remember(texts: dict[bytes | None, str], raw: bytes, text: str) -> None:
     if len(raw) <= _ENTRY_BYTES // 4:
-        if len(known) >= _ENTRIES // 2:
-            known.clear()
-        known[raw] = text
+        if len(texts) >= _ENTRIES // 2:
+            texts.clear()
+        texts[raw] = text
 
 
 def judge_message(head: Head, revision: str, method: str) -> None:

@@ -145,7 +145,7 @@ class Prompts(Entries[RegisteredPrompt]):
         self._completers = completers
         self._page_size = page_size
         #: Names to suggest for an unknown one.
-        self.known: Callable[[Context[Any]], Iterable[str]] = self.names
+        self.offered_names: Callable[[Context[Any]], Iterable[str]] = self.names
 
     def add(self, function: PromptFunction, options: Mapping[str, Any]) -> RegisteredPrompt:
         """Register a function. Raises DefinitionError, which says what to change."""
@@ -186,5 +186,5 @@ class Prompts(Entries[RegisteredPrompt]):
         """`prompts/get`. An unknown prompt or wrong arguments are error -32602."""
         entry = self.find(ctx, params.name)
         if entry is None:
-            raise InvalidParams(f"Unknown prompt: {suggest(ctx, 'prompts', params.name, self.known(ctx))}")
+            raise InvalidParams(f"Unknown prompt: {suggest(ctx, 'prompts', params.name, self.offered_names(ctx))}")
         return await entry.get(ctx, params.arguments or {})

@@ -193,7 +193,7 @@ class Tools(Entries[RegisteredTool]):
         self._page_size = page_size
         self._patience = patience
         #: Names to suggest for an unknown one.
-        self.known: Callable[[Context[Any]], Iterable[str]] = self.names
+        self.offered_names: Callable[[Context[Any]], Iterable[str]] = self.names
 
     def add(self, function: ToolFunction, options: Mapping[str, Any], *, view: View | None = None) -> RegisteredTool:
         """Register a function; `view` is what a caller sees of the listing.
@@ -246,7 +246,7 @@ class Tools(Entries[RegisteredTool]):
         """`tools/call`. An unknown tool is an error; a tool that fails gives a result with `isError`."""
         entry = self.public.get(params.name) or self.find(ctx, params.name)
         if entry is None:
-            raise InvalidParams(f"Unknown tool: {suggest(ctx, 'tools', params.name, self.known(ctx))}")
+            raise InvalidParams(f"Unknown tool: {suggest(ctx, 'tools', params.name, self.offered_names(ctx))}")
         if entry.header_params and not ctx.depth:
             head = ctx._call.origin.head
             if head is not None and ctx._call.era.mirrors_requests(over_http=True):

@@ -360,7 +360,7 @@ class _LineWriter:
     """Writes lines and counts the caller's bytes in them."""
 
     def __init__(self) -> None:
-        self.left = ECHO_LIMIT
+        self.remaining = ECHO_LIMIT
 
     def line(self, violation: Violation) -> str:
         path = self.path(violation.path)
@@ -385,12 +385,12 @@ class _LineWriter:
         if value is None:
             return kind
         shown = _json(self._cut(value)) if isinstance(value, str) else self._cut(_json(value))
-        return f"{kind} {shown}" if self.left > 0 or shown.strip('"…') else kind
+        return f"{kind} {shown}" if self.remaining > 0 or shown.strip('"…') else kind
 
     def _cut(self, text: str) -> str:
-        room = max(0, min(_MAX_ECHO, self.left))
+        room = max(0, min(_MAX_ECHO, self.remaining))
         data = text.encode("utf-8", "replace")
-        self.left -= min(len(data), room)
+        self.remaining -= min(len(data), room)
         if len(data) <= room:
             return text
         return data[:room].decode("utf-8", "ignore") + "…"

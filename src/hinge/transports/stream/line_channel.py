@@ -174,8 +174,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
         self._on_closed = on_closed
         self._screen = screen
         self._lines = LineSplitter(limits.line)
-        #: Set when bytes arrive; liveness checks reset it.
-        self.heard = False
+        self.has_received = False
         #: Lines that arrived at once with many others, and what handles them next.
         self._waiting_lines: deque[bytes] = deque()
         self._more_lines: asyncio.Handle | None = None
@@ -272,7 +271,7 @@ class LineChannel(DuplexChannel, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
-        self.heard = True
+        self.has_received = True
         if self._screen is not None:
             screen, self._screen = self._screen, None
             if (reason := screen(data)) is not None:
