@@ -39,6 +39,12 @@ def hinge(*words: str | Path) -> subprocess.CompletedProcess[str]:
         (["run", "{file}", "--host", "::1"], "--host needs --http"),
         (["run", "{file}", "--workers", "2"], "--workers needs --http"),
         (["run", "{file}", "--socket", "s", "--path", "/x"], "--path needs --http"),
+        (["run", "{file}", "--access-log"], "--access-log needs --http"),
+        (["run", "{file}", "--engine", "uvicorn"], "--engine needs --http"),
+        (["run", "{file}", "--trusted-proxies", "10.0.0.0/8"], "--trusted-proxies needs --http"),
+        (["run", "{file}", "--http", "--trusted-proxies", "me"], "trusted_proxies=['me'] is not possible"),
+        (["proxy", "{file}", "--to", "stdio", "--access-log"], "--access-log needs --to http"),
+        (["list", "{file}", "--wire", "httpx2"], "--wire needs a URL as the target"),
         (["run", "{file}", "--http", "--socket", "s"], "--http and --socket can't be combined"),
         (
             ["run", "{file}", "--reload"],
@@ -89,3 +95,35 @@ def test_a_file_outside_of_the_working_directory_is_watched_too(
             assert process.wait(15) == 0
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize("engine", ["hinge", "uvicorn"])
+def test_the_options_of_an_http_server_and_of_a_client_reach_them(file: Path, engine: str) -> None:
+    """What stands in the log of requests was sent by the given client, and tells of a proxy that is trusted."""
+    words = ["run", file, "--http", "--port", "0", "--engine", engine, "--access-log"]
+    words += ["--trusted-proxies", "127.0.0.1", "--trusted-proxies", "10.0.0.0/8"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "hinge", *map(str, words)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        try:
+            while "http://" not in (line := process.stderr.readline()):
+                assert line
+            url = line.split()[-1]
+            sent = hinge(
+                "call", url, "greet", "name=Ada", "--wire", "httpx2", "--header", "X-Forwarded-For: 203.0.113.7"
+            )
+            assert (sent.returncode, sent.stdout) == (0, "Hello Ada\n"), sent.stderr
+            while "203.0.113.7" not in (line := process.stderr.readline()):
+                assert line
+            assert "POST /mcp" in line
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(15) == 0
+        finally:
+            process.kill()
+
+
+def test_the_help_lists_the_values_of_an_option(file: Path) -> None:
+    assert "--engine {hinge,uvicorn}" in hinge("run", "--help").stdout
+    assert "--wire {httpx2}" in hinge("list", "--help").stdout
+    assert "invalid choice: 'apache'" in hinge("run", file, "--http", "--engine", "apache").stderr

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module, metadata
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from hinge.errors import StartError
 
 _ERAS = ("auto", "2025", "2026")
+#: The options of `server.run("http")` that a command line can give.
+_HTTP = ("host", "port", "path", "sse_path", "workers", "engine", "access_log", "trusted_proxies")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,8 +71,7 @@ def http_options(options: argparse.Namespace, *, http: bool, needs: str) -> dict
     Raises:
         StartError: One of them is given, and the command doesn't serve HTTP.
     """
-    names = ("host", "port", "path", "sse_path", "workers")
-    given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
+    given = {name: value for name in _HTTP if (value := getattr(options, name, None)) not in (None, False)}
     if given and not http:
         raise StartError(f"--{next(iter(given)).replace('_', '-')} needs {needs}")
     return given
@@ -85,7 +86,7 @@ def _run(command: _Command) -> None:
     )
     command.add_argument("--http", action="store_true", help="serve HTTP instead of stdio")
     command.add_argument("--socket", metavar="PATH", help="serve a Unix socket instead of stdio")
-    _add_http(command, "host", "port", "path", "workers")
+    _add_http(command, *_HTTP)
     command.add_argument(
         "--metrics", action="store_true", help="answer /metrics, in the format of Prometheus; with HTTP"
     )
@@ -128,7 +129,7 @@ def _proxy(command: _Command) -> None:
     command.add_argument(
         "--to", choices=("stdio", "http"), help="the transport to serve (default: stdio for a URL, otherwise http)"
     )
-    _add_http(command, "host", "port", "path", "sse_path")
+    _add_http(command, *_HTTP)
     command.add_argument(
         "--env", action="append", default=[], metavar="NAME[=VALUE]", help="an environment variable for the command"
     )
@@ -206,20 +207,32 @@ def _add_http(command: _Command, *names: str) -> None:
 
 
 def _add_options(command: _Command, declaration: type, *names: str, note: str = "") -> None:
-    """Add flags for options that a TypedDict declares. Without a value they are None, or False for a bool."""
+    """Add flags for options that a TypedDict declares. Without a value they are None, or False for a bool.
+
+    A flag for a sequence may be given several times; a Literal lists the values.
+    """
     from hinge.options import options_of
 
     for name in names:
         option, annotation = options_of(declaration)[name], declaration.__annotations__[name].__origin__
         text = option.meaning.removesuffix(".")
         default = f" (default: {option.default})" if option.default else ""
+        flag, metavar = f"--{name.replace('_', '-')}", name.rpartition("_")[2].upper()
         meaning = f"{text[0].lower()}{text[1:]}{default}{note}".replace("%", "%%")
-        flag = f"--{name.replace('_', '-')}"
+        choices = [
+            value
+            for kind in (annotation, *get_args(annotation))
+            if get_origin(kind) is Literal
+            for value in get_args(kind)
+        ]
         if annotation is bool:
             command.add_argument(flag, action="store_true", help=meaning)
+        elif choices:
+            command.add_argument(flag, choices=choices, help=meaning)
+        elif get_origin(annotation) is Sequence:
+            command.add_argument(flag, action="append", metavar=metavar, help=f"{meaning}; may be repeated")
         else:
-            kind = int if annotation is int else str
-            command.add_argument(flag, type=kind, metavar=name.rpartition("_")[2].upper(), help=meaning)
+            command.add_argument(flag, type=int if annotation is int else str, metavar=metavar, help=meaning)
 
 
 def _add_result(command: _Command) -> None:
@@ -243,3 +256,6 @@ def _add_target(command: _Command, *, eras: bool = True, also: str = "") -> None
     if eras:
         command.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era (default: negotiated)")
     command.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header to send")
+    from hinge.transports.http.client.options import HttpClientOptions
+
+    _add_options(command, HttpClientOptions, "wire", note="; with a URL")

@@ -50,10 +50,13 @@ def time_limits(options: argparse.Namespace) -> Any:
 
 def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     transport: dict[str, Any] = {}
+    for name in ("header", "wire"):
+        if getattr(options, name) and not options.target.startswith(("http://", "https://")):
+            raise StartError(f"--{name} needs a URL as the target")
     if options.header:
-        if not options.target.startswith(("http://", "https://")):
-            raise StartError("--header needs a URL as the target")
         transport["headers"] = dict(_header(text) for text in options.header)
+    if options.wire:
+        transport["wire"] = options.wire
     entry = _CONFIGURED.fullmatch(options.target)
     if entry is not None:
         from hinge.client.group.config import pick, read_config

@@ -82,7 +82,7 @@ class HttpClientOptions(TypedDict, total=False):
         ),
     ]
     wire: Annotated[
-        "Callable[[], Wire] | Literal['httpx2'] | None",
+        Callable[[], "Wire"] | Literal["httpx2"] | None,
         Option(
             'The HTTP client: "httpx2" for HTTP/2, SOCKS, brotli and cookies (extra `httpx2`), or a function that makes a Wire.',
             None,

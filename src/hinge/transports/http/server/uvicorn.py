@@ -7,6 +7,7 @@ import contextlib
 import math
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from hinge.errors import StartError
@@ -20,6 +21,11 @@ try:
     import uvicorn
 except ImportError:
     raise StartError("engine='uvicorn' needs the extra uvicorn: pip install 'hinge[uvicorn]'") from None
+
+
+#: uvicorn's own, with the access log on standard error, too.
+_LOGGING = deepcopy(uvicorn.config.LOGGING_CONFIG)
+_LOGGING["handlers"]["access"]["stream"] = "ext://sys.stderr"
 
 
 class _Server(uvicorn.Server):
@@ -63,6 +69,7 @@ async def serve_with_uvicorn(
         app,
         lifespan="on",
         log_level="info" if access_log else "warning",
+        log_config=_LOGGING,
         access_log=access_log,
         proxy_headers=bool(trusted_proxies),
         forwarded_allow_ips=list(trusted_proxies),
