@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hinge import Context, Server
 from hinge.protocol.http.sse import Decoder, Event
@@ -287,11 +287,13 @@ def text_of(message: Any) -> str:
 
 
 @asynccontextmanager
-async def serving(server: Server[Any], **options: Any) -> AsyncIterator[Site]:
-    """Serve on a free port by uvicorn, in this loop."""
+async def serving(
+    server: Server[Any], *, engine: Literal["hinge", "uvicorn"] = "hinge", **options: Any
+) -> AsyncIterator[Site]:
+    """Serve on a free port, in this loop."""
     app = server.http_app(**options)
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.get_running_loop().create_task(serve_http(app, port=0, announce=url.set_result))
+    task = asyncio.get_running_loop().create_task(serve_http(app, port=0, engine=engine, announce=url.set_result))
     either: list[asyncio.Future[Any]] = [task, url]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if not url.done():

@@ -215,10 +215,15 @@ class HttpRequest(msgspec.Struct, eq=False):
         body, self._body = bytes(self._body), b""
         return body
 
-    async def read(self, limit: int) -> bytes | None:
-        """Read the body, or more than `limit` bytes of it; None if the client left before its end."""
+    async def read(self, limit: int, grow: Callable[[int], None] | None = None, /) -> bytes | None:
+        """Read the body, or more than `limit` bytes of it; None if the client left before its end.
+
+        `grow(size)` is called with the number of bytes while more are to come; what it raises is passed on.
+        """
         self._buffer_limit = limit
         while not self.complete and not self.lost and len(self._body) <= limit:
+            if self._body and grow is not None:
+                grow(len(self._body))
             await self._wait_for_event()
         return self._take() if self.complete or not self.lost else None
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from hinge import DefinitionError, Limits, Principal, Refusal
+from hinge import DefinitionError, Limits, Overloaded, Principal, Refusal
 from hinge.http1.asgi import Message, Scope
+from hinge.protocol.connection import LIVENESS_RESERVE
 from hinge.transports.http.server.app import HttpApp
 from tests.support import Headers
 from tests.transports.http_rig import (
@@ -22,6 +23,7 @@ from tests.transports.http_rig import (
     handshake_call,
     initialize,
     make_server,
+    modern,
     modern_call,
     serving,
     text_of,
@@ -277,6 +279,87 @@ async def test_requests_in_flight_are_bounded_over_all_connections() -> None:
         log.gate.set()
         assert [(await wire.reply()).status for wire in wires] == [200, 200]
         assert (await (await site.tool("add", a=1, b=2)).reply()).status == 200
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_a_server_with_all_requests_taken_still_says_that_it_lives(era: str) -> None:
+    """A full server is not a dead one. The checks themselves are limited, and bring nothing else in."""
+    log = Log()
+    async with serving(make_server(log), requests=2) as site:
+        headers, body = modern("server/discover")
+        if era == "2025":
+            headers, body = await site.session(), {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        wires = [await site.tool("wait", name=name) for name in "ab"]
+        await log.until("b begins")
+        data = json.dumps(body).encode()
+        for head_first in (False, True):
+            wire = await site.open()
+            if head_first:
+                await wire.send("POST", {**headers, "Content-Length": str(len(data))})
+                await asyncio.sleep(0.01)
+                wire.writer.write(data)
+            else:
+                await wire.send("POST", headers, data)
+            assert (await wire.reply()).status == 200
+        spare = [await site.open() for _ in range(LIVENESS_RESERVE)]
+        for wire in spare:
+            await wire.send("POST", {**headers, "Content-Length": str(len(data))})
+        assert site.app is not None
+        while site.app._life.requests.running < 2 + LIVENESS_RESERVE:  # type: ignore[union-attr]  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert (await site.ask(headers, body)).status == 503
+        wire = spare[0]
+        wire.writer.write(data)
+        assert (await wire.reply()).status == 200
+        refused = await (await site.tool("add", 7, a=1, b=2)).reply()
+        assert (refused.status, refused.json()["id"]) == (503, 7)
+        assert refused.json()["error"]["code"] == Overloaded.code
+        batch = await site.ask({**headers, "MCP-Protocol-Version": "2025-03-26"}, [body])
+        assert batch.status in (400, 503)
+        log.gate.set()
+        assert [(await wire.reply()).status for wire in wires] == [200, 200]
+
+
+def something_came(reader: Any) -> bool:
+    return bool(reader.at_eof() or reader._buffer or reader.exception())
+
+
+@pytest.mark.parametrize("engine", ["hinge", "uvicorn"])
+async def test_bodies_that_never_end_have_one_budget_and_keep_no_small_ones_out(engine: Any) -> None:
+    """Their bytes do not grow with the connections; who is refused can read why, and comes again."""
+    limits = Limits(body=1 << 20, bodies=4 << 20)
+    async with serving(make_server(Log(), limits=limits), requests=1000, engine=engine) as site:
+        headers, body = modern_call("add", a=1, b=2)
+        assert site.app is not None
+        life = site.app._life
+        assert life is not None
+        half = b"x" * (700 << 10)
+        wires = [await site.open() for _ in range(12)]
+        for wire in wires:
+            await wire.send("POST", {**headers, "Content-Length": str(1 << 20)}, half)
+        refused = 0
+        async with asyncio.timeout(10):
+            while refused < 10:
+                for wire in [wire for wire in wires if something_came(wire.reader)]:
+                    wires.remove(wire)
+                    refused += 1
+                    if engine == "hinge":  # another server may reset the connection of a client that still sends
+                        reply = await wire.reply()
+                        assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+                        assert reply.json()["error"]["code"] == Overloaded.code
+                assert life.requests.bodies.used <= 2 << 20
+                await asyncio.sleep(0.001)
+        reply = await site.ask(headers, body)
+        assert (reply.status, text_of(reply.json())) == (200, "3")
+        for wire in wires:
+            wire.abort()
+        async with asyncio.timeout(10):
+            while life.requests.running:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.001)
+        assert life.requests.bodies.used == 0
+        large, _ = modern_call("add", a=1, b=2)
+        padded = json.dumps(body).encode() + b" " * (900 << 10)
+        assert (await site.ask(large, padded)).status == 200
 
 
 # ---------------------------------------------------------------- who is it

@@ -14,6 +14,7 @@ from hinge import jsonrpc
 from hinge.channel import Serve
 from hinge.errors import ProtocolError
 from hinge.jsonrpc import Message, Request, Unreadable
+from hinge.protocol.connection import LIVENESS_RESERVE
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Era
 from hinge.protocol.eras.handshake import HANDSHAKE
@@ -133,7 +134,8 @@ class Endpoint:
             origin = admitted
         else:
             return
-        if self._requests.running > self._options.requests:
+        beyond = self._requests.running - self._options.requests
+        if beyond > 0 and (beyond > LIVENESS_RESERVE or not _is_short(head)):
             await exchange.refuse(_TOO_MANY_REQUESTS)
             return
         body = head.refusal or exchange.arrived() or await exchange.read()
@@ -153,6 +155,9 @@ class Endpoint:
                 return
             inbound = body
             era = detect.era_of_batch(head.version, self._eras)
+        if beyond > 0 and _method_of(inbound) != era.liveness_method:
+            await exchange.refuse(_TOO_MANY_REQUESTS, id_of(inbound))
+            return
         await self._by_era[era](exchange, head, origin, inbound)
 
     async def _refuse_unreadable(
@@ -258,6 +263,15 @@ def head_rules(options: HttpSettings, methods: tuple[str, ...], *, any_accept: b
 
 def _bad_request(exc: ProtocolError) -> Refusal:
     return Refusal(400, str(exc), error=exc.error)
+
+
+def _is_short(head: Head) -> bool:
+    """Whether the body is said to have less than 10,000 bytes, as those of checks whether the server is alive have."""
+    return 0 < len(head.raw.get(b"content-length", b"")) < 5
+
+
+def _method_of(inbound: Inbound | bytes) -> str | None:
+    return inbound.message.method if isinstance(inbound, Inbound) and isinstance(inbound.message, Request) else None
 
 
 def _is_initialize(message: Message) -> bool:

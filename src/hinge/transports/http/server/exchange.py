@@ -47,11 +47,12 @@ WATCH_AFTER = 0.005
 _STRAY_MESSAGES = 4
 
 
-def overloaded(text: str) -> Refusal:
+def overloaded(text: str, *headers: tuple[bytes, bytes]) -> Refusal:
     """503 with `Overloaded`: the request was not served and may be repeated after the delay that the response names."""
-    return Refusal(503, text, RETRY_LATER, Overloaded(text).error)
+    return Refusal(503, text, (*RETRY_LATER, *headers), Overloaded(text).error)
 
 
+_BODIES_FULL = overloaded("Too many request bodies are arriving at once: try again later", *CLOSE)
 #: The answer to a request that could be read and has not started.
 STOPPING_ANSWER = overloaded(STOPPING.text)
 
@@ -93,8 +94,11 @@ class RawExchange(Protocol):
         """Whether the next `piece` does not wait."""
         ...
 
-    async def read(self, limit: int) -> bytes | None:
-        """Read the body, or more than `limit` bytes of a longer one; None if the client left before its end."""
+    async def read(self, limit: int, grow: Callable[[int], None], /) -> bytes | None:
+        """Read the body, or more than `limit` bytes of a longer one; None if the client left before its end.
+
+        `grow(size)` is called with the number of bytes while more are to come; what it raises is passed on.
+        """
         ...
 
     def respond(self, status: int, kind: bytes, data: bytes, headers: HeaderPairs, /) -> Awaitable[None]:
@@ -144,12 +148,13 @@ class AsgiExchange(Record):
         """Any ASGI `send` may wait."""
         return False
 
-    async def read(self, limit: int) -> bytes | None:
+    async def read(self, limit: int, grow: Callable[[int], None], /) -> bytes | None:
         message = await self.receive()
         body: bytes = message.get("body", b"")
         if message.get("more_body", False):
             parts = bytearray(body)
             while message.get("more_body", False) and len(parts) <= limit:
+                grow(len(parts))
                 message = await self.receive()
                 parts += message.get("body", b"")
             body = bytes(parts)
@@ -205,6 +210,61 @@ class AsgiExchange(Record):
             abort()
 
 
+class BodiesFull(Exception):
+    """The budget is used up."""
+
+
+class BodyBudget:
+    """Bytes of request bodies that are being read.
+
+    Half of the budget is divided equally among all requests, the other half is shared: clients that send large bodies and
+    never finish them do not keep small ones out. One body beyond its part is always read.
+
+    Args:
+        total: Bytes.
+        requests: Maximum number of requests at once.
+    """
+
+    def __init__(self, total: int, requests: int) -> None:
+        self._part = total // 2 // requests
+        self._shared = total // 2
+        #: Bytes of the shared half that are in use.
+        self.used = 0
+
+    def begin(self) -> GrowingBody:
+        """Begin to read a body."""
+        return GrowingBody(self, self._part)
+
+    def take(self, size: int, held: int) -> None:
+        """Take bytes for a body that holds some already. Raises BodiesFull."""
+        if self.used > held and self.used + size > self._shared:
+            raise BodiesFull
+        self.used += size
+
+
+class GrowingBody:
+    """What one body takes of the budget."""
+
+    __slots__ = ("_budget", "_held", "_part")
+
+    def __init__(self, budget: BodyBudget, part: int) -> None:
+        self._budget = budget
+        self._part = part
+        self._held = 0
+
+    def grow(self, size: int) -> None:
+        """The body has this many bytes now. Raises BodiesFull."""
+        more = size - self._part - self._held
+        if more > 0:
+            self._budget.take(more, self._held)
+            self._held += more
+
+    def end(self) -> None:
+        """It is read, or given up."""
+        self._budget.used -= self._held
+        self._held = 0
+
+
 class ExchangeOwner(Protocol):
     """What an exchange carries messages for: a channel or a stream."""
 
@@ -257,9 +317,12 @@ class Exchange(Record):
     async def read(self) -> bytes | Refusal | None:
         """Read the body, bounded in size and time; None if the client left before its end."""
         limit = self._options.limits.body
+        growing = self._open.bodies.begin()
         self._reading = True
         try:
-            body = await self.raw.read(limit)
+            body = await self.raw.read(limit, growing.grow)
+        except BodiesFull:
+            return _BODIES_FULL
         except asyncio.CancelledError:
             if self._given_up is None:
                 raise
@@ -267,6 +330,7 @@ class Exchange(Record):
             return self._given_up
         finally:
             self._reading = False
+            growing.end()
         if self.watched:
             self.watch()
         return body if body is None or len(body) <= limit else body_too_large(limit)
@@ -475,6 +539,7 @@ class OpenExchanges:
         self._period = min(limits.keep_alive / 4, limits.session_idle / 4, options.body_wait / 4)
         self._each_beat = each_beat
         self._needed = needed
+        self.bodies = BodyBudget(limits.bodies, options.requests)
         #: How many requests are not over.
         self.running = 0
         #: Whether new requests are turned away.

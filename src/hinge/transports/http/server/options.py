@@ -116,7 +116,12 @@ class HttpEndpointOptions(TypedDict, total=False):
         ),
     ]
     requests: Annotated[
-        int, Option("Requests in flight on all connections together; the next one gets 503.", 20_000, whole(1))
+        int,
+        Option(
+            "Requests in flight on all connections together; the next one gets 503, except for a few pings.",
+            20_000,
+            whole(1),
+        ),
     ]
     retry: Annotated[
         int,
