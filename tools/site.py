@@ -34,7 +34,9 @@ BESIDE = {
     "ROADMAP.md": "project/roadmap.md",
     "LICENSE": "project/license.md",
 }
-_HIDDEN = re.compile(r"^<!-- (?:run\n.*?\n-->|printed: [\w-]+ -->|end of [\w-]+ -->)\n?", re.DOTALL | re.MULTILINE)
+_HIDDEN = re.compile(
+    r"^<!-- (?:run\n.*?\n-->|printed: [\w-]+ -->|file: [\w./-]+ -->|end of [\w-]+ -->)\n?", re.DOTALL | re.MULTILINE
+)
 _FENCED = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}).*?^(?P=indent)(?P=fence)$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\((?P<path>[^)\s:#]+)(?P<anchor>#[^)\s]*)?\)")
 _MOVE = re.compile(r"^ +(\S+) --> (\S+?)(?:: (.+))?$")
@@ -101,7 +103,7 @@ def all_pages() -> dict[str, str]:
     for source, page in sources.items():
         pages[page] = _transformed(source, page, sources, examples)
     pages |= {f"reference/api/{name}": text for name, text in reference.pages().items()}
-    pages["reference/command-line.md"] = command_line.page("../clients.md#on-the-command-line")
+    pages["reference/command-line.md"] = command_line.page("../clients/shell.md")
     for example in sorted(examples):
         code = example.read_text(encoding="utf-8").rstrip()
         language = example.suffix.removeprefix(".").replace("py", "python")

@@ -1,7 +1,8 @@
 """The documents of the project as blocks: what is code in them, for whom, and in which line. Runs nothing.
 
 Readers see fenced blocks; an HTML comment `<!-- run … -->` holds Python that only the tests see. A Python block that begins
-with a comment like `# weather.py` is a file of that name.
+with a comment like `# weather.py` is a file of that name, and so is configuration. For
+what has no comments, `<!-- file: NAME -->` stands in the line above the fence.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from tests.source import ROOT
 
 _FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,})(?P<language>\w*) *$")
 _HIDDEN = re.compile(r"<!-- run$")
-_FILE = re.compile(r"# (?P<name>[\w.-]+\.py)$")
+_NAME = re.compile(r"<!-- file: (?P<name>[\w./-]+) -->$")
+_FILE = re.compile(r"# (?P<name>[\w.-]+\.\w+|Dockerfile)$")
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,18 @@ class Block:
     language: str
     text: str
     hidden: bool = False
+    named: str | None = None
 
     @property
     def file(self) -> str | None:
-        """The name of the file that this block is; None for a piece of a conversation."""
-        found = _FILE.match(self.text.partition("\n")[0]) if self.language == "python" else None
-        return found["name"] if found else None
+        """The name of the file that this block is; None for what has no name."""
+        found = _FILE.match(self.text.partition("\n")[0]) if self.language != "console" else None
+        return found["name"] if found else self.named
+
+    @property
+    def module(self) -> str | None:
+        """The name of the Python file that this block is; None if it is none."""
+        return self.file if self.language == "python" else None
 
     @property
     def place(self) -> str:
@@ -42,7 +50,8 @@ class Block:
 
 def documents() -> list[Path]:
     """Everything that users read."""
-    return [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    beside = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "VERSIONING.md", "ROADMAP.md")
+    return [*(ROOT / name for name in beside), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(document: Path) -> list[Block]:
@@ -64,5 +73,7 @@ def _blocks(document: Path, lines: list[str]) -> Iterator[Block]:
         assert number < len(lines), f"{document}:{start}: this block has no end"
         indent = len(fence["indent"]) if fence else 0
         text = "\n".join(line[indent:] for line in lines[start:number])
-        yield Block(document, start + 1, fence["language"] if fence else "python", text, hidden is not None)
+        named = _NAME.match(lines[start - 2]) if fence and start > 1 else None
+        language = fence["language"] if fence else "python"
+        yield Block(document, start + 1, language, text, hidden is not None, named["name"] if named else None)
         number += 1

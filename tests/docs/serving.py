@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import socket
+import ssl
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from hinge import Server
 from hinge.transports.http.server.run import serve_http
+from tests.docs.configuration import nginx_file
 
 
 @asynccontextmanager
-async def over_http(server: Server[Any], **options: Any) -> AsyncIterator[str]:
+async def over_http(
+    server: Server[Any], *, port: int = 0, tls: ssl.SSLContext | None = None, **options: Any
+) -> AsyncIterator[str]:
     """The URL of this server, served over HTTP on a free port in the running loop."""
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     app = server.http_app(bind="127.0.0.1", **options)
-    serving = asyncio.create_task(serve_http(app, port=0, announce=ready.set_result))
+    serving = asyncio.create_task(serve_http(app, port=port, tls=tls, announce=ready.set_result))
     serving.add_done_callback(lambda task: None if ready.done() else ready.set_exception(RuntimeError("it ended")))
     try:
         yield await ready
@@ -35,3 +43,71 @@ async def get(url: str) -> str:
             return text
 
     return await asyncio.to_thread(read)
+
+
+def free_port() -> int:
+    """A port of loopback that nobody uses now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def asgi(app: Any) -> AsyncIterator[str]:
+    """The address of an ASGI application that uvicorn serves, with its lifespan, in the running loop."""
+    import uvicorn
+
+    config = uvicorn.Config(app, port=free_port(), log_level="warning", lifespan="on")
+    server = uvicorn.Server(config)
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # of older versions
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        assert not serving.done(), "the application did not start"
+        await asyncio.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{config.port}"
+    finally:
+        server.should_exit = True
+        await serving
+
+
+@asynccontextmanager
+async def nginx(text: str, directory: Path) -> AsyncIterator[None]:
+    """nginx with this configuration, or a part of one."""
+    (directory / "whole.conf").write_text(nginx_file(text, directory), encoding="utf-8")
+    process = await asyncio.create_subprocess_exec(
+        "nginx", "-p", str(directory), "-c", str(directory / "whole.conf"), "-e", "stderr"
+    )
+    try:
+        while not (directory / "nginx.pid").exists():
+            assert process.returncode is None, "nginx did not start"
+            await asyncio.sleep(0.01)
+        yield
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+def certificate(directory: Path, name: str = "localhost") -> tuple[Path, Path]:
+    """The files of a self-signed certificate for loopback, and of its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    names = x509.SubjectAlternativeName([x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(names, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    files = directory / f"{name}.pem", directory / f"{name}.key"
+    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    files[1].write_bytes(key.private_bytes(*form))
+    return files

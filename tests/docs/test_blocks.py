@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.docs.configuration import CHECKS, check
 from tests.docs.console import Console
 from tests.docs.documents import Block, blocks, documents
-from tests.docs.running import Notebook
+from tests.docs.running import Notebook, replace
 from tests.source import ROOT
 
-#: What is shown and not run: commands that install or that stand for themselves, drawings, plain text.
-SHOWN = {"sh", "text", "mermaid", "yaml", "toml", "nginx"}
+#: What is shown and not run: drawings, plain text. Commands that install, `sh`, are only parsed.
+SHOWN = {"text", "mermaid"}
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
@@ -36,13 +36,16 @@ async def test_what_a_document_shows_works(document: Path, tmp_path: Path, monke
 async def run(block: Block, notebook: Notebook, console: Console, directory: Path) -> None:
     """One block, by its language."""
     if block.file is not None:
+        (directory / block.file).parent.mkdir(parents=True, exist_ok=True)
         (directory / block.file).write_text(block.text, encoding="utf-8")
-    elif block.language == "python":
+    if block.module is not None:
+        return
+    if block.language == "python":
         await notebook.run(block)
     elif block.language == "console":
         console.run(block)
-    elif block.language == "json":
-        json.loads(block.text)
+    elif block.language in CHECKS:
+        check(block.language, replace(block.text, notebook.replaced), directory)
     else:
         assert block.language in SHOWN, f"{block.place}: a block of {block.language!r} is neither run nor plain text"
 
@@ -51,6 +54,6 @@ async def run(block: Block, notebook: Notebook, console: Console, directory: Pat
 def test_every_file_that_a_document_shows_is_used_there(document: Path) -> None:
     found = blocks(document)
     for number, block in enumerate(found):
-        if block.file is not None:
+        if block.module is not None:
             later = "\n".join(other.text for other in found[number + 1 :])
-            assert block.file in later or block.file.removesuffix(".py") in later, f"{block.place} is never used"
+            assert block.module in later or block.module.removesuffix(".py") in later, f"{block.place} is never used"

@@ -37,7 +37,7 @@ def test_the_diagrams_show_every_state_and_every_move() -> None:
 
 
 def test_every_limit_is_listed_with_its_default_and_what_it_does() -> None:
-    text = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "limits.md").read_text(encoding="utf-8")
     said = comments(Limits)
     for name in Limits.__struct_fields__:
         assert f"`{name}`" in text

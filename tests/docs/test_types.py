@@ -30,8 +30,8 @@ def written(document: Path) -> dict[str, str]:
     files: dict[str, str] = {}
     body: list[str] = []
     for block in blocks(document):
-        if block.file is not None:
-            files[block.file] = f"{block.text}\n"
+        if block.module is not None:
+            files[block.module] = f"{block.text}\n"
         elif block.language == "python":
             body.append(textwrap.indent(block.text, "    "))
     if body:
