@@ -27,7 +27,7 @@ async def test_the_members_of_a_context_are_the_documented_ones() -> None:
 
     async with Client(server) as client:
         await client.call_tool("tool")
-    assert seen[0] == set(TABLE.findall((ROOT / "docs" / "servers.md").read_text()))
+    assert seen[0] == set(TABLE.findall((ROOT / "docs" / "servers" / "context.md").read_text()))
 
 
 def signed() -> list[str]:
