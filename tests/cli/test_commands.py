@@ -353,3 +353,8 @@ def test_a_server_without_one_of_the_lists_that_it_declares_is_listed(tmp_path: 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "partial 1, protocol 2025-11-25\n\nresource file:///a\n"
     assert json.loads(hinge("list", command, "--json").stdout) == {"resources": [{"uri": "file:///a", "name": "a"}]}
+    stubs = hinge("stubs", command, "--era", "2025")
+    assert (stubs.returncode, stubs.stderr) == (0, "")
+    lock = tmp_path / "partial.lock"
+    assert hinge("lock", command, "--era", "2025", "--output", str(lock)).returncode == 0
+    assert json.loads(lock.read_text())["resources"].keys() == {"file:///a"}

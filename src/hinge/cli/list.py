@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from hinge.errors import PeerError
 from hinge.schema.prompts import Prompt
 from hinge.schema.tools import Tool
 
+LISTS = ("tools", "prompts", "resources", "resourceTemplates")
 #: Some servers declare resources and have no list of templates.
 _METHOD_NOT_FOUND = -32601
 
@@ -26,7 +27,7 @@ async def run(options: argparse.Namespace) -> int:
     options.no_input = True
     with Console(options) as console:
         async with client_for(options, **console.client_options()) as client:
-            lists = await _fetch_lists(client)
+            lists = await fetch_lists(client)
             title = _title(client)
         if options.json:
             console.print(as_json(lists))
@@ -36,8 +37,8 @@ async def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _fetch_lists(client: Client) -> dict[str, list[Any]]:
-    """Return the lists that the server has, by their names in the protocol."""
+async def fetch_lists(client: Client, names: Collection[str] = LISTS) -> dict[str, list[Any]]:
+    """Return those of the named lists that the server has, by their names in the protocol."""
     offers = client.server_capabilities
     fetchers: list[tuple[object, str, Callable[[], Awaitable[list[Any]]]]] = [
         (offers.tools, "tools", client.list_tools),
@@ -47,7 +48,7 @@ async def _fetch_lists(client: Client) -> dict[str, list[Any]]:
     ]
     lists: dict[str, list[Any]] = {}
     for capability, name, fetch in fetchers:
-        if capability is not None:
+        if capability is not None and name in names:
             try:
                 lists[name] = await fetch()
             except PeerError as exc:

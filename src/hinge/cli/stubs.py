@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from hinge.cli.connect import client_for
+from hinge.cli.list import fetch_lists
 from hinge.client.terminal.display import write
 from hinge.stubs.module import ServerLists, module_text
 
@@ -13,13 +14,13 @@ from hinge.stubs.module import ServerLists, module_text
 async def run(options: argparse.Namespace) -> int:
     """Print the module."""
     async with client_for(options) as client:
-        offers = client.server_capabilities
+        found = await fetch_lists(client, ("tools", "prompts", "resourceTemplates"))
         lists = ServerLists(
             server=client.server_info,
             instructions=client.instructions,
-            tools=await client.list_tools() if offers.tools is not None else (),
-            prompts=await client.list_prompts() if offers.prompts is not None else (),
-            templates=await client.list_resource_templates() if offers.resources is not None else (),
+            tools=found.get("tools", ()),
+            prompts=found.get("prompts", ()),
+            templates=found.get("resourceTemplates", ()),
         )
     write(sys.stdout, module_text(lists, blocking=options.sync, name=options.name))
     return 0

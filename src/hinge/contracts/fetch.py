@@ -67,7 +67,7 @@ async def _listed(client: ClientMethods, section: Section) -> Sequence[Any]:
     try:
         pages = await client.request_pages(method, kind, cache="refresh")
     except PeerError as exc:
-        if exc.code == METHOD_NOT_FOUND and section == "resourceTemplates":
-            return []  # many servers that have resources do not implement templates
+        if exc.code == METHOD_NOT_FOUND:
+            return []  # many servers that have resources do not implement templates, some declare what they do not have
         raise
     return [item for page in pages for item in getattr(page, member)]
