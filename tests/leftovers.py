@@ -1,4 +1,4 @@
-"""What holds for every test: it leaves no task, no thread, no child process and no open descriptor behind.
+"""What holds for every test: it leaves no task, no thread, no child process, no open descriptor and no stray file behind.
 
 Knows nothing of `hinge`. Children and descriptors are looked up in /proc; where there is none, only tasks and threads
 are watched. Ports that tests reserve stay reserved.
@@ -117,17 +117,26 @@ def _command(pid: int) -> str:
 
 
 @pytest.fixture(autouse=True)
-def leaves_nothing_behind() -> Iterator[None]:
+def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fails a test after which threads, child processes or descriptors are there that were not before (REL-19).
+
+    So does a file at the root of the checkout, also if a test left it that another process runs at the same time.
 
     It is set up before the test's event loop and looks when that is closed.
     """
-    before = Belongings.now()
+    before, files = Belongings.now(), _files(request.config.rootpath)
     yield
+    if strays := _files(request.config.rootpath) - files:
+        pytest.fail(f"the test, or one at the same time, left files behind: {', '.join(sorted(strays))}", pytrace=False)
     if _left(before, AT_FIRST):
         gc.collect()  # takes long where a whole run of tests lies in memory
         if left := _left(before, GRACE_SECONDS):
             pytest.fail(f"the test left behind:\n{left}", pytrace=False)
+
+
+def _files(directory: Path) -> set[str]:
+    with os.scandir(directory) as entries:
+        return {entry.name for entry in entries if not entry.name.startswith(".") and entry.is_file()}
 
 
 def _left(before: Belongings, seconds: float) -> Belongings:

@@ -33,6 +33,7 @@ def made() -> Server:
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
+@in_no_time
 async def test_silence_ends_a_call_and_its_outcome_is_unknown(era: EraName) -> None:
     """C-087, LIFE-14, CANC-10."""
     async with Client(made(), era=era) as client:
@@ -43,6 +44,7 @@ async def test_silence_ends_a_call_and_its_outcome_is_unknown(era: EraName) -> N
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
+@in_no_time
 async def test_progress_is_no_silence(era: EraName) -> None:
     """C-087, D-005."""
     async with Client(made(), era=era) as client:
@@ -51,6 +53,7 @@ async def test_progress_is_no_silence(era: EraName) -> None:
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
+@in_no_time
 async def test_the_whole_ends_a_call_whatever_its_progress(era: EraName) -> None:
     """C-087, D-005."""
     async with Client(made(), era=era) as client:
@@ -59,6 +62,7 @@ async def test_the_whole_ends_a_call_whatever_its_progress(era: EraName) -> None
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
+@in_no_time
 async def test_no_time_passes_while_a_question_is_being_answered(era: EraName) -> None:
     """A user who thinks for longer than the limit breaks no call: it is the server who waits."""
 
@@ -70,6 +74,7 @@ async def test_no_time_passes_while_a_question_is_being_answered(era: EraName) -
         assert (await client.call_tool("name", idle=0.1, total=0.2)).text == "Ada"
 
 
+@in_no_time
 async def test_a_caller_who_is_cancelled_is_not_told_of_a_time_limit() -> None:
     async with Client(made()) as client:
         calling = asyncio.create_task(client.call_tool("steps", {"count": 1, "pause": 30}, idle=30))
@@ -79,6 +84,7 @@ async def test_a_caller_who_is_cancelled_is_not_told_of_a_time_limit() -> None:
             await calling
 
 
+@in_no_time
 async def test_a_time_limit_of_the_callers_own_is_told_as_such() -> None:
     async with Client(made()) as client:
         with pytest.raises(TimeoutError) as caught:
@@ -163,6 +169,7 @@ async def test_a_server_that_keeps_asking_keeps_no_call_open_for_ever(method: st
 
 
 @pytest.mark.parametrize("limit", [0.001, 0.25])
+@in_no_time
 async def test_a_limit_that_was_passed_is_told_as_it_was_set(limit: float) -> None:
     async with Client(made()) as client:
         with pytest.raises(CallTimeout, match=f"within {limit:g} seconds"):

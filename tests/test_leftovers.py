@@ -10,7 +10,7 @@ from tests.leftovers import HAS_PROC
 from tests.source import ROOT
 
 CARELESS = """
-import asyncio, os, socket, subprocess, sys, threading
+import asyncio, os, pathlib, socket, subprocess, sys, threading
 import pytest
 
 kept = []
@@ -30,6 +30,9 @@ def test_a_dead_child():
 
 def test_a_descriptor():
     kept.append(socket.socket())
+
+def test_a_file():
+    pathlib.Path("stray.jsonl").write_text("x")
 
 @pytest.fixture
 async def service():
@@ -66,6 +69,7 @@ COMPLAINTS = {
     "test_a_child": r"child process \d+: \S+ -c input\(\)",
     "test_a_dead_child": r"child process \d+: ended, but never waited for",
     "test_a_descriptor": r"descriptor \d+: socket:",
+    "test_a_file": "left files behind: stray.jsonl",
     "test_pipe_after_uvloop": r"descriptor \d+: pipe:",
 }
 
@@ -101,4 +105,4 @@ def test_what_is_left_behind_fails_the_test_that_left_it(report: str, test: str)
 def test_nobody_else_is_blamed(report: str) -> None:
     """REL-19: neither tests whose fixtures tidy up nor the first use of what a module keeps for good."""
     assert set(complaints(report)) == set(COMPLAINTS)
-    assert "9 passed" in report
+    assert "10 passed" in report

@@ -18,6 +18,7 @@ from tests.source import ROOT
 SHOWN = {"text", "mermaid"}
 
 
+@pytest.mark.timeout(300)  # a page starts up to thirty processes; each of its commands has a limit of its own
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
 async def test_what_a_document_shows_works(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

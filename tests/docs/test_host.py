@@ -8,6 +8,8 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from tests.ports import free_port
 from tests.source import ROOT
 from tests.typist import Typist, at_the_terminal
@@ -27,6 +29,7 @@ async def cafe(port: int) -> AsyncIterator[None]:
         await process.wait()
 
 
+@pytest.mark.timeout(120)  # it starts several processes
 async def test_a_host_lives_through_all_that_its_servers_do() -> None:
     port = free_port()
     environment = {**ENVIRONMENT, "CAFE": f"http://127.0.0.1:{port}/mcp"}

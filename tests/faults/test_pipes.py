@@ -16,6 +16,8 @@ from tests.faults.bystanders import PROMPTLY, Caller, alive, ending_of, quiet_lo
 from tests.faults.table import Case, read_cases
 from tests.support import EraName
 
+pytestmark = pytest.mark.timeout(120)  # each test starts up to ten processes at once
+
 HERE = Path(__file__).parent
 BOTH: tuple[str, ...] = ("2025", "2026")
 STEPS = {
@@ -30,7 +32,7 @@ STEPS = {
 CASES = list(read_cases(HERE / "pipes.faults", STEPS))
 LIMITS = Limits(line=1_000_000, teardown=2.0)
 #: Where silence is what ends a call, it ends it soon; everywhere else it is no way out.
-SOON = Limits(call_idle=0.8, probe=0.8, connect=1.6, line=1_000_000, teardown=2.0)
+SOON = Limits(call_idle=1.5, probe=1.5, connect=4.0, line=1_000_000, teardown=2.0)
 
 
 def faulty(era: str, step: str, does: Sequence[str], **more: Any) -> list[str]:

@@ -296,5 +296,5 @@ class Conversation(RuleBasedStateMachine):
             assert end.take(b'{"jsonrpc":"2.0","id":"late","method":"ping"}') == []
 
 
-TestConversation = Conversation.TestCase
+TestConversation = pytest.mark.timeout(120)(Conversation.TestCase)  # a hundred conversations, whatever the machine does
 TestConversation.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)

@@ -66,6 +66,7 @@ SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_
 _AS_FOUND = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
+@pytest.mark.timeout(120)  # drawing servers takes long
 @settings(max_examples=100, deadline=None, suppress_health_check=SLOW, phases=_AS_FOUND)
 @given(SERVERS, st.booleans())
 def test_a_hostile_server_puts_no_code_into_its_module(offered: ServerLists, blocking: bool) -> None:
