@@ -13,7 +13,17 @@ import msgspec
 from msgspec import Raw
 
 from hinge.errors import DefinitionError, InvalidRequest
-from hinge.jsonrpc import ABSENT, Failure, Message, Notification, Request, Response, Unreadable, has_repeated_member
+from hinge.jsonrpc import (
+    ABSENT,
+    Failure,
+    Message,
+    Notification,
+    Request,
+    Response,
+    Unreadable,
+    encode_value,
+    has_repeated_member,
+)
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
@@ -129,9 +139,17 @@ def _decode_meta(text: bytes) -> RequestMeta | None:
         meta = _meta_decoder.decode(text)
     except (msgspec.MsgspecError, RecursionError):
         meta = _salvage(text)
-    if meta is not None and has_repeated_member(text):
+    if meta is not None and not _is_shortest(text, meta) and has_repeated_member(text):
         raise InvalidRequest("a member of params._meta is repeated")
     return meta
+
+
+def _is_shortest(text: bytes, meta: RequestMeta) -> bool:
+    """Whether `_meta` is as short as its known members can be written: nothing else is in it, and no repeated member.
+
+    A version that is no string may be a number, of which the shortest notation is not known.
+    """
+    return isinstance(meta.protocol_version, str | Raw) and len(text) == len(encode_value(meta))
 
 
 class _LastMeta(msgspec.Struct, frozen=True):
