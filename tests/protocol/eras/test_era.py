@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -135,6 +136,12 @@ REPEATED = [
     '{"_meta":{"acme/x":1,"acme/x":1}}',
     f'{{"_meta":{{"{CLAIM}":"2026-07-28","{CLAIM}":"2025-11-25"}},"name":"a","arguments":{{}}}}',
     f'{{"_meta":{{"{CLAIM}":5,"{CLAIM}":6}}}}',
+    # Written in full, the last numbers take as many bytes as both members.
+    f'{{"_meta":{{"":0,"":0,"{CLAIM}":1e15}}}}',
+    f'{{"_meta":{{"":0,"":0,"{CLAIM}":[1e9]}}}}',
+    f'{{"_meta":{{"{META}clientInfo":{{}},"{META}clientInfo":{{}}}}}}',
+    '{"_meta":{"progressToken":"a","":0,"":0}}',
+    '{"_meta":{"progressToken":null,"progressToken":1}}',
 ]
 
 
@@ -148,6 +155,31 @@ def test_repeated_members_of_params_and_meta_are_refused(params: str, method: st
             with pytest.raises(Unreadable) as caught:
                 detect.classify(jsonrpc.decode(data), detect.parse_eras(BOTH))
             assert caught.value.request_id == 7
+
+
+def test_a_new_progress_token_costs_as_little_as_a_known_meta() -> None:
+    """Clients number their progress tokens, so that each `_meta` is a new one. Each function that is called counts."""
+    calls, eras = 0, detect.parse_eras(BOTH)
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    rest = (
+        f'"{CLAIM}":"{V2026_07}","{META}clientCapabilities":{{"elicitation": {{}}}},"{META}clientInfo":{{"name":"a"}}'
+    )
+    for number in range(1, 101):
+        meta = f'{{"progressToken":{number},{rest}}}'
+        params = f'{{"_meta":{meta},"name":"a","arguments":{{}}}}'
+        message = jsonrpc.decode(f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}'.encode())
+        sys.setprofile(count)
+        try:
+            inbound = detect.classify(message, eras)
+        finally:
+            sys.setprofile(None)
+        assert inbound.meta is not None
+        assert inbound.meta.progress_token == number
+    assert calls < 20 * 100
 
 
 def test_arguments_may_repeat_members_and_look_like_params() -> None:
