@@ -35,6 +35,7 @@ for line in sys.stdin:
         print({
             "string id": json.dumps({**first, "id": str(first["id"])}),
             "float id": json.dumps({**first, "id": float(first["id"])}),
+            "id in a list": json.dumps({**first, "id": [first["id"]]}),
             "text before": "INFO: answer " + json.dumps(first),
             "braces before": "INFO {pid: 7} " + json.dumps(first),
             "NUL before": chr(0) + json.dumps(first),
@@ -48,6 +49,7 @@ for line in sys.stdin:
 FORMS = (
     "string id",
     "float id",
+    "id in a list",
     "text before",
     "braces before",
     "NUL before",

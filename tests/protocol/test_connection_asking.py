@@ -47,6 +47,7 @@ def test_a_result_that_is_no_object_is_no_valid_answer(answer: bytes) -> None:
     [
         b'{"jsonrpc":"2.0","id":1,"result":{},"error":{}}',
         b'{"jsonrpc":"2.0","id":1.0,"result":{}}',
+        b'{"jsonrpc":"2.0","id":[1],"result":{}}',
         b'{"jsonrpc":"2.0","id":1,"result":"\xff"}',
         b'{"jsonrpc":"2.0","id":"1","result":{}}',
         b'{"jsonrpc":"2.0","id":1,"result":{},"result":{}}',
@@ -203,6 +204,33 @@ def test_who_gave_up_is_not_woken_by_a_late_answer() -> None:
     connection.receive(jsonrpc.encode_response(pending.id, {}))
     connection.fail_request(pending, HingeError("too late"))
     assert (woken, pending.state, pending.error) == ([1], PendingState.GIVEN_UP, None)
+
+
+@pytest.mark.parametrize("wrong", [b"99", b"0", b"-1", b'"x"', b'"99"'])
+@pytest.mark.parametrize(
+    "answer", [b'{"jsonrpc":"2.0","id":%s,"result":{}}', b'{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"x"}}']
+)
+def test_an_id_that_was_never_issued_can_only_mean_the_one_open_request(wrong: bytes, answer: bytes) -> None:
+    """With several open requests it says nothing about any, and a client can't confuse its server in this way."""
+    for connection, fails in ((client(), True), (server(), False)):
+        first, _ = ask(connection)
+        second, _ = ask(connection)
+        connection.receive(answer % wrong)
+        assert not any(pending.error for pending in (first, second))
+        connection.receive(jsonrpc.encode_response(first.id, {}))
+        connection.receive(answer % wrong)
+        assert isinstance(second.error, InvalidResponse) is fails
+
+
+@pytest.mark.parametrize("late", [b"1", b'"1"', b"1.0", b"[1]"])
+@pytest.mark.parametrize("members", [b'"result":{}', b'"result":{},"error":{}', b'"result":7'])
+def test_a_late_answer_fails_no_other_request_however_malformed(late: bytes, members: bytes) -> None:
+    connection = client()
+    first, _ = ask(connection)
+    second, _ = ask(connection)
+    connection.abandon_request(first)
+    connection.receive(b'{"jsonrpc":"2.0","id":%s,%s}' % (late, members))
+    assert (second.error, second.state) == (None, PendingState.WAITING)
 
 
 def test_progress_finds_its_request_by_the_token_in_its_type() -> None:

@@ -248,8 +248,12 @@ class Connection(Record):
 
     def _fail_possible(self, request_id: RequestId | None, data: bytes, why: str) -> bool:
         """Fail the request that a malformed message names; all, if it names none. Returns whether there was one."""
-        pending = self._meant_request(_loose_id(data) if request_id is None else request_id)
-        is_late = request_id is not None and self.description is not None  # or no response at all
+        meant = _loose_id(data) if request_id is None else request_id
+        pending = self._meant_request(meant)
+        # Or no response at all.
+        is_late = meant is not None and (
+            self._was_issued(meant) or (request_id is not None and self.description is not None)
+        )
         failed = [pending] if pending is not None else [] if is_late else list(self.outgoing.values())
         for pending in failed:
             self.fail_request(pending, InvalidResponse(f"The peer sent something that is no valid answer: {why}"))
@@ -352,9 +356,8 @@ class Connection(Record):
             return
         pending = self.outgoing.get(message.id)
         if pending is None:
-            if type(message.id) is str:  # our ids are integers
-                self._fail_meant(message.id, f"its id is the string {shorten(message.id)!r}")
-            return  # late, or of a request that was cancelled or never sent
+            self._receive_stray(message.id)
+            return
         if type(message) is Failure:
             self.fail_request(pending, PeerError(message.error))
         elif jsonrpc.opening(message.result) != jsonrpc.OBJECT:
@@ -362,6 +365,36 @@ class Connection(Record):
         else:
             pending.result = message.result
             self._end_request(pending, "answer")
+
+    def _receive_stray(self, request_id: RequestId) -> None:
+        """A response that no request waits for. It is ignored if it is late: to a request that is over.
+
+        With an id in another JSON type it is meant for the request of that number; with one that was never issued, on a
+        client, for the only request that is open.
+        """
+        pending = self._meant_request(request_id)
+        if (
+            pending is None
+            and self.description is None
+            and len(self.outgoing) == 1
+            and not self._was_issued(request_id)
+        ):
+            pending = next(iter(self.outgoing.values()))
+        if pending is not None:
+            name = (
+                f"the string {shorten(request_id)!r}"
+                if type(request_id) is str
+                else f"{request_id}, which was not sent"
+            )
+            self.fail_request(
+                pending, InvalidResponse(f"The answer to {pending.method} is not valid: its id is {name}")
+            )
+
+    def _was_issued(self, request_id: RequestId) -> bool:
+        """Whether a request had this id, perhaps as a string."""
+        if type(request_id) is str:
+            return request_id.isascii() and request_id.isdecimal() and 0 < int(request_id[:20]) <= self._next_id
+        return 0 < int(request_id) <= self._next_id
 
     def _receive_error_without_id(self, message: Failure) -> None:
         waiting = list(self.outgoing.values())
@@ -450,10 +483,11 @@ class Connection(Record):
 
 
 class _AnyId(msgspec.Struct):
-    id: float | str
+    id: msgspec.Raw
 
 
 _any_id = msgspec.json.Decoder(_AnyId)
+_number_or_text = msgspec.json.Decoder(float | str)
 
 
 def _is_noise(data: bytes, printed_on: bool) -> bool:
@@ -463,9 +497,10 @@ def _is_noise(data: bytes, printed_on: bool) -> bool:
 
 
 def _loose_id(data: bytes) -> RequestId | None:
-    """The id of a malformed answer, also if it wrote our integer as a number with a fraction, `2.0`."""
+    """The id of a malformed answer, also if it wrote our integer with a fraction, `2.0`, or in a list, `[2]`."""
     try:
-        request_id = _any_id.decode(data).id
+        text = bytes(_any_id.decode(data).id)
+        request_id = _number_or_text.decode(text.strip(b"[] ") if len(text) < 64 else text)
         return request_id if isinstance(request_id, str) else int(request_id)
     except (msgspec.MsgspecError, RecursionError, UnicodeError, OverflowError):
         return None
