@@ -176,7 +176,7 @@ async def test_a_batch_is_answered_in_one_piece() -> None:
 
 @pytest.mark.parametrize("stubborn", [False, True])
 async def test_a_cancelled_call_has_no_reply_and_its_task_goes_on(stubborn: bool) -> None:
-    """CANC-06, C-047, D-004: also if it is cancelled twice, and if the handler answers all the same."""
+    """CANC-06, C-047: also if it is cancelled twice, and if the handler answers all the same."""
     work = Waiting(stubborn=stubborn)
     session = serving(work)
     call = call_of(session)

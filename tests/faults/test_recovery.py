@@ -307,7 +307,7 @@ def mirroring(mismatches: int) -> Callable[[Asked, Answer], Any]:
 
 
 async def test_refused_headers_are_made_anew_from_a_fresh_listing_once() -> None:
-    """HDR-23, D-009."""
+    """HDR-23."""
     async with ScriptedServer(mirroring(1)) as server, Client(server.url, era="2026") as client:
         await client.list_tools()
         assert (await client.call_tool("t", {"a": "x"})).text == "mcp-param-part2"

@@ -119,7 +119,7 @@ async def test_an_error_may_be_returned_raised_or_told_in_words(era: Era) -> Non
 async def test_a_method_of_the_protocol_can_be_taken_over_and_its_result_is_checked(
     era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A-115, A-117."""
+    """A-117."""
     server: Server[Any] = Server("own")
     tools: list[Any] = [{"name": "own", "inputSchema": {"type": "object"}}]
 

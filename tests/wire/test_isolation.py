@@ -40,7 +40,7 @@ async def clients(channel: str, era: str, count: int, server: Server[Any] | None
 
 @pairs
 async def test_a_second_handshake_does_not_overwrite_who_the_first_client_is(channel: str) -> None:
-    """B-001, B-010, B-011, B-023, B-030, B-031, B-034: and a tool is told whose call it serves."""
+    """B-001, B-010, B-023, B-030, B-031, B-034: and a tool is told whose call it serves."""
     async with clients(channel, "2025", 2) as (one, two):
         assert '"client0"' in await one.call("whoami")
         assert '"client1"' in await two.call("whoami")

@@ -175,7 +175,7 @@ def on_stdio() -> Iterator[None]:
 
 @pytest.mark.parametrize(("scenario", "channel", "era", "revision"), list(conversations()))
 async def test_a_scenario_goes_as_written(scenario: Scenario, channel: str, era: str, revision: str) -> None:
-    """BASE-18, C-052, C-054; each scenario says in its file what it proves besides."""
+    """BASE-18, C-052; each scenario says in its file what it proves besides."""
     opened, _ = ROUTES[channel]
     async with opened(dict(scenario.server)) as route:
         await Conversation(scenario, route, era, revision).run()

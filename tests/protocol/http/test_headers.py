@@ -211,7 +211,7 @@ def test_an_envelope_that_equals_the_body_passes(headers: Head) -> None:
     ],
 )
 def test_an_envelope_that_disagrees_with_the_body_is_a_mismatch(headers: Head, reason: str) -> None:
-    """HDR-06, table 4.B step 7."""
+    """HDR-06, D-009, table 4.B step 7."""
     with pytest.raises(HeaderMismatch, match=f"Header mismatch: {reason}") as caught:
         judge_message(headers, VERSION, "tools/call")
     assert (caught.value.error.code, caught.value.http_status) == (-32020, 400)

@@ -123,7 +123,7 @@ def test_a_header_means_its_text_or_what_the_sentinel_holds(header: str, meaning
     ids=ascii,
 )
 def test_a_header_that_cant_be_read_is_a_mismatch_that_names_it(header: str) -> None:
-    """HDR-06, HDR-19: bad padding or characters, no UTF-8, surrogates; anything beyond ASCII without a sentinel."""
+    """HDR-06, HDR-19, D-009: bad padding or characters, no UTF-8, surrogates; anything beyond ASCII without a sentinel."""
     with pytest.raises(HeaderMismatch, match="Mcp-Param-Region") as caught:
         decode_value(header, "Mcp-Param-Region")
     assert (caught.value.error.code, caught.value.http_status) == (-32020, 400)

@@ -80,7 +80,7 @@ async def test_many_large_messages_pass_both_ways() -> None:
 
 @on_both_loops
 async def test_a_command_line_is_split_into_words_and_no_shell_is_started(tmp_path: Path) -> None:
-    """SEC-51: a semicolon is a character."""
+    """A semicolon is a character."""
     code = "import sys; sys.stdin.read(); open(sys.argv[1], 'w').write(repr(sys.argv[2:]))"
     async with started(f"{sys.executable} -c \"{code}\" {tmp_path}/out 'a b;' $HOME"):
         pass

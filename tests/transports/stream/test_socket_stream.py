@@ -140,7 +140,7 @@ async def test_stopping_lets_calls_finish_and_cuts_off_the_rest(where: dict[str,
 
 @on_both_loops
 async def test_a_reader_that_does_not_read_ends_alone(where: dict[str, Any]) -> None:
-    """REL-09: its sender waits, then its channel ends; the others notice nothing."""
+    """Its sender waits, then its channel ends; the others notice nothing."""
     async with listening(**where, limits=Limits(stream_bytes=50_000, stream_wait=0.1)) as it:
         plain = it.raw()
         await asyncio.get_running_loop().sock_sendall(plain, request(1, "notify", times=10_000_000))

@@ -80,7 +80,7 @@ async def test_modern_streams_carry_no_ids_and_no_retry(site: Site, log: Log) ->
 async def test_a_client_that_leaves_cancels_its_call_whatever_the_shape_of_the_answer(
     site: Site, log: Log, tool: str
 ) -> None:
-    """MHTTP-13, T-13: within 100 ms, JSON and stream alike."""
+    """MHTTP-13, T-13, D-004: within 100 ms, JSON and stream alike."""
     wire = await (site.tool("wait") if tool == "wait" else site.tool("flood", count=10**6))
     if tool == "wait":
         await log.until("wait begins")
@@ -195,6 +195,15 @@ async def test_a_modern_client_must_take_both_types(site: Site, accept: str, sta
     headers, body = modern_call("add", a=1, b=2)
     reply = await site.ask({**headers, "Accept": accept}, body)
     assert (reply.status, reply.json()["id"]) == (status, 1)
+
+
+async def test_a_subscription_in_a_batch_is_refused(site: Site) -> None:
+    """C-144: the stateless era has no batches."""
+    headers, body = modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, 1)
+    reply = await site.ask(headers, [body, {**body, "id": 2}])
+    assert reply.status == 400
+    assert not reply.streams
+    assert reply.json()["error"]["code"] == -32600
 
 
 async def test_a_slow_json_answer_becomes_a_stream_with_the_first_keep_alive(log: Log) -> None:
