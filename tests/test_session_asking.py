@@ -200,6 +200,38 @@ async def test_a_notice_that_cannot_leave_hurts_nobody() -> None:
     assert is_quiet(session)
 
 
+@in_no_time
+async def test_a_notice_that_is_never_taken_is_given_up() -> None:
+    line = Line()
+    session = asking(line)
+    task = await begun(session)
+    line.open.clear()
+    task.cancel()
+    await asyncio.wait([task])
+    await asyncio.sleep(5.1)
+    assert session.close("over") is False, "something is left to be done"
+
+
+@in_no_time
+async def test_leaving_waits_a_moment_for_the_peer_to_be_told() -> None:
+    line = Line()
+    session = asking(line)
+    tasks = [await begun(session) for _ in range(2)]
+    await session.cancel_requests("bye")
+    assert session.loop.time() == 0
+    assert line.notices() == [{"requestId": 1, "reason": "bye"}, {"requestId": 2, "reason": "bye"}]
+    line.open.clear()
+    tasks.append(asyncio.create_task(session.request("roots/list")))
+    await turns()
+    await session.cancel_requests("bye")
+    assert 0 < session.loop.time() < 1
+    line.open.set()
+    await turns()
+    for task in tasks:
+        with pytest.raises(ConnectionLost, match="bye"):
+            await task
+
+
 @pytest.mark.parametrize(("idle", "total"), [(60.0, None), (None, 60.0), (600.0, 60.0)])
 @in_no_time
 async def test_silence_ends_a_request_and_the_peer_is_told(idle: float | None, total: float | None) -> None:

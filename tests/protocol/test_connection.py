@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hinge import InvalidParams, Limits
-from hinge.protocol.connection import Connection
+from hinge.protocol.connection import LIVENESS_RESERVE, Connection
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.states import CallState, HandshakeState
@@ -135,6 +135,16 @@ def test_too_many_calls_at_once_are_refused() -> None:
     assert "2 at once is the limit" in refused["message"]
     connection.answer(calls[0], {})
     call_of(connection.receive(request(9)))
+
+
+def test_a_busy_server_still_says_that_it_is_alive() -> None:
+    connection = server(limits=Limits(calls=1))
+    call_of(connection.receive(request(1)))
+    for number in range(LIVENESS_RESERVE):
+        assert error_of(connection.receive(request("x")))["code"] == 429
+        call_of(connection.receive(request(f"p{number}", "ping")))
+    assert error_of(connection.receive(request("p", "ping")))["code"] == 429
+    assert LIVENESS_RESERVE == 8
 
 
 @pytest.mark.parametrize("result", [object(), {"x": object()}, {1: 2, (3,): 4}])
@@ -282,6 +292,13 @@ def test_a_server_of_the_stateless_era_alone_takes_no_answers_by_post() -> None:
     got = connection.receive(jsonrpc.encode_response(1, {}))
     assert isinstance(got, Outgoing)
     assert (error_of(got)["code"], got.status) == (-32600, 400)
+
+
+@pytest.mark.parametrize(("eras", "one_shot"), [(("2026",), False), (("2025", "2026"), True), (("2025",), True)])
+def test_a_response_to_no_request_is_ignored_where_responses_may_come(eras: Any, one_shot: bool) -> None:
+    """BASE-14: nothing is ever answered to a response on a stream that both sides share."""
+    connection = server(shaken=False, eras=eras, one_shot=one_shot)
+    assert connection.receive(jsonrpc.encode_response(1, {})) is None
 
 
 def test_a_client_of_a_stateless_server_is_asked_nothing() -> None:

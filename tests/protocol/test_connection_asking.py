@@ -254,6 +254,14 @@ def test_too_many_requests_or_a_closed_connection_send_nothing() -> None:
         connection.register_request("ping")
 
 
+def test_what_a_server_printed_last_is_kept_for_errors() -> None:
+    connection = client()
+    assert connection.noise == ""
+    for line in (b"Starting up", b"Traceback: no port"):
+        assert connection.receive(line) is None
+    assert "Traceback: no port" in connection.noise
+
+
 # ---------------------------------------------------------------- batches
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import random
 import shutil
 import sys
 import tempfile
@@ -108,6 +107,13 @@ class Command:
         return baseline
 
 
+def _sample(mutants: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
+    """Choose some mutants: the same ones while they exist, and in a larger sample, too."""
+    ranks = {mutant: hashlib.sha256(f"{seed} {mutant.name}".encode()).digest() for mutant in mutants}
+    chosen = set(sorted(mutants, key=ranks.__getitem__)[:size])
+    return [mutant for mutant in mutants if mutant in chosen]
+
+
 def _files(path: Path) -> list[Path]:
     return [found for found in path.rglob("*") if found.suffix in (".py", ".txt")] if path.is_dir() else [path]
 
@@ -134,8 +140,8 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT, listed: P
                 failures += 1
                 print(f"{file}: explained, but there is no such mutant: {name}")
             mutants = [mutant for mutant in found if options.only in mutant.name]
-            if options.sample and len(mutants) > options.sample:
-                mutants = random.Random(options.seed).sample(mutants, options.sample)
+            if options.sample:
+                mutants = _sample(mutants, options.sample, options.seed)
             if options.list:
                 print(*(f"{file}:{mutant.lines[0]}: {mutant.name}" for mutant in mutants), sep="\n")
             else:

@@ -266,3 +266,18 @@ def test_any_bytes_are_a_verdict_and_only_known_hosts_pass(host: bytes, origin: 
         authority = parse_authority(host.decode("latin-1").strip(" \t"))
         assert authority is not None
         assert authority.host in ("localhost", "127.0.0.1", "::1")
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        (b"h" * 512, None, 403),
+        (b"h" * 513, None, 400),
+        (b"localhost", b"http://" + b"o" * 505, 403),
+        (b"localhost", b"http://" + b"o" * 506, 400),
+    ],
+)
+def test_host_and_origin_have_a_limited_length(host: bytes, origin: bytes | None, status: int) -> None:
+    refusal = Guard().check(host, origin)
+    assert refusal is not None
+    assert refusal.status == status

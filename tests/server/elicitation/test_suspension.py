@@ -22,6 +22,8 @@ from hinge import (
     ToolCallError,
     ToolError,
 )
+from tests.jumping_clock import in_no_time
+from tests.server.bare_end import BareEnd
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 Era = Literal["2025", "2026"]
@@ -99,7 +101,7 @@ async def test_clean_up_of_a_suspended_handler_ends_before_its_answer(era: Era, 
             await asyncio.sleep(0.02)
             return "worked"
         except asyncio.CancelledError:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.2)
             events.append("cleaned up")
             raise
 
@@ -196,7 +198,7 @@ async def test_a_handler_that_catches_the_cancellation_is_suspended_all_the_same
             return await ctx.elicit("b")
 
     user = User()
-    async with Client(serves(tool), era="2026", on_elicit=user) as client:
+    async with Client(serves(tool, limits=Limits(teardown=60)), era="2026", on_elicit=user) as client:
         assert (await client.call_tool("it")).data == "a"
     assert user.requests == ["a", "b"]
 
@@ -425,3 +427,40 @@ async def test_a_suspended_handler_does_not_wait_for_other_cancelled_tasks() -> 
         assert calling.done()
         assert json.loads((await calling).text) == ["a", "b"]
     await other
+
+
+@in_no_time
+@pytest.mark.parametrize("persistent", [False, True])
+async def test_the_task_that_served_a_suspended_handler_goes_on(persistent: bool) -> None:
+    """Its answer may take longer to be sent than a handler has to end."""
+
+    async def tool(ctx: Context[Any]) -> str:
+        try:
+            return await ctx.elicit("a")
+        except asyncio.CancelledError:
+            if persistent:
+                return await ctx.elicit("b")
+            raise
+
+    async with BareEnd(serves(tool), capabilities={"elicitation": {}}) as end:
+        answer = await end.reply("tools/call", {"name": "it", "arguments": {}})
+        assert answer["result"]["resultType"] == "input_required"
+        await asyncio.sleep(60)
+
+
+async def test_a_suspended_handler_that_is_cancelled_from_elsewhere_remains_cancelled() -> None:
+    suspended = asyncio.Event()
+
+    async def tool(ctx: Context[Any]) -> str:
+        try:
+            return await ctx.elicit("a")
+        finally:
+            suspended.set()
+            await asyncio.Event().wait()
+
+    async with BareEnd(serves(tool), capabilities={"elicitation": {}}) as end:
+        serving = asyncio.create_task(end.reply("tools/call", {"name": "it", "arguments": {}}))
+        await suspended.wait()
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
