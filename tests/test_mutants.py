@@ -31,6 +31,7 @@ def names(source: str) -> list[str]:
         ("a = self._limits.teardown", ["self._limits.teardown -> self._limits.teardown * 1000"]),
         ("a = b", []),
         ("a = 64 * 1024", []),
+        ("assert a > 1", []),
         ("def f(): return False", ["return False -> return True"]),
         ("logger.info('a %s', 5)", []),
         ("'''A text.'''", []),

@@ -13,7 +13,7 @@ from hinge.protocol.connection import Connection
 from hinge.session import Session
 from tests.fuzz.ends import hello
 from tests.jumping_clock import in_no_time
-from tests.session_ends import LIMITS, Line, asking, is_quiet, nothing, serving, turns
+from tests.session_ends import LIMITS, Line, Waiting, asking, call_of, is_quiet, nothing, serving, turns
 from tests.support import Call, jsonrpc
 
 pytestmark = pytest.mark.foreign_words("sessions alone: what they ask, and with which params, is the tests' own")
@@ -302,3 +302,34 @@ async def test_nothing_can_be_asked_while_initialize_is_being_answered() -> None
     assert await session.answer(got) is not None
     assert asked == ["initialize"]
     assert [sent["method"] for sent in line.sent] == ["notifications/message"]
+
+
+@in_no_time
+async def test_the_time_in_which_a_client_serves_requests_does_not_count() -> None:
+    """The user may take long to answer a form that a call needs."""
+    work = Waiting()
+    session = Session(Connection(None, limits=LIMITS), Line(), work)
+    session.connection.handshake.assume(None)
+    task = await begun(session, idle=60)
+    for request_id in "ab":
+        asyncio.get_running_loop().call_later(300, work.gate.set)
+        assert await session.answer(call_of(session, request_id, "roots/list")) is not None
+        work.gate.clear()
+        await asyncio.sleep(50)
+    assert not task.done()
+    await asyncio.sleep(11)
+    with pytest.raises(CallTimeout):
+        await task
+
+
+@in_no_time
+async def test_a_server_that_asks_within_a_time_goes_on_serving() -> None:
+    async def work(session: Session, call: Call) -> Any:
+        await session.request("roots/list", about=call, idle=60)
+
+    session = serving(work)
+    for request_id in "ab":
+        reply = await session.answer(call_of(session, request_id))
+        assert reply is not None
+        assert reply.error is not None
+    assert session.loop.time() == 120

@@ -133,8 +133,16 @@ def test_too_many_calls_at_once_are_refused() -> None:
     refused = error_of(connection.receive(request(9)))
     assert (refused["code"], refused["data"]) == (429, {"retryAfterMs": 1000})
     assert "2 at once is the limit" in refused["message"]
-    connection.answer(calls[0], {})
+    call_of(connection.receive(notice("notifications/acme")))
+    connection.receive(notice("notifications/cancelled", requestId=0))
+    assert calls[0].state is CallState.CANCELLED, "at the limit, calls can still be cancelled"
     call_of(connection.receive(request(9)))
+
+
+def test_params_of_too_many_values_are_refused() -> None:
+    connection = server(limits=Limits(values=1000))
+    assert error_of(connection.receive(request(1, a=[0] * 5000)))["code"] == -32602
+    call_of(connection.receive(request(1, a=["0" * 5000])))
 
 
 def test_a_busy_server_still_says_that_it_is_alive() -> None:

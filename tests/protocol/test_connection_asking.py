@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,9 @@ from hinge.protocol.eras.base import ASSUMED_REVISION
 from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.states import CallState, PendingState
-from tests.protocol.test_connection import call_of, client, error_of, notice, request, server
-from tests.support import V2025_03, V2025_11, Batch, Pending, jsonrpc
+from tests.fuzz.ends import hello
+from tests.protocol.test_connection import call_of, client, error_of, headers, notice, request, server
+from tests.support import V2025_03, V2025_11, Batch, Outgoing, Pending, jsonrpc
 
 # ---------------------------------------------------------------- what the peer owes
 
@@ -51,6 +53,7 @@ def test_a_result_that_is_no_object_is_no_valid_answer(answer: bytes) -> None:
         b'{"jsonrpc":"2.0","id":1,"result":"\xff"}',
         b'{"jsonrpc":"2.0","id":"1","result":{}}',
         b'{"jsonrpc":"2.0","id":1,"result":{},"result":{}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}',
     ],
 )
 def test_an_answer_that_cannot_be_read_ends_the_request_that_it_names(text: bytes) -> None:
@@ -70,6 +73,7 @@ def test_an_answer_that_cannot_be_read_ends_the_request_that_it_names(text: byte
         b'{"jsonrpc":"2.0",',
         b' { "jsonrpc": "2.0", "id":',
         b'{"id":99,"result":{}}',
+        b'{"jsonrpc":"2.0","id":{},"method":"ping"}',
         b'[{"jsonrpc":"2.0","id":1',
         b"[{}]",
     ],
@@ -281,6 +285,23 @@ def test_a_batch_of_requests_is_served_together() -> None:
         assert isinstance(got, Batch)
         assert [call.method for call in got.calls] == ["ping", "notifications/acme"]
         assert len(got.replies) == (0 if connection.description is None else 1)
+
+
+def test_a_batch_does_not_hold_the_handshake() -> None:
+    """2025-03-26, basic/lifecycle, "Initialization": `initialize` must not be part of a batch."""
+    connection = server(shaken=False, one_shot=True)
+    got = connection.receive(b"[" + jsonrpc.encode_request("a", "initialize", hello()) + b"]")
+    assert isinstance(got, Batch)
+    assert not got.calls
+    assert "initialize can't be part of a batch" in str(error_of(got.replies[0])["message"])
+
+
+@pytest.mark.parametrize(("eras", "taken"), [(("2025", "2026"), True), (("2025",), True), (("2026",), False)])
+def test_batches_are_of_the_handshake_era(eras: Any, taken: bool) -> None:
+    """BASE-11."""
+    connection = server(shaken=False, eras=eras, one_shot=True)
+    got = connection.receive(b"[" + request(1, "ping") + b"]", headers(mcp_protocol_version=V2025_03))
+    assert isinstance(got, Batch if taken else Outgoing)
 
 
 # ---------------------------------------------------------------- the end

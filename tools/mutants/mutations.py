@@ -103,7 +103,9 @@ def _walk(
 
 
 def _is_plain(node: ast.stmt, scope: tuple[str, ...]) -> bool:
-    """Whether a statement is not mutated: log messages, fields of classes."""
+    """Whether a statement is not mutated: log messages, fields of classes, assertions for type checkers."""
+    if isinstance(node, ast.Assert):
+        return True
     if isinstance(node, ast.AnnAssign):
         return not scope or scope[-1][:1].isupper() or scope[-1][:2].strip("_").isupper()
     return isinstance(node, ast.Expr) and ast.unparse(node).startswith(("logger.", "warnings.", "'", '"'))

@@ -28,7 +28,7 @@ _IMPORTED_FIRST = (
     "starlette.routing",
 )
 #: The tests of one mutant take about so long without the mutant, and a fixed time more for a busy machine with it.
-TEST_SECONDS = 20.0
+TEST_SECONDS = 10.0
 EXTRA_SECONDS = 30.0
 #: A mutant that never stops allocating must not harm the machine.
 _MEMORY = 4 << 30
