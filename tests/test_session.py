@@ -156,16 +156,23 @@ async def test_a_batch_is_answered_in_one_piece() -> None:
     async def work(session: Session, call: Call) -> Any:
         if call.id == 2:
             raise InvalidParams("no")
-        return {}
+        if call.id == 3:
+            asyncio.current_task().cancel()  # type: ignore[union-attr]
+            await asyncio.sleep(0)
+        return {"served": call.id}
 
     session = Session(Connection(description_of(), limits=LIMITS), Line(), work)
     shake_hands(session.connection, "2025-03-26")
-    items = [jsonrpc.encode_request(number, "acme/do") for number in (1, 2)]
+    items = [jsonrpc.encode_request(number, "acme/do") for number in (1, 2, 3)]
     got = session.receive(b"[" + b",".join([*items, jsonrpc.encode_notification("notifications/acme")]) + b"]")
     assert isinstance(got, Batch)
     reply = await session.answer(got)
     assert reply is not None
-    assert [answer["id"] for answer in json.loads(reply.data)] == [1, 2]
+    first, second, third = json.loads(reply.data)
+    assert (first["id"], first["result"]) == (1, {"served": 1})
+    assert (second["id"], second["error"]["code"]) == (2, -32602)
+    assert third["id"] is None
+    assert "the task that served it was cancelled" in third["error"]["message"]
     only = session.receive(b"[" + jsonrpc.encode_notification("notifications/acme") + b"]")
     assert isinstance(only, Batch)
     assert await session.answer(only) is None
