@@ -171,7 +171,7 @@ async def test_a_batch_is_answered_in_one_piece() -> None:
     first, second, third = json.loads(reply.data)
     assert (first["id"], first["result"]) == (1, {"served": 1})
     assert (second["id"], second["error"]["code"]) == (2, -32602)
-    assert third["id"] is None
+    assert third["id"] == 3
     assert "the task that served it was cancelled" in third["error"]["message"]
     only = session.receive(b"[" + jsonrpc.encode_notification("notifications/acme") + b"]")
     assert isinstance(only, Batch)
@@ -179,6 +179,21 @@ async def test_a_batch_is_answered_in_one_piece() -> None:
 
 
 # ---------------------------------------------------------------- cancelling what is served
+
+
+async def test_a_batch_is_cancelled_as_a_whole() -> None:
+    work = Waiting()
+    session = Session(Connection(description_of(), limits=LIMITS), Line(), work)
+    shake_hands(session.connection, "2025-03-26")
+    items = [jsonrpc.encode_request(number, "acme/do") for number in (1, 2)]
+    batch = session.receive(b"[" + b",".join(items) + b"]")
+    assert isinstance(batch, Batch)
+    serving = asyncio.create_task(session.answer(batch))
+    await work.begun.wait()
+    await turns()
+    session.cancel(batch, "the client left")
+    assert await serving is None
+    assert work.cancelled == 2
 
 
 @pytest.mark.parametrize("stubborn", [False, True])

@@ -14,7 +14,7 @@ from hinge.session import Session
 from tests.fuzz.ends import hello
 from tests.jumping_clock import in_no_time
 from tests.session_ends import LIMITS, Line, Waiting, asking, call_of, is_quiet, nothing, serving, turns
-from tests.support import Call, jsonrpc
+from tests.support import Call, Outgoing, jsonrpc
 
 pytestmark = pytest.mark.foreign_words("sessions alone: what they ask, and with which params, is the tests' own")
 
@@ -310,12 +310,32 @@ async def test_the_time_in_which_a_client_serves_requests_does_not_count() -> No
     work = Waiting()
     session = Session(Connection(None, limits=LIMITS), Line(), work)
     session.connection.handshake.assume(None)
-    task = await begun(session, idle=60)
+    tasks = [await begun(session, idle=60) for _ in range(2)]
     for request_id in "ab":
         asyncio.get_running_loop().call_later(300, work.gate.set)
         assert await session.answer(call_of(session, request_id, "roots/list")) is not None
         work.gate.clear()
         await asyncio.sleep(50)
+    assert not any(task.done() for task in tasks)
+    await asyncio.sleep(11)
+    for task in tasks:
+        with pytest.raises(CallTimeout):
+            await task
+
+
+@in_no_time
+async def test_a_request_that_the_peer_takes_slowly_is_not_late() -> None:
+    class Slow(Line):
+        async def send(self, message: Outgoing, /) -> None:
+            for _ in range(3 if message.pending else 0):
+                await asyncio.sleep(50)
+                assert message.pending is not None
+                assert message.pending.restart_idle is not None
+                message.pending.restart_idle()
+
+    session = asking(Slow())
+    task = await begun(session, idle=60)
+    await asyncio.sleep(200)
     assert not task.done()
     await asyncio.sleep(11)
     with pytest.raises(CallTimeout):

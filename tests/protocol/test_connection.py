@@ -213,6 +213,15 @@ def test_a_refused_handshake_leaves_no_trace() -> None:
     assert connection.handshake.client_info == ME
 
 
+def test_a_call_that_ends_during_the_handshake_changes_nothing() -> None:
+    """LIFE-05: `ping` may come before `initialize` is answered."""
+    connection = server(shaken=False)
+    first = call_of(connection.receive(jsonrpc.encode_request(1, "initialize", hello())))
+    connection.answer(call_of(connection.receive(request(2, "ping"))), {})
+    assert connection.answer(first, initialize_result(connection)) is not None
+    assert connection.handshake.state is HandshakeState.NEGOTIATED
+
+
 def test_a_second_handshake_is_refused() -> None:
     """LIFE-01, B-001."""
     connection = server()

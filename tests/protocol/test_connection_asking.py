@@ -170,6 +170,22 @@ def test_what_a_server_prints_by_mistake_is_no_answer(text: bytes, caplog: pytes
     assert "the server wrote a line that is no message" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [
+        (b'{"jsonrpc":"2.0","method":"notifications/message","params":5}', False),
+        (b'{"level":"info","msg":"started","id":7}', True),
+        (b"[1, 2]", True),
+    ],
+)
+def test_a_server_that_may_not_print_may_send_what_is_no_answer(text: bytes, failed: bool) -> None:
+    """Only what can't be the answer is passed over where nothing but messages is expected."""
+    connection = client()
+    pending, _ = ask(connection)
+    assert connection.receive(text) is None
+    assert (pending.state is not PendingState.WAITING) is failed
+
+
 def test_an_error_without_an_id_belongs_to_the_only_request_or_to_all() -> None:
     """BASE-09, T-04."""
     failure = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}'
@@ -248,6 +264,12 @@ def test_progress_finds_its_request_by_the_token_in_its_type() -> None:
         assert len(told) == 1
 
 
+def test_progress_of_nothing_is_for_handlers_of_a_server_only() -> None:
+    progress = notice("notifications/progress", progressToken=99, progress=1)
+    assert client().receive(progress) is None
+    assert call_of(server().receive(progress)).method == "notifications/progress"
+
+
 def test_too_many_requests_or_a_closed_connection_send_nothing() -> None:
     connection = client(limits=Limits(pending=1))
     ask(connection)
@@ -296,11 +318,19 @@ def test_a_batch_does_not_hold_the_handshake() -> None:
     assert "initialize can't be part of a batch" in str(error_of(got.replies[0])["message"])
 
 
-@pytest.mark.parametrize(("eras", "taken"), [(("2025", "2026"), True), (("2025",), True), (("2026",), False)])
-def test_batches_are_of_the_handshake_era(eras: Any, taken: bool) -> None:
+@pytest.mark.parametrize(
+    ("eras", "version", "taken"),
+    [
+        (("2025", "2026"), V2025_03, True),
+        (("2025", "2026"), V2025_11, False),
+        (("2025",), V2025_03, True),
+        (("2026",), V2025_03, False),
+    ],
+)
+def test_batches_are_of_one_revision(eras: Any, version: str, taken: bool) -> None:
     """BASE-11."""
     connection = server(shaken=False, eras=eras, one_shot=True)
-    got = connection.receive(b"[" + request(1, "ping") + b"]", headers(mcp_protocol_version=V2025_03))
+    got = connection.receive(b"[" + request(1, "ping") + b"]", headers(mcp_protocol_version=version))
     assert isinstance(got, Batch if taken else Outgoing)
 
 
@@ -346,9 +376,12 @@ def test_the_invariant_finds_what_does_not_add_up() -> None:
         connection.check()
     connection = client()
     ask(connection)
-    connection.closed = "gone"
-    with pytest.raises(HingeError, match="in flight"):
-        connection.check()
+    serving = server()
+    call_of(serving.receive(request()))
+    for closed in (connection, serving):
+        closed.closed = "gone"
+        with pytest.raises(HingeError, match="in flight"):
+            closed.check()
 
 
 def test_what_a_revision_is_assumed_to_be_is_a_handshake_one() -> None:

@@ -407,7 +407,7 @@ class Connection(Record):
 
     def fail_request(self, pending: Pending, error: Exception) -> None:
         """End a request of ours with an error."""
-        if pending.error is None and pending.state is WAITING:
+        if pending.state is WAITING:
             pending.error = error
             self._end_request(pending, "answer")
 
