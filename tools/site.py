@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import hinge
-from tools import command_line, reference
+from tools import command_line, messages, reference
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache" / "site"
@@ -104,6 +104,7 @@ def all_pages() -> dict[str, str]:
         pages[page] = _transformed(source, page, sources, examples)
     pages |= {f"reference/api/{name}": text for name, text in reference.pages().items()}
     pages["reference/command-line.md"] = command_line.page("../clients/shell.md")
+    pages["reference/messages.md"] = messages.page()
     for example in sorted(examples):
         code = example.read_text(encoding="utf-8").rstrip()
         language = example.suffix.removeprefix(".").replace("py", "python")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ pytest.importorskip("griffe")
 from hinge.cli.arguments import parser
 from tests.docs.test_links import anchors_of
 from tests.source import ROOT
-from tools import command_line, public_api, reference, site
+from tools import command_line, messages, public_api, reference, site
 
 #: What makes a browser load something: not links, which a reader follows.
 _LOADS = re.compile(
@@ -141,3 +142,32 @@ def test_a_broken_link_fails_the_build(
     assert site.build(tmp_path / "out", tmp_path / "work") == 1
     assert "2 issues" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_every_message_of_an_error_is_on_a_page_with_a_cure() -> None:
+    found = messages.messages()
+    assert len(found) > 400
+    assert {one.kind for one in found} <= messages.CURES.keys()
+    page = messages.page()
+    assert page.count("\n| ") > len(found)
+    assert any(one.cure == "Give a prefix, or another name to one of them" for one in found)
+
+
+def test_the_messages_of_the_troubleshooting_page_are_those_of_the_code() -> None:
+    """A message that was reworded must be found by those who see it."""
+    text = (ROOT / "docs" / "how-to" / "troubleshooting.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+    assert len(shown) > 15
+    everything = " ".join(literal for path in messages.SOURCE.rglob("*.py") for literal in literals(path))
+    for message in shown:
+        for part in re.split(r"…|'[^']*'|\"[^\"]*\"|\b\d[\d.:]*\b|\bhttp\S+|\b\w+\.py\b", message):
+            words = part.strip(" .,:;()")
+            if words.count(" ") > 2:
+                assert words in everything, f"{message}: no message says {words!r}"
+
+
+def literals(path: Path) -> Iterator[str]:
+    """The text of a file's strings, without quotes around code, as readers see them in a table."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value.replace("`", "")
