@@ -1,4 +1,4 @@
-"""Signals: the first SIGINT or SIGTERM requests a stop, the second kills the process."""
+"""Requests to stop: the first SIGINT or SIGTERM requests it, the second kills the process. Others can observe requests."""
 
 from __future__ import annotations
 
@@ -16,18 +16,24 @@ logger = logging.getLogger("hinge")
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
-#: Called with the event loop when the first signal arrives, in the main thread, also while the loop is blocked.
+#: Called with the event loop when a stop is requested, also while the loop is blocked.
 _observers: list[Callable[[asyncio.AbstractEventLoop], None]] = []
 
 
 @contextlib.contextmanager
-def observe_signals(observer: Callable[[asyncio.AbstractEventLoop], None]) -> Iterator[None]:
-    """Inside the context, call `observer` with the event loop when `stop_on_signals` handles its first signal."""
+def observe_stops(observer: Callable[[asyncio.AbstractEventLoop], None]) -> Iterator[None]:
+    """Inside the context, call `observer` with the event loop when a stop is requested."""
     _observers.append(observer)
     try:
         yield
     finally:
         _observers.remove(observer)
+
+
+def announce_stop(loop: asyncio.AbstractEventLoop) -> None:
+    """Tell the observers that a stop is requested. From any thread, also while the loop is blocked."""
+    for observer in _observers:
+        observer(loop)
 
 
 @contextlib.contextmanager
@@ -54,8 +60,7 @@ def stop_on_signals(stop: Callable[[str], None], before_exit: Callable[[], None]
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         requested = True
-        for observer in _observers:
-            observer(loop)
+        announce_stop(loop)
         loop.call_soon_threadsafe(stop, signal.Signals(number).name)
 
     before: dict[signal.Signals, Any] = {number: signal.signal(number, take) for number in ENDING}

@@ -133,6 +133,16 @@ async def test_a_blocked_event_loop_does_not_hold_the_end_of_the_process(route: 
             assert lost.value.outcome is Outcome.UNKNOWN
 
 
+async def test_a_blocked_event_loop_does_not_outlive_the_end_of_standard_input(tmp_path: Path) -> None:
+    async with asyncio.timeout(20), AsyncExitStack() as stack:
+        process, _ = await blocked(stack, until=tmp_path / "never")
+        assert process.stdin is not None
+        process.stdin.close()  # and no signal
+        _, log = await process.communicate()
+        assert process.returncode == 1
+        assert b"Tool 'block' blocks the event loop" in log
+
+
 async def _ignore(params: Any) -> None:
     return None
 

@@ -18,7 +18,7 @@ from types import FrameType
 from hinge.server.features.prompts import RegisteredPrompt
 from hinge.server.features.resources import RegisteredResource
 from hinge.server.features.tools import RegisteredTool
-from hinge.signals import observe_signals
+from hinge.signals import observe_stops
 from hinge.telemetry import measure
 
 logger = logging.getLogger("hinge")
@@ -110,16 +110,20 @@ def unwatch() -> None:
 
 @contextmanager
 def end_blocked_process(seconds: float) -> Iterator[None]:
-    """Inside the context, end the process if its event loop is blocked `seconds` after a signal has requested a stop.
+    """Inside the context, end the process if its event loop is blocked `seconds` after a stop was requested.
+
+    A stop is requested by a signal, or by the end of standard input if that is what is served.
 
     For a process that only serves: nothing else can stop a function that never returns to the event loop.
     """
 
+    serving = threading.get_ident()
+
     def watch_exit(loop: asyncio.AbstractEventLoop) -> None:
-        arguments = (loop, threading.get_ident(), seconds)
+        arguments = (loop, serving, seconds)
         threading.Thread(target=_end_if_blocked, args=arguments, name="hinge-exit", daemon=True).start()
 
-    with observe_signals(watch_exit):
+    with observe_stops(watch_exit):
         yield
 
 

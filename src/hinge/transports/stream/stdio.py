@@ -5,16 +5,19 @@ Specification: Transports, section "stdio".
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import os
+import select
 import sys
+import threading
 from collections.abc import Iterator
 
 from hinge.channel import Serve
 from hinge.errors import StartError
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.signals import stop_on_signals
+from hinge.signals import announce_stop, stop_on_signals
 from hinge.standard_streams import fill_standard_descriptors
 from hinge.transports.stream.blocking import open_descriptors
 from hinge.transports.stream.descriptors import DescriptorTransport
@@ -22,6 +25,8 @@ from hinge.transports.stream.line_channel import LineChannel
 
 #: Seconds for running calls if a signal arrives after the end of the input.
 LAST_MOMENT = 0.5
+#: Milliseconds after which the thread that waits for a hang-up notices that serving has ended.
+_HANGUP_INTERVAL = 1_000
 
 _taken = False
 
@@ -71,13 +76,36 @@ async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
             if isinstance(transport, DescriptorTransport):
                 transport.restore_blocking()
 
-        with stop_on_signals(stop, put_back):
+        with _announced_hangup(read_fd), stop_on_signals(stop, put_back):
             try:
                 await channel.wait_closed()
             finally:
                 channel.abort("the server was stopped")
                 await channel.wait_closed()
                 await session.finish()
+
+
+@contextlib.contextmanager
+def _announced_hangup(fd: int) -> Iterator[None]:
+    """Inside the context, announce a stop when the other end of `fd` is closed, also while the event loop is blocked."""
+    if not hasattr(select, "poll"):  # Windows
+        yield
+        return
+    loop, served = asyncio.get_running_loop(), threading.Event()
+
+    def wait() -> None:
+        poll = select.poll()
+        poll.register(fd, 0)  # reports the hang-up only, whatever is left to read
+        while not served.is_set():
+            if poll.poll(_HANGUP_INTERVAL) and not served.is_set():
+                announce_stop(loop)
+                return
+
+    threading.Thread(target=wait, name="hinge-hangup", daemon=True).start()
+    try:
+        yield
+    finally:
+        served.set()
 
 
 @contextlib.contextmanager
