@@ -75,7 +75,7 @@ class HeadRules(Struct, frozen=True, eq=False):
         sessions: Whether it has HTTP sessions; without, Mcp-Session-Id is ignored.
         any_accept: Whether a GET may come with any Accept header.
         headers: Maximum number of header lines.
-        header_bytes: Maximum total bytes of their values.
+        header_bytes: Maximum total bytes of their names and values.
         body: Maximum bytes of the body.
     """
 
@@ -165,7 +165,7 @@ def judge_head(method: str, pairs: RawHeaders, rules: HeadRules) -> Head:
     barred, refusal, handshake = judged.barred, judged.refusal, judged.handshake
     if repeated:
         barred = Refusal(400, f"Headers that must be sent once came more than once: {shorten(repeated)}")
-    if len(pairs) > rules.headers or len(b"".join([value for _, value in pairs])) > rules.header_bytes:
+    if len(pairs) > rules.headers or len(b"".join([name + value for name, value in pairs])) > rules.header_bytes:
         barred = Refusal(431, "The headers of this request are too many or too large")
     length = get(b"content-length", b"")
     if len(length) > 6 and refusal is None and length.isdigit() and int(length[:20]) > rules.body:

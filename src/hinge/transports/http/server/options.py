@@ -106,7 +106,7 @@ class HttpEndpointOptions(TypedDict, total=False):
     headers: Annotated[
         int, Option("Maximum number of header lines of one request; a repeated header counts each time.", 100, whole(1))
     ]
-    header_bytes: Annotated[int, Option("Total bytes of the header values of one request.", 64 * 1024, whole(1))]
+    header_bytes: Annotated[int, Option("Total bytes of the headers of one request.", 64 * 1024, whole(1))]
     body_wait: Annotated[
         float,
         Option(
