@@ -51,7 +51,10 @@ def build(limits: Limits = LIMITS) -> Server[Any]:
 
     @server.tool
     async def wait(gate: str) -> str:
-        await gates[gate].wait()
+        try:
+            await gates[gate].wait()
+        finally:
+            gates.pop(gate, None)
         return gate
 
     @server.tool
@@ -114,6 +117,7 @@ def measured() -> dict[str, int]:
         "peak": _bytes(status["VmHWM"]),
         "files": len(os.listdir("/proc/self/fd")),
         "tasks": len(asyncio.all_tasks()),
+        "blocks": sys.getallocatedblocks(),
     }
 
 
