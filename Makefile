@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile http-differential fuzz mutants load soak interop interop-agents bench bench-quick coverage-ids site all-checks format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak interop interop-agents bench bench-quick coverage-ids site all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -17,6 +17,7 @@ help:
 	@echo "make shape         measures of the structure of the code and of the path of a call"
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
 	@echo "make hostile       some 2,300 malicious and malformed messages and requests against server and client"
+	@echo "make reliability   the same against servers of other SDKs, for docs/reliability.md; takes 20 minutes (needs npm)"
 	@echo "make fuzz          coverage-guided fuzzing of what has no I/O, FUZZ_SECONDS=60 for each target (needs atheris)"
 	@echo "make mutants       changes of the kernel that no test notices, MUTANTS=20 for each file (0 for all: an hour)"
 	@echo "make http-differential  raw requests to Hinge's HTTP server, to others, and through nginx and haproxy"
@@ -88,6 +89,9 @@ load: .venv/.test
 
 soak: .venv/.test
 	$(PY) -m tests.load.run soak
+
+reliability: .venv/.test
+	$(PY) -m tests.hostile.compare
 
 interop: .venv/.demo .venv/.test  # the first part installs the peers that the tests need
 	$(PY) -m tests.interop.run

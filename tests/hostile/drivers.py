@@ -8,10 +8,12 @@ import contextlib
 import json
 import shlex
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from tests.hostile.cases import (
+    HEADER_MISMATCH,
     PARSE_ERROR,
     REVISION_2025,
     REVISION_2026,
@@ -29,6 +31,12 @@ from tests.hostile.flows import Reply
 
 #: Seconds to wait for an answer.
 PATIENCE = 10.0
+#: Seconds for a server to start.
+START = 60.0
+#: Seconds to wait for the first answer on a connection: a process may be starting.
+FIRST = 20.0
+#: Seconds to wait for the answer to a message on lines, once a later one was answered.
+SILENCE = 3.0
 INITIALIZE: Json = {
     "jsonrpc": "2.0",
     "id": "hello",
@@ -43,6 +51,11 @@ INITIALIZED: Json = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 ALIVE: dict[Era, str] = {"2025": "ping", "2026": "server/discover"}
 
 
+#: How a problem begins if no answer came.
+NO_ANSWER = "no answer"
+ProblemKind: TypeAlias = Literal["other", "silent", "hung", "lost", "ended"]
+
+
 def key_of(identity: Any) -> str:
     """Return an id as text that tells 1 from "1"."""
     return json.dumps(identity)
@@ -55,7 +68,7 @@ def judge(expect: Expect, answers: list[Json]) -> str | None:
     if expect.kind == "maybe" and not answers:
         return None
     if len(answers) != 1:
-        return f"{len(answers)} answers came: {shown(answers)}" if answers else "no answer came"
+        return f"{len(answers)} answers came: {shown(answers)}" if answers else f"{NO_ANSWER} came"
     answer = answers[0]
     if ("result" in answer) == ("error" in answer) or answer.get("jsonrpc") != "2.0":
         return f"it is not a response: {shown(answer)}"
@@ -97,11 +110,49 @@ class Lost(Exception):
     """The connection was closed."""
 
 
+class Problem(str):
+    """What is wrong, with its kind: "other": another answer; "silent": none; "hung": none to a further request either;
+    "lost": the connection was closed; "ended": the process of the server has ended.
+    """
+
+    kind: ProblemKind
+
+    def __new__(cls, text: str, kind: ProblemKind) -> Problem:
+        """Return a text with its kind."""
+        problem = super().__new__(cls, text)
+        problem.kind = kind
+        return problem
+
+
+HUNG = Problem("the server did not answer a further request", "hung")
+
+
+def kind_of(problem: str) -> ProblemKind:
+    """Return the kind of a problem."""
+    if isinstance(problem, Problem):
+        return problem.kind
+    return "silent" if problem.startswith(NO_ANSWER) else "other"
+
+
+async def rest(pid: int) -> None:
+    """Wait until a process has been asleep for a while (Linux)."""
+    asleep = 0
+    for _ in range(int(START / 0.05)):
+        await asyncio.sleep(0.05)
+        with contextlib.suppress(OSError):
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2]  # noqa: ASYNC240 - no disk
+            asleep = asleep + 1 if state.startswith("S") else 0
+        if asleep == 8:
+            return
+
+
 class Lines:
     """Messages on lines. One connection serves many cases; it is opened again when a case ended it."""
 
-    def __init__(self, command: str | None, address: tuple[str, int] | None = None) -> None:
+    def __init__(self, command: str | None, address: tuple[str, int] | None = None, *, settle: bool = False) -> None:
         self._command = command
+        #: Whether to wait until a process that was started rests, so that the time that it starts is not its silence.
+        self._settle = settle
         self._address = address
         self._process: asyncio.subprocess.Process | None = None
         self._reader = asyncio.StreamReader()
@@ -129,9 +180,11 @@ class Lines:
             assert self._address is not None
             self._reader, self._writer = await asyncio.open_connection(*self._address, limit=2**26)
         self._reading = asyncio.create_task(self._read())
+        if self._process is not None and self._settle:
+            await rest(self._process.pid)
         if era == "2025":
             await self.send(json.dumps(INITIALIZE).encode())
-            (answer,) = await self.wait_for("hello")
+            (answer,) = await self.wait_for("hello", START)
             if "error" in answer:
                 raise Lost(f"the handshake was refused: {shown(answer)}")
             await self.send(json.dumps(INITIALIZED).encode())
@@ -207,7 +260,7 @@ class Lines:
 
     async def wait_for_request(self) -> Json:
         """Wait for a request of the server. Raises Lost, TimeoutError."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(SILENCE):
             while not self.requests:
                 if self.ended:
                     raise Lost("the connection was closed")
@@ -221,6 +274,15 @@ class Lines:
             while not self.ended:
                 self._arrived.clear()
                 await self._arrived.wait()
+
+    async def lost(self, exc: Lost) -> Problem:
+        """Return what became of the connection that was lost."""
+        if self._process is None:
+            return Problem(str(exc), "lost")
+        with contextlib.suppress(TimeoutError):
+            code = await asyncio.wait_for(self._process.wait(), 1)
+            return Problem(f"the process ended with code {code}", "ended")
+        return Problem(str(exc), "lost")
 
     async def check_alive(self, era: Era) -> None:
         """Require an answer to a further request. Raises Lost, TimeoutError."""
@@ -241,13 +303,13 @@ class Lines:
             await self.send(case.text.replace(b"@ID@", identity.encode()))
             await self.check_alive(era)
             if not self.answers.keys() & {expected, "null"} and case.expect.kind not in ("silence", "maybe"):
-                await self.wait_for(identity if case.expect.id is SAME else case.expect.id, 3)
+                await self.wait_for(identity if case.expect.id is SAME else case.expect.id, SILENCE)
         except Lost as exc:
-            return str(exc)
+            return await self.lost(exc)
         except TimeoutError:
             if any(key.startswith('"alive-') for key in self.answers):
-                return "no answer came"
-            return "the server did not answer a further request"
+                return f"{NO_ANSWER} came"
+            return HUNG
         answers = {key: found for key, found in self.answers.items() if not key.startswith('"alive-')}
         if PARSE_ERROR in case.expect.codes and expected not in answers:
             expected = "null"  # what can't be parsed has no id
@@ -271,11 +333,11 @@ async def run_flow(driver: Lines, flow: Flow) -> str | None:
             if isinstance(step, Answer) and step.expect.kind not in ("many", "first", "second"):
                 problem = judge(step.expect, driver.answers.get(key_of(step.id), []))
                 if problem is not None:
-                    return f"the answer to {key_of(step.id)}: {problem}"
+                    return Problem(f"the answer to {key_of(step.id)}: {problem}", kind_of(problem))
     except Lost as exc:
-        return str(exc)
+        return await driver.lost(exc)
     except TimeoutError:
-        return "the server did not answer a further request"
+        return HUNG
     return None
 
 
@@ -288,14 +350,17 @@ async def _run_step(driver: Lines, step: Any) -> str | None:
     elif isinstance(step, dict):
         await driver.send(json.dumps(step).encode())
     elif isinstance(step, Reply):
-        asked = await driver.wait_for_request()
+        try:
+            asked = await driver.wait_for_request()
+        except TimeoutError:
+            return "the server did not send a request"
         for _ in range(step.times):
             await driver.send(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **step.members}).encode())
     elif isinstance(step, Answer) and step.expect.kind != "silence":
         try:
-            await driver.wait_for(step.id, 3)
+            await driver.wait_for(step.id, SILENCE if driver.answers else FIRST)
         except TimeoutError:
-            return f"no answer to {key_of(step.id)} came"
+            return f"{NO_ANSWER} to {key_of(step.id)} came"
         if step.expect.kind == "first":
             return judge(Expect("result"), driver.answers.pop(key_of(step.id)))
         if step.expect.kind == "second":
@@ -396,7 +461,9 @@ STATUS = {-32601: (404,), -32021: (400,), -32022: (400,), -32020: (400,)}
 class Posts:
     """Messages as POSTs to an endpoint, with the headers of a correct client."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, lenient: bool = False) -> None:
+        #: Whether errors may have no id, since the POST says what they answer.
+        self._lenient = lenient
         parts = urlsplit(url)
         self.host = parts.netloc
         self.address = (parts.hostname or "", parts.port or 80)
@@ -475,24 +542,29 @@ class Posts:
         identity = f"case-{self._count}"
         text = case.text.replace(b"@ID@", identity.encode())
         try:
-            reply = await self.post(text, await self.headers_for(text, era))
+            headers = await self.headers_for(text, era)
+            reply = await self.post(text, headers)
             await self.check_alive()
         except TimeoutError:
-            return "no answer came"
+            return f"{NO_ANSWER} came"
         except (Lost, OSError) as exc:
-            return str(exc)
+            return Problem(str(exc), "lost")
         answers = [message for message in reply.messages if "method" not in message]
-        problem = self._judge_status(case.expect, reply, era)
+        expect = case.expect
+        if era == "2026" and expect.codes and not {"Mcp-Method", "Mcp-Name"} <= headers.keys():
+            # What the message should have mirrored may be looked for first.
+            expect = expect._replace(codes=(*expect.codes, HEADER_MISMATCH))
+        problem = self._judge_status(expect, reply, era)
         if problem is not None:
-            return f"{problem}: {reply.body[:300]!r}"
-        expected = identity if case.expect.id is SAME else case.expect.id
-        if case.expect.kind == "silence" and reply.status >= 400:
+            return Problem(f"{problem}: {reply.body[:300]!r}", kind_of(problem))
+        expected = identity if expect.id is SAME else expect.id
+        if expect.kind == "silence" and reply.status >= 400:
             answers = []  # the error of a refused POST
         for answer in answers:
-            no_id = answer.get("id") is None and PARSE_ERROR in case.expect.codes
+            no_id = answer.get("id") is None and (PARSE_ERROR in expect.codes or (self._lenient and "error" in answer))
             if key_of(answer.get("id")) != key_of(expected) and not no_id:
                 return f"the id is {answer.get('id')!r}: {shown(answer)}"
-        return judge(case.expect, answers)
+        return judge(expect, answers)
 
     async def run_raw(self, case: Raw) -> str | None:
         """Run a request as it is; describe what is wrong."""
@@ -509,9 +581,11 @@ class Posts:
             response = await exchange(self.address, data, method=method)
             await self.check_alive()
         except TimeoutError:
-            return "no answer came"
+            return f"{NO_ANSWER} came"
         except (Lost, OSError) as exc:
-            return str(exc)
+            return Problem(str(exc), "lost")
+        if response.status == 0 and 0 not in case.status:
+            return Problem("the connection was closed", "lost")
         if response.status not in case.status:
             return f"HTTP {response.status}, not {' or '.join(map(str, case.status))}: {response.body[:300]!r}"
         if case.codes:
@@ -523,7 +597,7 @@ class Posts:
     def _judge_status(self, expect: Expect, reply: Response, era: Era) -> str | None:
         status, codes = reply.status, [message["error"].get("code") for message in reply.messages if "error" in message]
         if status == 0:
-            return "the connection was closed"
+            return Problem("the connection was closed", "lost")
         if status >= 500:
             return f"HTTP {status}"
         if expect.kind == "silence":

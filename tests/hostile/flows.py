@@ -348,12 +348,12 @@ def listens() -> Iterator[Flow]:
         *(("resourceSubscriptions", value) for value in table(5, "x", {}, True, [5], [None], [[]])),
     ):
         listen = modern("listen", "subscriptions/listen", {"notifications": {name: value}})
-        yield Flow(f"listen with {name} {key(value)}", (listen, Answer("listen", error(INVALID_PARAMS))), ("tools",))
+        yield Flow(f"listen with {name} {key(value)}", (listen, Answer("listen", error(INVALID_PARAMS))), ("listen",))
     for value in table(ABSENT, None, 5, "x", [], True):
         params = replaced({"notifications": {}}, "notifications", value)
         listen = modern("listen", "subscriptions/listen", params)
         expect = error(INVALID_PARAMS)
-        yield Flow(f"listen with notifications {label(value)}", (listen, Answer("listen", expect)), ("tools",))
+        yield Flow(f"listen with notifications {label(value)}", (listen, Answer("listen", expect)), ("listen",))
     for value in (
         {"toolsListChanged": True},
         {"toolsListChanged": False},
@@ -364,7 +364,7 @@ def listens() -> Iterator[Flow]:
         end = tell("notifications/cancelled", {"requestId": "listen"})
         alive = modern("after", "server/discover", {})
         steps = (listen, alive, ALIVE, acknowledged, end)
-        yield Flow(f"listen with {key(value)}", steps, ("tools",))
+        yield Flow(f"listen with {key(value)}", steps, ("listen",))
 
 
 # ---------------------------------------------------------------- lines

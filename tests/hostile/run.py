@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from tests.hostile import flows, http_requests, messages
-from tests.hostile.cases import Case, Era, Flow, Json, Raw, request
-from tests.hostile.drivers import Lines, Lost, Posts, run_flow
+from tests.hostile.cases import METHOD_NOT_FOUND, Case, Era, Flow, Json, Raw, request
+from tests.hostile.drivers import HUNG, START, Lines, Lost, Posts, run_flow
 from tests.hostile.known import KNOWN
 from tests.ports import free_port
 
@@ -35,9 +35,32 @@ class Outcome(NamedTuple):
     skipped: str | None = None
 
 
+#: Valid requests of methods that a server need not have, by the names of their capabilities.
+OPTIONAL: dict[Era, dict[str, tuple[str, Json]]] = {
+    era: {
+        "completions": ("completion/complete", messages.METHODS[era]["completion/complete"][0]),
+        **(
+            {
+                "logging": ("logging/setLevel", {"level": "debug"}),
+                "subscribe": ("resources/subscribe", {"uri": "test://text"}),
+            }
+            if era == "2025"
+            else {"listen": ("subscriptions/listen", {"notifications": "x"})}
+        ),
+    }
+    for era in ERAS
+}
+
+
 async def offered_by(ask: Any, era: Era) -> set[str]:
     """Return the names of what a server offers: tools, prompts, resources, capabilities."""
-    names: set[str] = {"completions", "logging", "subscribe"}
+    names: set[str] = set()
+    for name, (method, params) in OPTIONAL[era].items():
+        refused: Json = {}
+        with contextlib.suppress(TimeoutError):  # a server that does not answer params that are wrong
+            refused = await ask(request(method, params, era))
+        if refused.get("error", {}).get("code") != METHOD_NOT_FOUND:
+            names.add(name)
     for method, member, field in (
         ("tools/list", "tools", "name"),
         ("prompts/list", "prompts", "name"),
@@ -78,16 +101,17 @@ def corpus(only: str = "", every: int = 1) -> Corpus:
 async def run_lines(route: str, driver: Lines, corpus: Corpus) -> list[Outcome]:
     """Run cases on lines."""
     outcomes = []
-    offered: set[str] = set()
+    ever_offered: set[str] = set()
     for era in ERAS:
         await driver.open(era)
 
         async def ask(text: bytes) -> Json:
             driver.answers.pop('"list"', None)
             await driver.send(text.replace(b"@ID@", b"list"))
-            return (await driver.wait_for("list"))[0]
+            return (await driver.wait_for("list", START))[0]
 
         offered = await offered_by(ask, era)
+        ever_offered |= offered
         for case in corpus.messages:
             if case.era != era or "lines" not in case.over:
                 continue
@@ -95,11 +119,12 @@ async def run_lines(route: str, driver: Lines, corpus: Corpus) -> list[Outcome]:
             if missing:
                 outcomes.append(Outcome(route, case.name, skipped=missing[0]))
                 continue
-            outcomes.append(Outcome(route, case.name, await driver.run(case, era)))
-            if driver.ended:
+            problem = await driver.run(case, era)
+            outcomes.append(Outcome(route, case.name, problem))
+            if driver.ended or problem is HUNG:
                 await driver.open(era)
     for flow in corpus.flows:
-        missing = [name for name in flow.needs if name not in offered]
+        missing = [name for name in flow.needs if name not in ever_offered]
         if missing:
             outcomes.append(Outcome(route, flow.name, skipped=missing[0]))
         else:
@@ -112,15 +137,18 @@ async def run_posts(driver: Posts, corpus: Corpus) -> list[Outcome]:
     """Run message cases over HTTP."""
     outcomes = []
 
-    async def ask(text: bytes) -> Json:
-        reply = await driver.post(text, await driver.headers_for(text, "2026"))
-        return reply.messages[0]
+    offered = {}
+    for era in ERAS:
 
-    offered = await offered_by(ask, "2026")
+        async def ask(text: bytes, era: Era = era) -> Json:
+            reply = await driver.post(text, await driver.headers_for(text, era))
+            return next(message for message in reply.messages if "method" not in message)
+
+        offered[era] = await offered_by(ask, era)
     for case in corpus.messages:
         if "http" not in case.over:
             continue
-        missing = [name for name in case.needs if name not in offered]
+        missing = [name for name in case.needs if name not in offered[case.era]]
         if missing:
             outcomes.append(Outcome("http", case.name, skipped=missing[0]))
             continue
@@ -132,14 +160,19 @@ async def run_posts(driver: Posts, corpus: Corpus) -> list[Outcome]:
 # ---------------------------------------------------------------- targets
 
 
-@contextlib.asynccontextmanager
-async def started(*options: str, module: str = "tests.hostile.target") -> AsyncIterator[int]:
+def started(*options: str, module: str = "tests.hostile.target") -> contextlib.AbstractAsyncContextManager[int]:
     """Run the own target, or another program, on a free port."""
+    return started_command([sys.executable, "-m", module, *options])
+
+
+@contextlib.asynccontextmanager
+async def started_command(words: Sequence[str]) -> AsyncIterator[int]:
+    """Run a server whose last argument is a port, on a free one. Raises Lost if it does not listen, or ends meanwhile."""
     port = free_port()
-    words = [sys.executable, "-m", module, *options, str(port)]
-    process = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.DEVNULL)
+    null = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(*words, str(port), stdout=null, stderr=null)
     try:
-        for _ in range(200):
+        for _ in range(600):
             with contextlib.suppress(OSError):
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.close()

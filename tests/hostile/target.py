@@ -25,9 +25,13 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def build() -> Server[Any]:
+#: Limits that the cases exceed with little effort.
+LIMITS = Limits(body=1024 * 1024, line=2 * 1024 * 1024)
+
+
+def build(limits: Limits = LIMITS) -> Server[Any]:
     """Return the server."""
-    server: Server[Any] = Server("target", version="1", limits=Limits(body=1024 * 1024, line=2 * 1024 * 1024))
+    server: Server[Any] = Server("target", version="1", limits=limits)
     server.tool("add")(add)
     server.tool("echo")(echo)
     server.tool("fail")(fail)
@@ -94,10 +98,20 @@ def names(value: str) -> list[str]:
     return [name for name in ("Ada", "Alan", "Grace") if name.startswith(value)]
 
 
+def main(arguments: list[str]) -> None:
+    """Run with the default limits."""
+    if arguments[0] == "stdio":
+        build(Limits()).run()
+    else:
+        build(Limits()).run("http", port=int(arguments[1]))
+
+
 if __name__ == "__main__":
     if "--http" in sys.argv:
         build().run("http", port=int(sys.argv[-1]))
     elif "--socket" in sys.argv:
         build().run("socket", port=int(sys.argv[-1]))
+    elif len(sys.argv) > 1:
+        main(sys.argv[1:])
     else:
         build().run()

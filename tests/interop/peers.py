@@ -101,6 +101,12 @@ def locate() -> Peers:
     )
 
 
+def version_of(group: str, package: str) -> str:
+    """The version of a package: of the group `node`, or of a group of Python packages."""
+    packages: dict[str, str] = (_TABLE if group == "node" else _TABLE["python"])[group]["packages"]
+    return packages[package]
+
+
 def install(only: frozenset[str] = GROUPS) -> Peers:
     """Install what is missing or has another version than peers.toml says; do nothing otherwise.
 
