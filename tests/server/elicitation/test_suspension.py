@@ -464,3 +464,22 @@ async def test_a_suspended_handler_that_is_cancelled_from_elsewhere_remains_canc
         serving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await serving
+
+
+async def test_an_answer_that_comes_before_its_question_is_not_taken() -> None:
+    """MRTR-16: a client can't agree to what the user was not asked."""
+
+    async def tool(ctx: Context[Any]) -> str:
+        return await ctx.elicit("a") + await ctx.elicit("b")
+
+    params = {"name": "it", "arguments": {}}
+    answer = {"action": "accept", "content": {"value": "yes"}}
+    async with BareEnd(serves(tool), capabilities={"elicitation": {}}) as end:
+        first = await end.ask("tools/call", params)
+        retry = {**params, "requestState": first["requestState"]}
+        one = dict.fromkeys(first["inputRequests"], answer)
+        second = await end.ask("tools/call", {**retry, "inputResponses": one})
+        both = {**one, **dict.fromkeys(second["inputRequests"], answer)}
+        assert len(both) == 2
+        again = await end.ask("tools/call", {**retry, "inputResponses": both})
+        assert again["inputRequests"] == second["inputRequests"]

@@ -17,6 +17,8 @@ from hinge import Changed, ChangesLost, Client, Context, InvalidParams, Limits, 
 from hinge.backends.memory import MemoryBackend
 from hinge.protocol import changes
 from hinge.protocol.changes import ChangeBuffer, covers
+from tests.server.bare_end import BareEnd
+from tests.support import Call
 from tests.transports.http_rig import modern, serving
 from tests.wire import routes
 from tests.wire.scenario import NEWEST
@@ -671,3 +673,30 @@ async def test_a_backend_that_raises_breaks_neither_registration_nor_local_liste
         server.remove_tool("more")
         await talk.hear(TOOLS)
         assert talk.heard() == []
+
+
+@pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
+async def test_a_list_that_is_not_offered_is_not_acknowledged(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SUB-04: such as a list that the server behind a proxy does not have."""
+    server = a_server()
+    capabilities = server.catalog.capabilities()
+    setattr(capabilities, kind, None)
+    monkeypatch.setattr(server.catalog, "capabilities", lambda: capabilities)
+    wanted = {f"{name}ListChanged": True for name in ("tools", "prompts", "resources")}
+    async with talking(server, "2026") as talk:
+        _, acknowledged = await listen(talk, **wanted, resourceSubscriptions=["file:///a"])
+    missing = {f"{kind}ListChanged"} | ({"resourceSubscriptions"} if kind == "resources" else set())
+    assert acknowledged.keys() == {*wanted, "resourceSubscriptions"} - missing
+
+
+async def test_a_stream_that_has_ended_leaves_no_hook_in_its_session() -> None:
+    async with BareEnd(a_server()) as end:
+        for acknowledged in range(1, 4):
+            got = end.begin("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+            assert isinstance(got, Call)
+            serving_it = asyncio.create_task(end.session.answer(got))
+            while len(end.heard) < acknowledged:
+                await asyncio.sleep(0)
+            end.session.cancel(got, "the client left")
+            await serving_it
+        assert not end.session._end_of_input_hooks
