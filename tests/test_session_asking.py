@@ -213,6 +213,23 @@ async def test_a_notice_that_is_never_taken_is_given_up() -> None:
 
 
 @in_no_time
+async def test_the_end_waits_for_notices_that_are_being_sent() -> None:
+    line = Line()
+    session = asking(line)
+    task = await begun(session)
+    line.open.clear()
+    task.cancel()
+    await asyncio.wait([task])
+    assert session.close("over") is True
+    finishing = asyncio.create_task(session.finish())
+    await turns()
+    assert not finishing.done()
+    line.open.set()
+    await finishing
+    assert line.notices() == [{"requestId": 1, "reason": "no longer wanted"}]
+
+
+@in_no_time
 async def test_leaving_waits_a_moment_for_the_peer_to_be_told() -> None:
     line = Line()
     session = asking(line)
