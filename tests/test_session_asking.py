@@ -13,7 +13,7 @@ from hinge.protocol.connection import Connection
 from hinge.session import Session
 from tests.fuzz.ends import hello
 from tests.jumping_clock import in_no_time
-from tests.session_ends import LIMITS, Line, Waiting, asking, call_of, is_quiet, nothing, serving, turns
+from tests.session_ends import LIMITS, Line, Waiting, asking, call_of, is_quiet, nothing, notice_of, serving, turns
 from tests.support import Call, Outgoing, jsonrpc
 
 pytestmark = pytest.mark.foreign_words("sessions alone: what they ask, and with which params, is the tests' own")
@@ -334,6 +334,8 @@ async def test_the_time_in_which_a_client_serves_requests_does_not_count() -> No
         work.gate.clear()
         await asyncio.sleep(50)
     assert not any(task.done() for task in tasks)
+    work.gate.set()
+    await session.answer(notice_of(session))  # nothing that the user could be busy with
     await asyncio.sleep(11)
     for task in tasks:
         with pytest.raises(CallTimeout):

@@ -18,6 +18,7 @@ from hinge.backends.memory import MemoryBackend
 from hinge.protocol import changes
 from hinge.protocol.changes import ChangeBuffer, covers
 from tests.server.bare_end import BareEnd
+from tests.session_ends import turns
 from tests.support import Call
 from tests.transports.http_rig import modern, serving
 from tests.wire import routes
@@ -695,8 +696,8 @@ async def test_a_stream_that_has_ended_leaves_no_hook_in_its_session() -> None:
             got = end.begin("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
             assert isinstance(got, Call)
             serving_it = asyncio.create_task(end.session.answer(got))
-            while len(end.heard) < acknowledged:
-                await asyncio.sleep(0)
+            await turns(50)
+            assert len(end.heard) == acknowledged
             end.session.cancel(got, "the client left")
             await serving_it
         assert not end.session._end_of_input_hooks
