@@ -23,11 +23,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: With code 2 for a wrong command line, with 0 after `--help` and `--version`.
     """
-    from hinge.cli.arguments import parser
+    from hinge.cli.arguments import parse
 
     fill_standard_streams()
-    options = parser().parse_args(argv)
     try:
+        options = parse(sys.argv[1:] if argv is None else argv)
         code: int = options.command(options)
     except HingeError as exc:
         from hinge.client.terminal.display import escape_text

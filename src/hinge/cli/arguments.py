@@ -14,6 +14,21 @@ _ERAS = ("auto", "2025", "2026")
 _HTTP = ("host", "port", "path", "sse_path", "workers", "engine", "access_log", "trusted_proxies")
 
 
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line without `hinge`. What follows `--` are arguments for the program that the target starts.
+
+    Raises:
+        SystemExit: The command line is wrong, or there was only something to print.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    options = parser().parse_args(words[:end])
+    if end < len(words):
+        if not hasattr(options, "program_arguments"):
+            raise StartError("-- ARGS needs a command that starts a program")
+        options.program_arguments = list(words[end + 1 :])
+    return options
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     top = argparse.ArgumentParser(prog="hinge", description="The Model Context Protocol: run and call servers.")
@@ -91,6 +106,7 @@ def _run(command: _Command) -> None:
         "--metrics", action="store_true", help="answer /metrics, in the format of Prometheus; with HTTP"
     )
     command.add_argument("--reload", action="store_true", help="restart when a Python file changes; with HTTP")
+    _add_program(command)
 
 
 def _list(command: _Command) -> None:
@@ -130,9 +146,6 @@ def _proxy(command: _Command) -> None:
         "--to", choices=("stdio", "http"), help="the transport to serve (default: stdio for a URL, otherwise http)"
     )
     _add_http(command, *_HTTP)
-    command.add_argument(
-        "--env", action="append", default=[], metavar="NAME[=VALUE]", help="an environment variable for the command"
-    )
     from hinge.server.options import ProxyOptions
 
     _add_options(command, ProxyOptions, "single_user")
@@ -251,7 +264,7 @@ def _add_replay(command: _Command) -> None:
 
 
 def _add_target(command: _Command, *, eras: bool = True, also: str = "") -> None:
-    what = f"a URL, FILE.py[:NAME], CONFIG.json[:NAME], or a command line in quotes{also}"
+    what = f"a URL, FILE.py[:NAME], MODULE:NAME, CONFIG.json[:NAME], or a command line in quotes{also}"
     command.add_argument("target", metavar="TARGET", help=what)
     if eras:
         command.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era (default: negotiated)")
@@ -259,3 +272,25 @@ def _add_target(command: _Command, *, eras: bool = True, also: str = "") -> None
     from hinge.transports.http.client.options import HttpClientOptions
 
     _add_options(command, HttpClientOptions, "wire", note="; with a URL")
+    _add_program(command)
+
+
+def _add_program(command: _Command) -> None:
+    """Add what the program that a TARGET starts gets."""
+    command.epilog = "After --, arguments for the program."
+    command.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="an environment variable for the program; may be repeated",
+    )
+    command.add_argument(
+        "--env-file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a file with a line NAME=VALUE for each variable",
+    )
+    command.add_argument("--cwd", metavar="DIR", help="the working directory of the program")
+    command.set_defaults(program_arguments=[])

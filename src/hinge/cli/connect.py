@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from hinge.cli.environment import program_options, refuse_program_options
 from hinge.client.client import Client
-from hinge.client.targets import ADDRESSES
+from hinge.client.targets import ADDRESSES, command_line
 from hinge.errors import StartError
 from hinge.transports.stream.options import Shown
 
@@ -33,13 +35,20 @@ def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | N
 
 #: A configuration file with `mcpServers`, and the name of one of them.
 _CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.json)(?::(?P<name>.+))?")
+#: A Python file, or a module, with the name of the server in it. `unix:path` is the address of a socket.
+_PYTHON = re.compile(r"\S+\.py(:\w+)?|(?!unix:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 def target_of(options: argparse.Namespace, show: Callable[[str], object] | None = None) -> tuple[Any, dict[str, Any]]:
     """Return the TARGET as Client takes it, and options of its transport. Raises StartError."""
     target, transport = _find_target(options)
-    if isinstance(target, list) or (isinstance(target, str) and not target.startswith(ADDRESSES)):
-        transport["stderr"] = Shown(show)
+    if _starts_program(target):
+        given = program_options(options)
+        if "env" in given:
+            given["env"] = {**(transport.get("env") or {}), **given["env"]}
+        transport.update(given, stderr=Shown(show))
+    else:
+        refuse_program_options(options)
     return target, transport
 
 
@@ -62,15 +71,27 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
         from hinge.client.group.config import pick, read_config
 
         target, configured = pick(read_config(entry["path"]), entry["name"]).reach()
-        return target, dict(configured)
-    return _python_command(options.target), transport
+        return _with_arguments(options, target), dict(configured)
+    if _PYTHON.fullmatch(options.target):
+        words = ["--", *options.program_arguments] if options.program_arguments else []
+        # A program of the user's own: it gets the whole environment.
+        return [sys.executable, "-m", "hinge", "run", _located(options), *words], {"env": dict(os.environ)}
+    return _with_arguments(options, options.target), transport
 
 
-def _python_command(target: str) -> str | list[str]:
-    """Run a Python file with `hinge run`; return other targets unchanged."""
-    if " " not in target and (target.endswith(".py") or ".py:" in target):
-        return [sys.executable, "-m", "hinge", "run", target]
-    return target
+def _with_arguments(options: argparse.Namespace, target: Any) -> Any:
+    is_extended = options.program_arguments and _starts_program(target)
+    return [*command_line(target), *options.program_arguments] if is_extended else target
+
+
+def _located(options: argparse.Namespace) -> str:
+    """Return FILE.py[:NAME] so that it is found in another working directory."""
+    file, dot, name = options.target.partition(".py")
+    return f"{os.path.abspath(file)}{dot}{name}" if dot and options.cwd is not None else options.target
+
+
+def _starts_program(target: Any) -> bool:
+    return isinstance(target, list) or (isinstance(target, str) and not target.startswith(ADDRESSES))
 
 
 def _header(text: str) -> tuple[str, str]:

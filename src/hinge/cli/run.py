@@ -11,6 +11,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from hinge.cli import environment
 from hinge.cli.arguments import http_options
 from hinge.errors import HingeError, StartError
 from hinge.server.metrics import metrics_app
@@ -37,7 +38,13 @@ def run(options: argparse.Namespace) -> int:
 
         words = [word for word in sys.argv[1:] if word != "--reload"]
         return reload(words, Path(options.target.partition(":")[0]).resolve().parent)
-    server = load(options.target)
+    place, name = split_target(options.target)
+    path = Path(place)
+    if options.cwd is not None and (path.suffix == ".py" or path.exists()):
+        place = str(path.resolve())
+    environment.apply(options)
+    sys.argv = [place, *options.program_arguments]
+    server = load(f"{place}:{name}" if name else place)
     if options.http:
         server.run("http", **address)
     elif options.socket:
@@ -47,9 +54,16 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def split_target(target: str) -> tuple[str, str]:
+    """Split `FILE[:NAME]` or `MODULE[:NAME]`; without a name it is empty."""
+    drive = target[:2] if target[1:3] == ":\\" else ""
+    place, _, name = target.removeprefix(drive).partition(":")
+    return drive + place, name
+
+
 def load(target: str) -> Server[Any]:
     """Return the server of `FILE[:NAME]` or `MODULE[:NAME]`. Raises StartError if there is none, or several."""
-    place, _, name = target.partition(":") if target[1:3] != ":\\" else (target, "", "")
+    place, name = split_target(target)
     module = _module(place)
     if name:
         attribute = getattr(module, name, None)
