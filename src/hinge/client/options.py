@@ -235,6 +235,10 @@ class ClientGroupOptions(_CommonOptions, total=False):
             one_of("collision", "always"),
         ),
     ]
+    strict: Annotated[
+        bool,
+        Option("Whether one server that can't be reached at the start is an error of the whole group.", False, FLAG),
+    ]
     on_elicit: Annotated[
         Callable[..., Any] | None,
         Option(

@@ -6,7 +6,9 @@ that are named.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -16,7 +18,8 @@ import msgspec
 from msgspec import Raw
 
 from hinge.client.client import Client
-from hinge.errors import CallError, DefinitionError, InternalError, MethodNotFound
+from hinge.client.group.member import FIRST_WAIT, LONGEST_WAIT
+from hinge.errors import CallError, DefinitionError, HingeError, InternalError, MethodNotFound, shorten
 from hinge.extensions.apps import Apps
 from hinge.jsonrpc import ABSENT
 from hinge.options import options_of, resolve
@@ -39,6 +42,7 @@ from hinge.server.composition.mount import Catalog, Kind
 from hinge.server.context import Context, served_call
 from hinge.server.options import ProxyOptions, ServerOptions
 from hinge.server.server import Server
+from hinge.timeouts import give_up_if_cancelled
 from hinge.transports.http.client.headers import call_headers
 
 logger = logging.getLogger("hinge")
@@ -78,6 +82,7 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
         headers=settings["headers"],
         methods=settings["methods"],
         parked=settings["parked"],
+        strict=settings["strict"],
         extensions=extensions if prefix is None else (),
         **of_server,
     )
@@ -183,10 +188,14 @@ class Proxy(Server[Any]):
         headers: Sequence[str],
         methods: Sequence[str],
         parked: int,
+        strict: bool,
         **options: Unpack[ServerOptions],
     ) -> None:
         super().__init__(name or "proxy", lifespan=self._run_client, **options)
         self._has_name = name is not None
+        self._strict = strict
+        #: Why the upstream server is not connected.
+        self._reason = ""
         assert isinstance(self.catalog, UpstreamCatalog)
         self._offered = self.catalog
         self._upstream = self._offered.upstream = upstream
@@ -203,16 +212,50 @@ class Proxy(Server[Any]):
     @asynccontextmanager
     async def _run_client(self, server: Server[Any]) -> AsyncIterator[None]:
         client = self._upstream.client
-        async with client:
-            self._describe_upstream(client)
-            self._offered.subscribed = subscribed = UpstreamSubscriptions(client, self.notify)
-            subscribed.start()
-            try:
-                yield
-            finally:
-                await subscribed.stop()
+        retrying: asyncio.Task[None] | None = None
+        try:
+            await self._connect(client)
+        except HingeError as exc:
+            if self._strict or not self._offered.mounted:
+                raise
+            self._reason = str(exc)
+            logger.warning(
+                "Mounted server %r can't be reached, and is tried again: %s", self.name, shorten(self._reason)
+            )
+            retrying = asyncio.get_running_loop().create_task(self._connect_later(client))
+        try:
+            yield
+        finally:
+            if retrying is not None:
+                retrying.cancel()
+                await asyncio.wait([retrying])
+            if self._offered.subscribed is not None:
+                await self._offered.subscribed.stop()
                 self._offered.subscribed = None
-                await self._rounds.close()
+            await self._rounds.close()
+            await client.close()
+
+    async def _connect(self, client: Client) -> None:
+        await client.connect()
+        self._describe_upstream(client)
+        self._offered.subscribed = subscribed = UpstreamSubscriptions(client, self.notify)
+        subscribed.start()
+
+    async def _connect_later(self, client: Client) -> None:
+        """Connect with growing pauses until it succeeds; then clients are told that the lists changed."""
+        wait = FIRST_WAIT
+        while True:
+            await asyncio.sleep(wait * random.uniform(0.5, 1.5))
+            wait = min(wait * 2, LONGEST_WAIT)
+            try:
+                await self._connect(client)
+            except HingeError as exc:
+                give_up_if_cancelled()
+                self._reason = str(exc)
+                continue
+            for kind in ("tools", "prompts", "resources"):
+                self.notify(Changed(kind))
+            return
 
     def _describe_upstream(self, client: Client) -> None:
         """Use the name and instructions of the upstream server, unless the proxy has its own."""
@@ -304,7 +347,8 @@ class Proxy(Server[Any]):
     def _require_capability(self, method: str) -> None:
         """Raise MethodNotFound for a method of a feature that the upstream server does not have."""
         if not self._upstream.connected:
-            raise InternalError("The upstream server is not connected")
+            reason = f": {self._reason}" if self._reason else ""
+            raise InternalError(f"The upstream server is not connected{reason}")
         row = METHODS.get(method)
         if (
             row is not None

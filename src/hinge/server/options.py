@@ -201,6 +201,15 @@ class ProxyOptions(ServerOptions, total=False):
             FLAG,
         ),
     ]
+    strict: Annotated[
+        bool,
+        Option(
+            "Where it is mounted: whether the outer server fails to start if the other server can't be reached. By default "
+            "it starts without, and connecting is tried again in the background.",
+            False,
+            FLAG,
+        ),
+    ]
     parked: Annotated[
         int,
         Option(

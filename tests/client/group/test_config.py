@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Client, StartError
+from hinge import Client, ClientGroup, ConnectFailed, NotSent, Server, StartError
 from hinge.client.group.config import pick, read_config
 from hinge.transports.http.client.legacy_sse import SseTransport
 
@@ -23,7 +23,7 @@ def read(servers: Any, section: str = "mcpServers") -> Any:
 
 def refusal(servers: Any) -> str:
     with pytest.raises(StartError) as caught:
-        read(servers)
+        pick(read(servers), None).reach()
     return str(caught.value)
 
 
@@ -167,3 +167,46 @@ async def test_a_client_is_made_from_a_file_and_its_own_options_win(tmp_path: Pa
     async with Client.from_config(tmp_path / "c.json", "one", env={"WORD": "mine"}, era="2025") as client:
         assert (await client.call_tool("say")).text == "mine"
         assert client.era == "2025"
+
+
+GOOD = """
+from hinge import Server
+server = Server("good")
+@server.tool
+def add(a: int, b: int) -> int:
+    return a + b
+server.run()
+"""
+
+
+def half_broken(folder: Path) -> dict[str, Any]:
+    """A configuration of two servers, one of which needs a variable that is not set."""
+    (folder / "good.py").write_text(GOOD)
+    good = {"command": sys.executable, "args": [str(folder / "good.py")]}
+    return {"mcpServers": {"good": good, "github": {"url": "http://127.0.0.1:1/mcp", "headers": {"T": "${NOT_SET}"}}}}
+
+
+async def test_a_variable_that_is_not_set_concerns_its_server_alone(tmp_path: Path) -> None:
+    async with ClientGroup.from_config(half_broken(tmp_path)) as group:
+        assert [tool.name for tool in await group.list_tools()] == ["add"]
+        assert group.servers["github"].state == "failed"
+        assert "the environment has no variable NOT_SET" in group.servers["github"].reason
+        with pytest.raises(NotSent, match=r"Server 'github' is not available: .*headers.T: the environment has no"):
+            await group.call_tool("search", {}, server="github")
+
+
+async def test_a_strict_group_fails_as_a_whole_and_names_the_server(tmp_path: Path) -> None:
+    with pytest.raises(ConnectFailed, match=r"Server 'github' failed: .* no variable NOT_SET"):
+        async with ClientGroup.from_config(half_broken(tmp_path), strict=True):
+            pass
+    with pytest.raises(ConnectFailed, match=r"^Server 'dead' failed: "):
+        async with ClientGroup({"good": Server("good"), "dead": "http://127.0.0.1:1/mcp"}, strict=True):
+            pass
+
+
+async def test_a_failed_server_is_logged_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "hinge"):
+        async with ClientGroup.from_config({"mcpServers": {"github": {"command": "${NOT_SET}"}}}) as group:
+            assert await group.list_tools() == []
+    (record,) = caplog.records
+    assert record.getMessage().startswith("Server 'github' is failed: the configuration: server 'github': command: ")

@@ -50,6 +50,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         disabled: Whether it is to be left out.
         lock: The path of the lock file that the server must match.
         drift: Whether differences from the lock file are refused or logged.
+        problem: Why it can't be reached here: a variable that is not set. Other servers of the file work.
     """
 
     name: str
@@ -62,13 +63,19 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     disabled: bool = False
     lock: str | None = None
     drift: Literal["refuse", "warn"] = "refuse"
+    problem: str = ""
 
     def reach(self) -> tuple[Any, dict[str, Any]]:
         """Get what a Client needs.
 
         Returns:
             The target, and options.
+
+        Raises:
+            StartError: A variable of the entry is not set.
         """
+        if self.problem:
+            raise StartError(self.problem)
         locked: dict[str, Any] = {} if self.lock is None else {"lock": self.lock, "drift": self.drift}
         if self.kind == "stdio":
             return list(self.command), {"env": self.env, "cwd": self.cwd, **locked}
@@ -91,7 +98,7 @@ def read_config(source: Source, *, environ: Mapping[str, str] | None = None) -> 
         environ: The variables; those of the process by default.
 
     Returns:
-        The servers by name, in their order; disabled ones are marked.
+        The servers by name, in their order. Disabled ones and those with a variable that is not set are marked.
 
     Raises:
         StartError: The configuration can't be read or is invalid.
@@ -156,6 +163,10 @@ def _object(path: str | os.PathLike[str], pairs: list[tuple[str, Any]]) -> dict[
     return members
 
 
+class _Unset(StartError):
+    """The environment lacks a variable, which concerns this server alone."""
+
+
 class _EntryReader:
     """Reads the table of one server."""
 
@@ -174,6 +185,12 @@ class _EntryReader:
         if disabled:
             return ServerEntry(name=self._name, kind=kind, disabled=True)
         self._warn_of_slips()
+        try:
+            return self._enabled(kind)
+        except _Unset as exc:
+            return ServerEntry(name=self._name, kind=kind, problem=str(exc))
+
+    def _enabled(self, kind: Kind) -> ServerEntry:
         if kind == "stdio":
             words = [self._text("command"), *self._list("args")]
             cwd = self._text("cwd") if self._table.get("cwd") is not None else None
@@ -251,7 +268,7 @@ class _EntryReader:
             value, default = self._variables.get(name[1]), name.groups()[1]
             if value is None and default is None:
                 hint = f"set it, or write ${{{name[1]}:-default}}"
-                raise self._wrong(key, f"the environment has no variable {name[1]}; {hint}")
+                raise _Unset(f"{self._place}: {key}: the environment has no variable {name[1]}; {hint}")
             return value or default or ""
 
         return look_up

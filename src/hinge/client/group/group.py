@@ -21,7 +21,7 @@ from hinge.client.group.member import Health, Member
 from hinge.client.group.names import NameOrigin, Prefixing, merge_names
 from hinge.client.methods import ResultT
 from hinge.client.options import CALLBACKS, ClientGroupOptions
-from hinge.errors import CallError, NotSent, shorten
+from hinge.errors import CallError, ConnectFailed, NotSent, shorten
 from hinge.options import accepts, check_option, instance, resolve
 from hinge.schema.content import ResourceLink
 from hinge.schema.prompts import GetPromptResult, Prompt
@@ -65,13 +65,20 @@ class ClientGroup:
     def __init__(self, targets: Mapping[str, Any], **options: Unpack[ClientGroupOptions]) -> None:
         check_option("targets", targets, instance(Mapping, 'ClientGroup({"name": target, …})'))
         settings = resolve(ClientGroupOptions, options, "ClientGroup")
-        own = ("concurrency", "prefix", "on_change")
+        own = ("concurrency", "prefix", "strict", "on_change")
         of_clients = {name: value for name, value in options.items() if name not in own}
         concurrency, on_change = settings["concurrency"], settings["on_change"]
         self.servers: dict[str, Member] = {
-            name: Member(name, _client(name, target, of_clients), concurrency=concurrency, on_change=on_change)
+            name: Member(
+                name,
+                _client(name, target, of_clients),
+                concurrency=concurrency,
+                on_change=on_change,
+                problem=target.problem if isinstance(target, ServerEntry) else "",
+            )
             for name, target in targets.items()
         }
+        self._strict: bool = settings["strict"]
         self._prefix: Prefixing = settings["prefix"]
         #: The names that each server listed last; one that is lost for a while keeps its own.
         self._listed: dict[Kind, dict[str, list[str]]] = {"tools": {}, "prompts": {}}
@@ -103,11 +110,20 @@ class ClientGroup:
         await self.close()
 
     async def connect(self) -> None:
-        """Connect to all servers. Returns when each is ready or has failed once; failures are in `servers`, not raised."""
+        """Connect to all servers. Returns when each is ready or has failed once.
+
+        A server that fails is logged, and is in `servers` with its reason.
+
+        Raises:
+            ConnectFailed: The group is `strict`, and a server failed.
+        """
         for member in self.servers.values():
             member.start()
         try:
             await asyncio.gather(*(member.settled() for member in self.servers.values()))
+            failed = [member for member in self.servers.values() if member.state == "failed"]
+            if failed and self._strict:
+                raise ConnectFailed("; ".join(f"Server {one.name!r} failed: {one.reason}" for one in failed))
         except BaseException:
             await self.close()
             raise
@@ -387,7 +403,7 @@ def _client(name: str, target: Any, options: Mapping[str, Any]) -> Client | None
     bound = {key: _named(value, name) if key in CALLBACKS else value for key, value in options.items()}
     if not isinstance(target, ServerEntry):
         return Client(target, **bound)
-    if target.disabled:
+    if target.disabled or target.problem:
         return None
     address, more = target.reach()
     return Client(address, **{**bound, **more})

@@ -77,10 +77,16 @@ class Member:
         *,
         concurrency: int,
         on_change: OnChange | None = None,
+        problem: str = "",
     ) -> None:
         self.name = name
-        self.state: State = "disabled" if client is None else "connecting"
-        self.reason = "it is disabled in the configuration" if client is None else ""
+        self.state: State = "connecting"
+        self.reason = problem
+        if client is None:
+            self.state = "failed" if problem else "disabled"
+            self.reason = problem or "it is disabled in the configuration"
+        if problem:
+            logger.warning("Server %r is failed: %s", name, problem)
         self._client = client
         self._concurrency = concurrency
         self._places = asyncio.Semaphore(concurrency)
@@ -100,10 +106,10 @@ class Member:
         """The client of the server.
 
         Raises:
-            NotSent: The server is disabled.
+            NotSent: The server is disabled, or a variable of its configuration is not set.
         """
         if self._client is None:
-            raise NotSent(f"Server {self.name!r} is disabled in the configuration")
+            raise NotSent(f"Server {self.name!r} is not available: {self.reason}")
         return self._client
 
     @property

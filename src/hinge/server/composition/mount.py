@@ -290,6 +290,11 @@ class Catalog:
 
     # ---------------------------------------------------------------- mounting
 
+    @property
+    def mounted(self) -> bool:
+        """Whether another server offers this one."""
+        return bool(self._outer)
+
     def check(self, server: MountableServer, prefix: str | None, changes: ToolChanges | None) -> Mount:
         """Whether a server can be mounted. Raises DefinitionError for a prefix that is taken, and for a circle."""
         made = Mount(server, Prefix(prefix), changes)

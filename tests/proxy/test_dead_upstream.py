@@ -1,0 +1,101 @@
+"""A gateway with a foreign server that can't be reached: the others work, and the dead one is named."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from hinge import Client, ConnectFailed, PeerError, Server
+from hinge.client.targets import transport_for
+from hinge.protocol.limits import Limits
+from hinge.proxy import proxy as proxy_module
+from tests.proxy.rig import each_front
+
+DEAD = "http://127.0.0.1:1/mcp"
+
+
+class Switch:
+    """A transport to a server that can't be reached until it is turned on."""
+
+    def __init__(self, server: Server[Any]) -> None:
+        self._transport = transport_for(server, limits=Limits())
+        self.on = False
+
+    def open(self, *arguments: Any, **options: Any) -> Any:
+        if not self.on:
+            raise ConnectFailed("it is switched off")
+        return self._transport.open(*arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def good() -> Server[Any]:
+    server: Server[Any] = Server("good")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    return server
+
+
+@contextmanager
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(proxy_module, "FIRST_WAIT", 0.01)
+    yield
+
+
+@each_front
+async def test_a_dead_server_does_not_affect_the_others(front: Any, caplog: pytest.LogCaptureFixture) -> None:
+    gateway: Server[Any] = Server("gateway")
+    gateway.mount(good(), "good")
+    gateway.mount(Server.from_client(DEAD, name="dead"), "dead")
+    with caplog.at_level(logging.WARNING, "hinge"):
+        async with Client(gateway, era=front) as client:
+            assert [tool.name for tool in await client.list_tools()] == ["good_add"]
+            assert (await client.call_tool("good_add", {"a": 1, "b": 2})).data == 3
+            with pytest.raises(PeerError, match=r"The upstream server is not connected: .*127\.0\.0\.1:1"):
+                await client.call_tool("dead_search")
+    assert caplog.records[0].getMessage().startswith("Mounted server 'dead' can't be reached, and is tried again: ")
+
+
+async def test_a_server_that_comes_later_is_offered_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    switch = Switch(good())
+    gateway: Server[Any] = Server("gateway")
+    gateway.mount(Server.from_client(switch), "late")
+    with short_waits(monkeypatch):
+        async with Client(gateway) as client, client.listen(tools=True) as changes:
+            assert await client.list_tools() == []
+            switch.on = True
+            await anext(changes)
+            assert [tool.name for tool in await client.list_tools(cache="refresh")] == ["late_add"]
+            assert (await client.call_tool("late_add", {"a": 1, "b": 2})).data == 3
+
+
+async def test_a_strict_one_is_an_error_of_the_gateway() -> None:
+    gateway: Server[Any] = Server("gateway")
+    gateway.mount(Server.from_client(DEAD, strict=True), "dead")
+    with pytest.raises(ConnectFailed):
+        async with gateway.running():
+            pass
+
+
+async def test_a_proxy_alone_does_not_start_without_its_server() -> None:
+    with pytest.raises(ConnectFailed):
+        async with Server.from_client(DEAD).running():
+            pass
+
+
+async def test_a_gateway_can_be_left_while_a_server_is_tried_again() -> None:
+    gateway: Server[Any] = Server("gateway")
+    gateway.mount(Server.from_client(DEAD), "dead")
+    before = asyncio.all_tasks()
+    async with gateway.running():
+        assert asyncio.all_tasks() != before
+    assert asyncio.all_tasks() == before
