@@ -176,11 +176,13 @@ def _tables(text: str) -> str:
 
 
 def config(pages: dict[str, str]) -> str:
-    """The configuration, with the generated pages in its navigation."""
+    """The configuration, with the generated pages in its navigation; folders without pages are left out."""
     text = CONFIG.read_text(encoding="utf-8")
     for pattern in re.findall(r'"([\w/-]+/\*)"', text):
         folder = pattern.removesuffix("*")
         entries = [name for name in pages if name.startswith(folder)]
+        if not entries:
+            text = re.sub(rf'^.*"{re.escape(pattern)}".*\n', "", text, flags=re.MULTILINE)
         text = text.replace(f'"{pattern}"', "[" + ", ".join(map(json.dumps, entries)) + "]")
     return text
 
