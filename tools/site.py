@@ -38,7 +38,7 @@ _HIDDEN = re.compile(
     r"^<!-- (?:run\n.*?\n-->|printed: [\w-]+ -->|file: [\w./-]+ -->|end of [\w-]+ -->)\n?", re.DOTALL | re.MULTILINE
 )
 _FENCED = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}).*?^(?P=indent)(?P=fence)$", re.DOTALL | re.MULTILINE)
-_LINK = re.compile(r"\]\((?P<path>[^)\s:#]+)(?P<anchor>#[^)\s]*)?\)")
+_LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)\s:#]+)(?P<anchor>#[^)\s]*)?\)")
 _MOVE = re.compile(r"^ +(\S+) --> (\S+?)(?:: (.+))?$")
 
 
@@ -127,9 +127,11 @@ def _transformed(source: Path, page: str, sources: dict[Path, str], examples: se
             files = sorted(target.glob("*.py")) if target.is_dir() else [target]
             examples.update(files)
             inside = _example_page(files[0])
+        elif target.exists():
+            return found["text"]  # a file of the repository that is not on the site
         else:
-            raise ValueError(f"{source}: {found['path']} is not part of the site")
-        return f"]({os.path.relpath(inside, os.path.dirname(page) or '.')}{found['anchor'] or ''})"
+            raise ValueError(f"{source}: there is no {found['path']}")
+        return f"[{found['text']}]({os.path.relpath(inside, os.path.dirname(page) or '.')}{found['anchor'] or ''})"
 
     text = _HIDDEN.sub("", source.read_text(encoding="utf-8"))
     if not source.suffix:
