@@ -90,6 +90,11 @@ def lines(old: dict[str, Any], new: dict[str, Any], section: str = "tools") -> l
         (
             tool(of(a={"$ref": "#/$defs/A"}) | {"$defs": {"A": STRING}}),
             tool(of(a=STRING)),
+            [],
+        ),
+        (
+            tool(of(a={"minLength": 1, "type": "string"})),
+            tool(of(a={"minLength": 1, "allOf": [STRING]})),
             ["harmless: tool x: input: the schema is written differently, and means the same"],
         ),
         (

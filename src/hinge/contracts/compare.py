@@ -8,9 +8,11 @@ from typing import Any, Literal, TypeAlias, get_args
 from hinge.contracts.canonical import canonical
 from hinge.contracts.contract import HINTS, SECTIONS, SINGULAR, Contract, Definition, Section, same
 from hinge.contracts.display import change_shown, name_shown, shown, value_shown, values_shown, warning
-from hinge.contracts.json_schema import KEYWORDS, LISTED, ONE
+from hinge.contracts.json_schema import normal
 from hinge.contracts.schemas import MAX_STEPS, Code, Problem, compare, property_place
 from hinge.errors import Difference, Severity
+from hinge.protocol.inlining import MAX_GROWTH, inline_references
+from hinge.protocol.schema_keywords import KEYWORDS, LISTED, ONE
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 #: What a schema describes: the arguments of a tool or its results.
@@ -56,13 +58,24 @@ def entry_differences(
     Returns:
         The differences, the most severe first.
     """
-    if before is not None and after is not None and same(before, after):
-        return []
+    if before is not None and after is not None:
+        if same(before, after):
+            return []
+        before, after = _inlined(before), _inlined(after)
+        if same(before, after):
+            return []
     entry = _Entry(section, name, steps)
     lines = list(entry.changes(before, after))
     if not lines:
         lines = [entry.line("harmless", "", "is written differently, and says the same")]
     return sorted(lines, key=lambda one: -SEVERITIES.index(one.severity))
+
+
+def _inlined(definition: Definition) -> Definition:
+    """A definition whose schemas have no references, so that it makes no difference how they were written."""
+    schemas = {word: definition[word] for word in ("inputSchema", "outputSchema") if word in definition}
+    # Larger than what servers inline: the normal form of a schema has another size.
+    return {**definition, **{word: normal(inline_references(one, 2 * MAX_GROWTH)) for word, one in schemas.items()}}
 
 
 def gravest(lines: Iterable[Difference]) -> Severity | None:

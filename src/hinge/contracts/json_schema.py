@@ -2,47 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from hinge.contracts.canonical import canonical
+from hinge.protocol.schema_keywords import with_inner
 from hinge.protocol.validation import follow_pointer
 
 #: The dialect of a schema that names none.
 DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 #: Dialects that can be translated to the default one.
 _OLDER = ("http://json-schema.org/draft-07/schema", "http://json-schema.org/draft-06/schema")
-
-#: Keywords that hold one schema, a list of them, or an object of them.
-ONE = (
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "contentSchema",
-    "else",
-    "if",
-    "items",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-)
-LISTED = ("allOf", "anyOf", "oneOf", "prefixItems")
-NAMED = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
-
-#: Keywords that restrict values, and those that say how a schema is written. All others are annotations.
-KEYWORDS = frozenset(
-    {
-        *ONE,
-        *LISTED,
-        *NAMED,
-        *("$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveRef", "$ref", "$schema", "$vocabulary"),
-        *("const", "dependencies", "dependentRequired", "enum", "format", "multipleOf", "pattern", "required", "type"),
-        *("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "maxLength", "minLength", "uniqueItems"),
-        *("maxContains", "minContains", "maxItems", "minItems", "maxProperties", "minProperties"),
-    }
-)
 
 #: Keywords of the newest dialect that mean nothing in the older ones.
 _NEWER = (
@@ -133,23 +103,6 @@ def _translated(schema: Any) -> Any:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def with_inner(schema: dict[str, Any], change: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """Replace each schema directly inside a schema by `change(keyword, schema)`."""
-    words: dict[str, Any] = {}
-    for word, value in schema.items():
-        if (word in LISTED or word == "items") and isinstance(value, list):
-            words[word] = [change(word, one) for one in value]
-        elif word in ONE:
-            words[word] = change(word, value)
-        elif word in NAMED and isinstance(value, dict):
-            words[word] = {name: change(word, one) for name, one in value.items()}
-        elif word == "dependencies" and isinstance(value, dict):
-            words[word] = {name: one if isinstance(one, list) else change(word, one) for name, one in value.items()}
-        else:
-            words[word] = value
-    return words
 
 
 def _sorted(word: str, value: Any, texts: Texts) -> Any:

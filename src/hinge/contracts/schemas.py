@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from hinge.contracts.display import name_shown
-from hinge.contracts.json_schema import KEYWORDS, Root, inner_schemas, list_of, newest, pairs_of, with_inner
+from hinge.contracts.json_schema import Root, inner_schemas, list_of, newest, pairs_of
+from hinge.protocol.schema_keywords import KEYWORDS, with_inner
 from hinge.protocol.validation import Validator, compile_schema
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from hinge.errors import (
     ResourceNotFound,
 )
 from hinge.protocol.eras.stateless import STATELESS
+from hinge.protocol.inlining import inline_references
 from hinge.protocol.revisions.adapt import known_in, shape
 from hinge.schema.base import RESERVED, SERVER_INFO, CacheableResult, Model, Result
 from hinge.schema.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
@@ -124,11 +125,21 @@ def _merge_inner(original: Any, typed: Any, adapted: Any) -> Any:
 # ---------------------------------------------------------------- results
 
 
+def _with_inlined_schemas(tools: Any) -> Any:
+    """A list of tools whose schemas have no references, where that is possible."""
+    for tool in tools if isinstance(tools, list) else ():
+        for member in tool.keys() & {"inputSchema", "outputSchema"} if isinstance(tool, dict) else ():
+            tool[member] = inline_references(tool[member])
+    return tools
+
+
 def result_for(method: str, text: Raw, source: str, target: str) -> Json:
     """Translate the result of a request. Raises TooNew."""
     row = METHODS.get(method)
     kind = row.result if row is not None and row.result is not None else Result
     result = translate(text, kind, source, target)
+    if method == "tools/list" and b'"$ref"' in bytes(text):
+        result["tools"] = _with_inlined_schemas(_plain(result.get("tools")))
     result_type = result.pop("resultType", None)
     meta = _plain(result.pop("_meta", None))
     if isinstance(meta, dict):

@@ -166,7 +166,7 @@ class Types:
         properties, rest = node.get("properties"), node.get("additionalProperties")
         is_fixed = isinstance(properties, dict) and properties and (rest is None or rest is False)
         if is_fixed and "" not in properties and (use == "argument" or not any(map(_UNNAMEABLE.search, properties))):
-            return self._class(node, properties, use, hint)
+            return self._class(node, properties, use, pascal(str(node.get("title") or ""), hint))
         if not properties and isinstance(rest, dict):
             return Bracket("dict[", ["str", self.annotation(node.inner(rest), use, f"{hint}Value")], "]")
         return "dict[str, Any]"

@@ -339,7 +339,7 @@ async def test_a_result_made_by_hand_goes_out_as_it_is(era: Era) -> None:
 
 
 @both_eras
-async def test_a_schema_of_ones_own_is_kept_word_for_word_and_checked(era: Era) -> None:
+async def test_a_schema_of_ones_own_is_listed_without_references_and_checked(era: Era) -> None:
     """TOOL-21."""
     server: Server[Any] = Server("x")
     schema = {
@@ -353,7 +353,10 @@ async def test_a_schema_of_ones_own_is_kept_word_for_word_and_checked(era: Era) 
         return str(sorted(arguments))
 
     async with BareEnd(server, era) as end:
-        assert (await end.ask("tools/list"))["tools"][0]["inputSchema"] == schema
+        assert (await end.ask("tools/list"))["tools"][0]["inputSchema"] == {
+            **schema,
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        }
         assert await end.text("own", b=1) == "['b']"
         assert (await end.call_tool("own", c=1))["isError"] is True
         assert (await end.call_tool("own", a="x"))["isError"] is True
@@ -524,3 +527,43 @@ async def test_null_is_sent_where_it_is_meant() -> None:
 
     async with Client(server) as client:
         assert (await client.call_tool("measure")).structured_content == {"a": None, "b": "null", "c": 1.5}
+
+
+class Degrees(enum.Enum):
+    C = "C"
+    F = "F"
+
+
+@dataclass
+class Spot:
+    name: str
+    unit: Degrees = Degrees.C
+
+
+async def test_schemas_of_tools_have_no_references() -> None:
+    """Many hosts drop `$defs`, and can't resolve `$ref`. Arguments and results are validated as before."""
+    server = Server("s")
+
+    @server.tool
+    def move(start: Spot, end: Spot) -> list[Spot]:
+        return [start, end]
+
+    @server.tool(
+        input_schema={"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"const": 1}}}
+    )
+    def own(arguments: dict[str, Any]) -> str:
+        return str(arguments)
+
+    async with Client(server) as client:
+        tools = {tool.name: tool for tool in await client.list_tools()}
+        assert "$" not in msgspec.json.encode(tools).decode()
+        place = tools["move"].input_schema["properties"]["start"]
+        assert place["title"] == "Spot"
+        assert place["properties"]["unit"] == {"type": "string", "enum": ["C", "F"], "default": "C"}
+        given = {"name": "Oslo", "unit": "F"}
+        result = await client.call_tool("move", {"start": given, "end": {"name": "Bergen"}})
+        assert result.structured_content[0] == given
+        with pytest.raises(ToolError, match=r'start\.unit: expected one of "C", "F", got string "K"'):
+            await client.call_tool("move", {"start": {"name": "Oslo", "unit": "K"}, "end": given})
+        with pytest.raises(ToolError, match="a:"):
+            await client.call_tool("own", {"a": 2})

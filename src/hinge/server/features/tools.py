@@ -26,6 +26,7 @@ from hinge.errors import (
 from hinge.protocol.decoding import SMALL, check_values
 from hinge.protocol.http.headers import judge_parameters
 from hinge.protocol.http.mirror import collect_param_headers
+from hinge.protocol.inlining import inline_references
 from hinge.protocol.revisions.wrapping import ToolValueResult
 from hinge.schema.base import Result
 from hinge.schema.content import ContentBlock, TextContent
@@ -89,6 +90,7 @@ class RegisteredTool:
         item: Item,
         signature: Signature,
         arguments: Arguments | SchemaArguments,
+        output_schema: OutputSchema | None,
         threads: Threads,
         *,
         blocking: bool,
@@ -103,7 +105,7 @@ class RegisteredTool:
         self._threads = threads
         self._encode = signature.encode
         self._free = signature.output_schema is None
-        self._output_schema = _output_schema(item.listing, signature)
+        self._output_schema = output_schema
         is_object = self._output_schema is None or is_object_schema(item.listing.output_schema)
         self._result_type = CallToolResult if is_object else ToolValueResult
         self._contexts = tuple(name for name, annotation in signature.injected.items() if is_context(annotation))
@@ -218,7 +220,8 @@ class Tools(Entries[RegisteredTool]):
         item = Item("tools", name, listing, tags=options.get("tags", ()), view=view)
         try:
             blocking = options.get("blocking", True)
-            registered = RegisteredTool(function, item, signature, arguments, self._threads, blocking=blocking)
+            output = _output_schema(signature, options)
+            registered = RegisteredTool(function, item, signature, arguments, output, self._threads, blocking=blocking)
         except ValueError as exc:
             raise DefinitionError(f"Tool {name!r}: {exc}") from exc
         registered.run = self._limited(name, registered.run, options)
@@ -306,22 +309,25 @@ def _invalid_arguments(
     return failure(str(explained))
 
 
-def _output_schema(listing: Tool, signature: Signature) -> OutputSchema | None:
+def _output_schema(signature: Signature, options: Mapping[str, Any]) -> OutputSchema | None:
     """The schema that results are validated against. Raises ValueError for an explicit one that can't be used."""
-    if listing.output_schema is None:
+    explicit = options.get("output_schema", UNSET)
+    schema = signature.output_schema if explicit is UNSET else explicit
+    if schema is None:
         return None
     try:
-        return OutputSchema(listing.output_schema, explicit=listing.output_schema is not signature.output_schema)
+        return OutputSchema(schema, explicit=explicit is not UNSET)
     except ValueError as exc:
         raise ValueError(f"its output_schema is {exc}") from exc
 
 
 def _listing(signature: Signature, options: Mapping[str, Any]) -> Tool:
+    """Its entry in lists. Schemas have no references where that is possible: many hosts can't resolve them."""
     output = options.get("output_schema", UNSET)
     return Tool(
         name=signature.name,
-        input_schema=options.get("input_schema") or signature.input_schema,
-        output_schema=signature.output_schema if output is UNSET else output,
+        input_schema=inline_references(options.get("input_schema") or signature.input_schema),
+        output_schema=inline_references(signature.output_schema if output is UNSET else output),
         annotations=annotations_of(ToolAnnotations, options.get("annotations"), f"Tool {signature.name!r}"),
         **common_members(signature, options),
     )
