@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from hinge import CallError, Client, Root, Server
-from hinge.cli.run import load
+from hinge.cli.program.load import load
 from tests.docs.serving import over_http
 from tests.source import ROOT
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module, metadata
 from typing import Any, Literal, get_args, get_origin
@@ -11,7 +12,29 @@ from hinge.errors import StartError
 
 _ERAS = ("auto", "2025", "2026")
 #: The options of `server.run("http")` that a command line can give.
-_HTTP = ("host", "port", "path", "sse_path", "workers", "engine", "access_log", "trusted_proxies")
+_HTTP = (
+    "host",
+    "port",
+    "path",
+    "uds",
+    "sse_path",
+    "allowed_hosts",
+    "allowed_origins",
+    "trusted_proxies",
+    "workers",
+    "engine",
+    "sessions",
+    "access_log",
+    "headers",
+    "header_bytes",
+    "body_wait",
+    "requests",
+    "retry",
+)
+
+
+_TLS = ("tls_cert", "tls_key")
+_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -86,10 +109,49 @@ def http_options(options: argparse.Namespace, *, http: bool, needs: str) -> dict
     Raises:
         StartError: One of them is given, and the command doesn't serve HTTP.
     """
-    given = {name: value for name in _HTTP if (value := getattr(options, name, None)) not in (None, False)}
-    if given and not http:
-        raise StartError(f"--{next(iter(given)).replace('_', '-')} needs {needs}")
+    flags = [name for name in (*_HTTP, *_TLS) if getattr(options, name, None) is not None]
+    if flags and not http:
+        wrong = "no-sessions" if flags[0] == "sessions" else flags[0].replace("_", "-")
+        raise StartError(f"--{wrong} needs {needs}")
+    return table_options(options, *_HTTP) if http else {}
+
+
+def table_options(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return the values of those options that are given by a flag, or else by the environment variable HINGE_NAME.
+
+    Raises:
+        StartError: A variable has a value that the option does not take.
+    """
+    given: dict[str, Any] = {}
+    for name in names:
+        if not hasattr(options, name):
+            continue
+        value = getattr(options, name)
+        variable = f"HINGE_{name.upper()}"
+        if value is None and os.environ.get(variable):
+            value = _parse_variable(variable, os.environ[variable], name)
+        if value is not None:
+            given[name] = value
     return given
+
+
+def _parse_variable(variable: str, text: str, name: str) -> Any:
+    from hinge.cli.program.options import RunOptions
+
+    kind, choices = _kind(RunOptions, name)
+    if kind is bool:
+        word = text.strip().lower()
+        if word not in _YES and word not in _NO:
+            raise StartError(f"{variable}={text} is not possible: use 1 or 0")
+        return word in _YES
+    if kind is Sequence:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if choices and text not in choices:
+        raise StartError(f"{variable}={text} is not possible: use {', '.join(choices)}")
+    try:
+        return kind(text)
+    except ValueError:
+        raise StartError(f"{variable}={text} is not possible: use a number") from None
 
 
 # ---------------------------------------------------------------- commands
@@ -97,11 +159,16 @@ def http_options(options: argparse.Namespace, *, http: bool, needs: str) -> dict
 
 def _run(command: _Command) -> None:
     command.add_argument(
-        "target", metavar="FILE[:NAME]", help="a Python file or module, and the name of the server in it"
+        "target",
+        metavar="FILE[:NAME]",
+        help="a Python file or module, and the name of the server in it, or of a function that returns it",
     )
     command.add_argument("--http", action="store_true", help="serve HTTP instead of stdio")
     command.add_argument("--socket", metavar="PATH", help="serve a Unix socket instead of stdio")
-    _add_http(command, *_HTTP)
+    _add_http(command, *_HTTP, *_TLS)
+    from hinge.cli.program.options import RunOptions
+
+    _add_options(command, RunOptions, "limit", "log_level")
     command.add_argument(
         "--metrics", action="store_true", help="answer /metrics, in the format of Prometheus; with HTTP"
     )
@@ -214,38 +281,48 @@ _COMMANDS: dict[str, tuple[str, Callable[[_Command], None], str]] = {
 
 def _add_http(command: _Command, *names: str) -> None:
     """Add the flags of an HTTP endpoint."""
-    from hinge.transports.http.server.options import HttpOptions
+    command.epilog = "Options from --host to --retry may also be set by variables, such as HINGE_PORT=8080. "
+    from hinge.cli.program.options import RunOptions
 
-    _add_options(command, HttpOptions, *names, note="; with HTTP")
+    _add_options(command, RunOptions, *names, note="; with HTTP")
 
 
 def _add_options(command: _Command, declaration: type, *names: str, note: str = "") -> None:
-    """Add flags for options that a TypedDict declares. Without a value they are None, or False for a bool.
+    """Add flags for options that a TypedDict declares. Without a value they are None.
 
-    A flag for a sequence may be given several times; a Literal lists the values.
+    A flag for a sequence may be given several times; a Literal lists the values; a bool that is on by default gets `--no-`.
     """
     from hinge.options import options_of
 
     for name in names:
-        option, annotation = options_of(declaration)[name], declaration.__annotations__[name].__origin__
+        option = options_of(declaration)[name]
+        kind, choices = _kind(declaration, name)
         text = option.meaning.removesuffix(".")
-        default = f" (default: {option.default})" if option.default else ""
+        default = f" (default: {option.default})" if option.default and kind is not bool else ""
         flag, metavar = f"--{name.replace('_', '-')}", name.rpartition("_")[2].upper()
         meaning = f"{text[0].lower()}{text[1:]}{default}{note}".replace("%", "%%")
-        choices = [
-            value
-            for kind in (annotation, *get_args(annotation))
-            if get_origin(kind) is Literal
-            for value in get_args(kind)
-        ]
-        if annotation is bool:
-            command.add_argument(flag, action="store_true", help=meaning)
+        if kind is bool and option.default:
+            command.add_argument(
+                flag.replace("--", "--no-"), dest=name, action="store_false", default=None, help=f"not: {meaning}"
+            )
+        elif kind is bool:
+            command.add_argument(flag, action="store_true", default=None, help=meaning)
         elif choices:
             command.add_argument(flag, choices=choices, help=meaning)
-        elif get_origin(annotation) is Sequence:
+        elif kind is Sequence:
             command.add_argument(flag, action="append", metavar=metavar, help=f"{meaning}; may be repeated")
         else:
-            command.add_argument(flag, type=int if annotation is int else str, metavar=metavar, help=meaning)
+            command.add_argument(flag, type=kind, metavar=metavar, help=meaning)
+
+
+def _kind(declaration: type, name: str) -> tuple[Any, list[str]]:
+    """Return how an option of a TypedDict is written: bool, int, float, Sequence or str; and its choices."""
+    annotation = declaration.__annotations__[name].__origin__
+    kinds = (annotation, *get_args(annotation))
+    choices = [value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
+    if get_origin(annotation) is Sequence:
+        return Sequence, choices
+    return next((kind for kind in (bool, int, float) if kind in kinds), str), choices
 
 
 def _add_result(command: _Command) -> None:
@@ -277,7 +354,7 @@ def _add_target(command: _Command, *, eras: bool = True, also: str = "") -> None
 
 def _add_program(command: _Command) -> None:
     """Add what the program that a TARGET starts gets."""
-    command.epilog = "After --, arguments for the program."
+    command.epilog = f"{command.epilog or ''}After --, arguments for the program."
     command.add_argument(
         "--env",
         action="append",

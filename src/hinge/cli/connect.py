@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from hinge.cli.environment import program_options, refuse_program_options
+from hinge.cli.program.environment import program_options, refuse_program_options
 from hinge.client.client import Client
 from hinge.client.targets import ADDRESSES, command_line
 from hinge.errors import StartError

@@ -15,6 +15,6 @@ def run(options: argparse.Namespace) -> int:
     on_http = options.target.startswith(("http://", "https://"))
     to: Literal["stdio", "http"] = options.to or ("stdio" if on_http else "http")
     address = http_options(options, http=to == "http", needs="--to http")
-    server = proxy(client_for(options), single_user=options.single_user)
+    server = proxy(client_for(options), single_user=bool(options.single_user))
     server.run(to, **address)
     return 0

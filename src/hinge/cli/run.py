@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
+import logging
+import os
 import sys
-from importlib.machinery import SourceFileLoader
+from collections.abc import Sequence
 from pathlib import Path
-from types import CodeType, ModuleType
 from typing import Any
 
-from hinge.cli import environment
-from hinge.cli.arguments import http_options
-from hinge.errors import HingeError, StartError
+from hinge.cli.arguments import http_options, table_options
+from hinge.cli.program.environment import given_environment, working_directory
+from hinge.cli.program.load import load, split_target
+from hinge.errors import StartError
 from hinge.server.metrics import metrics_app
-from hinge.server.run import loading
-from hinge.server.server import Server
-
-#: The names that are tried first if none is given.
-_USUAL_NAMES = ("server", "mcp", "app")
+from hinge.server.options import override_limits
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the end of input or a signal."""
     if options.http and options.socket:
         raise StartError("--http and --socket can't be combined")
+    os.environ.update(given_environment(options))
     address = http_options(options, http=options.http, needs="--http")
+    own = table_options(options, "limit", "log_level")
+    if options.http:
+        address |= _tls(**table_options(options, "tls_cert", "tls_key"))
     if options.metrics:
         if not options.http:
             raise StartError("--metrics needs --http")
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     if options.reload:
         if not options.http:
             raise StartError("--reload needs --http: on stdio, a restart would lose messages of the client")
-        from hinge.cli.reload import reload
+        from hinge.cli.program.reload import reload
 
         words = [word for word in sys.argv[1:] if word != "--reload"]
         return reload(words, Path(options.target.partition(":")[0]).resolve().parent)
@@ -42,8 +42,12 @@ def run(options: argparse.Namespace) -> int:
     path = Path(place)
     if options.cwd is not None and (path.suffix == ".py" or path.exists()):
         place = str(path.resolve())
-    environment.apply(options)
+    if options.cwd is not None:
+        os.chdir(working_directory(options.cwd))
     sys.argv = [place, *options.program_arguments]
+    if "log_level" in own:
+        logging.basicConfig(level=own["log_level"].upper(), format="%(levelname)s %(name)s: %(message)s")
+    override_limits(_parse_limits(own.get("limit", ())))
     server = load(f"{place}:{name}" if name else place)
     if options.http:
         server.run("http", **address)
@@ -54,73 +58,32 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def split_target(target: str) -> tuple[str, str]:
-    """Split `FILE[:NAME]` or `MODULE[:NAME]`; without a name it is empty."""
-    drive = target[:2] if target[1:3] == ":\\" else ""
-    place, _, name = target.removeprefix(drive).partition(":")
-    return drive + place, name
+def _tls(tls_cert: str | None = None, tls_key: str | None = None) -> dict[str, Any]:
+    """Return the option `tls` for a certificate. Raises StartError if it can't be loaded."""
+    if tls_cert is None:
+        if tls_key is not None:
+            raise StartError("--tls-key needs --tls-cert")
+        return {}
+    import ssl
+
+    for path in filter(None, (tls_cert, tls_key)):
+        if not os.access(path, os.R_OK):
+            raise StartError(f"The TLS file {path} can't be read")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(tls_cert, tls_key)
+    except (OSError, ValueError) as exc:
+        raise StartError(f"{tls_cert} is not a PEM file with a certificate and its private key: {exc}") from exc
+    return {"tls": context}
 
 
-def load(target: str) -> Server[Any]:
-    """Return the server of `FILE[:NAME]` or `MODULE[:NAME]`. Raises StartError if there is none, or several."""
-    place, name = split_target(target)
-    module = _module(place)
-    if name:
-        attribute = getattr(module, name, None)
-        if not isinstance(attribute, Server):
-            raise StartError(f"{place} has no server named {name!r}: {_list_servers(module)}")
-        return attribute
-    servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
-    for usual in _USUAL_NAMES:
-        if usual in servers:
-            return servers[usual]
-    if not servers:
-        raise StartError(f"{place} has no hinge.Server at its top level")
-    if len(set(map(id, servers.values()))) != 1:
-        raise StartError(f"{place} has several servers: {_list_servers(module)}; choose one with {place}:NAME")
-    return next(iter(servers.values()))
-
-
-def _list_servers(module: ModuleType) -> str:
-    names = [key for key, value in vars(module).items() if isinstance(value, Server)]
-    return f"it has {', '.join(names)}" if names else "it has no hinge.Server at the top level"
-
-
-def _module(place: str) -> ModuleType:
-    path = Path(place)
-    with loading():
+def _parse_limits(words: Sequence[str]) -> dict[str, float]:
+    """Parse NAME=NUMBER. Raises StartError."""
+    limits: dict[str, float] = {}
+    for word in words:
+        name, _, text = word.partition("=")
         try:
-            if path.suffix == ".py" or path.exists():
-                return _file(path)
-            sys.path.insert(0, "")
-            return importlib.import_module(place)
-        except ModuleNotFoundError as exc:
-            if exc.name == place:
-                raise StartError(f"No such file or module: {place!r}") from exc
-            raise StartError(f"{place} can't be imported: {exc}") from exc
-        except StartError:
-            raise
-        except HingeError as exc:
-            raise StartError(f"{place}: {exc}") from exc
-
-
-def _file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise StartError(f"No such file: {path}")
-    sys.path.insert(0, str(path.resolve().parent))
-    loader = _SourceLoader(path.stem, str(path)) if path.suffix == ".py" else None
-    spec = importlib.util.spec_from_file_location(path.stem, path, loader=loader)
-    if spec is None or spec.loader is None:
-        raise StartError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-class _SourceLoader(SourceFileLoader):
-    """Ignores cached bytecode: it is compared by time in seconds and size, which an edit may not change."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
+            limits[name.strip().replace("-", "_")] = int(text) if text.strip().isdecimal() else float(text)
+        except ValueError:
+            raise StartError(f"--limit {word} is not NAME=NUMBER") from None
+    return limits

@@ -3,10 +3,14 @@
 Those of HTTP are in `transports/http/server/options.py`. Annotations are evaluated here: see `hinge.options`.
 """
 
+import difflib
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Annotated, Any, TypedDict
+
+import msgspec
 
 from hinge.backends.base import Backend
 from hinge.errors import DefinitionError, shorten
@@ -168,6 +172,33 @@ class ServerOptions(TypedDict, total=False):
     resource_bytes: Annotated[
         int, Option("Largest file, and largest resource given in chunks, in bytes.", 16 * 1024 * 1024, whole(1))
     ]
+
+
+_limit_overrides: ContextVar[Mapping[str, float]] = ContextVar("hinge_limit_overrides")
+
+
+def override_limits(limits: Mapping[str, float]) -> None:
+    """Set limits of all servers that are made after this, in place of those that they are given: for whoever operates them.
+
+    Args:
+        limits: values by the names in `Limits`.
+
+    Raises:
+        DefinitionError: in one line, for an unknown name or a value that the limit doesn't take.
+    """
+    for name in limits:
+        if name not in Limits.__struct_fields__:
+            near = difflib.get_close_matches(name, Limits.__struct_fields__, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "see the fields of hinge.Limits"
+            raise DefinitionError(f"There is no limit {shorten(name)!r}: {hint}")
+    msgspec.structs.replace(DEFAULT_LIMITS, **limits)
+    _limit_overrides.set(dict(limits))
+
+
+def effective_limits(given: Limits) -> Limits:
+    """Return the limits of a server, with those that `override_limits` set."""
+    overrides = _limit_overrides.get({})
+    return msgspec.structs.replace(given, **overrides) if overrides else given
 
 
 class SocketOptions(TypedDict, total=False):

@@ -42,6 +42,7 @@ from hinge.server.options import (
     ServerOptions,
     SocketOptions,
     check_identity,
+    effective_limits,
 )
 from hinge.server.router import Router
 from hinge.server.watchdog import unwatch, watch
@@ -111,7 +112,7 @@ class Server(Router, Generic[StateT]):
             icons=icons_of(settings["icons"]),
         )
         check_identity(info)
-        limits, page_size = settings["limits"], settings["page_size"]
+        limits, page_size = effective_limits(settings["limits"]), settings["page_size"]
         super().__init__(
             threads=limits.threads,
             page_size=page_size,

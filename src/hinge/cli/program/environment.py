@@ -44,7 +44,7 @@ def program_options(options: argparse.Namespace) -> dict[str, Any]:
     if options.env or options.env_file:
         given["env"] = given_environment(options)
     if options.cwd is not None:
-        given["cwd"] = _folder(options.cwd)
+        given["cwd"] = working_directory(options.cwd)
     return given
 
 
@@ -62,14 +62,8 @@ def refuse_program_options(options: argparse.Namespace) -> None:
             )
 
 
-def apply(options: argparse.Namespace) -> None:
-    """Give this process the environment and working directory that are given. Raises StartError."""
-    os.environ.update(given_environment(options))
-    if options.cwd is not None:
-        os.chdir(_folder(options.cwd))
-
-
-def _folder(path: str) -> str:
+def working_directory(path: str) -> str:
+    """Return the folder of `--cwd`. Raises StartError if there is none."""
     if not os.path.isdir(path):
         raise StartError(f"--cwd {path}: there is no such folder")
     return path

@@ -1,0 +1,119 @@
+"""Load the server that a file or module defines."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from hinge.errors import HingeError, StartError
+from hinge.server.run import loading
+from hinge.server.server import Server
+
+#: The names that are tried first if none is given.
+_USUAL_NAMES = ("server", "mcp", "app")
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """Split `FILE[:NAME]` or `MODULE[:NAME]`; without a name it is empty."""
+    drive = target[:2] if target[1:3] == ":\\" else ""
+    place, _, name = target.removeprefix(drive).partition(":")
+    return drive + place, name
+
+
+def load(target: str) -> Server[Any]:
+    """Return the server of `FILE[:NAME]` or `MODULE[:NAME]`; NAME may be a function that returns one.
+
+    Raises:
+        StartError: There is none, or there are several.
+    """
+    place, name = split_target(target)
+    module = _module(place)
+    if name:
+        attribute = getattr(module, name, None)
+        if inspect.isroutine(attribute):
+            return _make(attribute, f"{place}:{name}")
+        if not isinstance(attribute, Server):
+            raise StartError(f"{place} has no server named {name!r}: {_list_servers(module)}")
+        return attribute
+    servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
+    for usual in _USUAL_NAMES:
+        if usual in servers:
+            return servers[usual]
+    if not servers:
+        raise StartError(f"{place} has no hinge.Server at its top level")
+    if len(set(map(id, servers.values()))) != 1:
+        raise StartError(f"{place} has several servers: {_list_servers(module)}; choose one with {place}:NAME")
+    return next(iter(servers.values()))
+
+
+def _make(factory: Callable[[], Any], place: str) -> Server[Any]:
+    """Call a factory, which may be async. Raises StartError if it takes arguments or doesn't return a server."""
+    try:
+        inspect.signature(factory).bind()
+    except TypeError as exc:
+        raise StartError(f"{place} can't be called without arguments: {exc}") from exc
+    with loading():
+        try:
+            made = factory()
+            if inspect.iscoroutine(made):
+                made = asyncio.run(made)
+        except StartError:
+            raise
+        except HingeError as exc:
+            raise StartError(f"{place}: {exc}") from exc
+    if not isinstance(made, Server):
+        raise StartError(f"{place}() returned {type(made).__name__}, not a hinge.Server")
+    return made
+
+
+def _list_servers(module: ModuleType) -> str:
+    names = [key for key, value in vars(module).items() if isinstance(value, Server)]
+    return f"it has {', '.join(names)}" if names else "it has no hinge.Server at the top level"
+
+
+def _module(place: str) -> ModuleType:
+    path = Path(place)
+    with loading():
+        try:
+            if path.suffix == ".py" or path.exists():
+                return _file(path)
+            sys.path.insert(0, "")
+            return importlib.import_module(place)
+        except ModuleNotFoundError as exc:
+            if exc.name == place:
+                raise StartError(f"No such file or module: {place!r}") from exc
+            raise StartError(f"{place} can't be imported: {exc}") from exc
+        except StartError:
+            raise
+        except HingeError as exc:
+            raise StartError(f"{place}: {exc}") from exc
+
+
+def _file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise StartError(f"No such file: {path}")
+    sys.path.insert(0, str(path.resolve().parent))
+    loader = _SourceLoader(path.stem, str(path)) if path.suffix == ".py" else None
+    spec = importlib.util.spec_from_file_location(path.stem, path, loader=loader)
+    if spec is None or spec.loader is None:
+        raise StartError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class _SourceLoader(SourceFileLoader):
+    """Ignores cached bytecode: it is compared by time in seconds and size, which an edit may not change."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
