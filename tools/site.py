@@ -66,11 +66,11 @@ def build(output: Path, work: Path = WORK) -> int:
         text = (done.stdout + done.stderr).partition("Traceback")[0]
         print(re.sub(r"\x1b\[[\d;]*m", "", text), file=sys.stderr)
         return 1
-    _publish(work / "html", pages, output)
+    publish(work / "html", pages, output)
     return 0
 
 
-def _publish(built: Path, pages: dict[str, str], output: Path) -> None:
+def publish(built: Path, pages: dict[str, str], output: Path) -> None:
     """Put what was built beside the other versions, with Markdown beside each page, for language models."""
     folder = output / hinge.__version__
     shutil.rmtree(folder, ignore_errors=True)

@@ -171,3 +171,17 @@ def literals(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value.replace("`", "")
+
+
+def test_versions_stand_side_by_side_and_the_newest_is_shown_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "html").mkdir()
+    for version in ("0.9.0", "0.10.0", "0.9.1"):
+        monkeypatch.setattr("hinge.__version__", version)
+        monkeypatch.setattr(site, "navigation", lambda pages: [("Home", "index.md")])
+        site.publish(tmp_path / "html", {"index.md": f"# Hinge\n\nVersion {version}.\n"}, tmp_path / "site")
+    listed = json.loads((tmp_path / "site" / "versions.json").read_text(encoding="utf-8"))
+    assert [one["version"] for one in listed] == ["0.10.0", "0.9.1", "0.9.0"]
+    assert "url=0.10.0/" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "Version 0.9.0." in (tmp_path / "site" / "0.9.0" / "llms-full.txt").read_text(encoding="utf-8")
