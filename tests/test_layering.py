@@ -27,7 +27,7 @@ LAYERS = (
     ("server", "client"),
     ("extensions",),
     ("sync",),
-    ("contracts",),
+    ("contracts", "doctor"),
     ("proxy", "openapi", "stubs", "testing"),
     ("cli",),
     ("__init__", "__main__"),

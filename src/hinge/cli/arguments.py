@@ -260,6 +260,26 @@ def _stubs(command: _Command) -> None:
     command.add_argument("--name", metavar="CLASS", help="the name of the class (default: made of the server's name)")
 
 
+def _doctor(command: _Command) -> None:
+    from hinge.doctor.hosts import HOSTS
+
+    _add_target(command)
+    command.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        choices=list(HOSTS),
+        help="a host; may be repeated (default: all of them)",
+    )
+    command.add_argument("--json", action="store_true", help="print the findings as JSON")
+    command.add_argument(
+        "--fail-on",
+        choices=("note", "degrades", "breaks", "never"),
+        default="breaks",
+        help="exit with 3 if something is at least as severe (default: %(default)s)",
+    )
+
+
 #: Name: help, the function that declares the arguments, the module in `hinge.cli` that runs it.
 _COMMANDS: dict[str, tuple[str, Callable[[_Command], None], str]] = {
     "run": ("run the server that a file defines", _run, "run"),
@@ -272,6 +292,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[_Command], None], str]] = {
     "replay": ("replay the server of a recording", _replay, "replay"),
     "lock": ("write the contract of a server to a file, to notice changes", _lock, "lock"),
     "diff": ("show what changed since a contract was written, and what it breaks", _diff, "diff"),
+    "doctor": ("show what known hosts can't take of a server", _doctor, "doctor"),
     "stubs": ("print a typed Python module for a server", _stubs, "stubs"),
 }
 

@@ -6,6 +6,7 @@ They need no test framework. `import hinge` does not load this package.
 from hinge.testing.comparison import MessageDifference as MessageDifference
 from hinge.testing.eras import both_eras as both_eras
 from hinge.testing.eras import in_both_eras as in_both_eras
+from hinge.testing.hosts import assert_fits_hosts as assert_fits_hosts
 from hinge.testing.pair import Pair as Pair
 from hinge.testing.pair import ServerSide as ServerSide
 from hinge.testing.pair import memory_pair as memory_pair
@@ -23,6 +24,7 @@ __all__ = [
     "ServerSide",
     "WireLog",
     "WireMessage",
+    "assert_fits_hosts",
     "both_eras",
     "channel_pair",
     "in_both_eras",

@@ -1,0 +1,156 @@
+"""What hosts can't take of a server: rules, findings, the command and the assertion."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge import Client, DefinitionError, Server
+from hinge.cli import main
+from hinge.doctor import HOSTS, Offers, check
+from hinge.doctor.check import SEVERITIES
+from hinge.schema.tools import Tool
+from hinge.testing import assert_fits_hosts
+
+
+def tool(name: str = "t", output: Any = None, **properties: Any) -> Tool:
+    return Tool(name=name, input_schema={"type": "object", "properties": properties}, output_schema=output)
+
+
+def found(host: str, *tools: Tool, server: str = "s", **more: Any) -> list[str]:
+    """The findings without notes."""
+    offers = Offers(server, tools, **more)
+    return [f"{one.severity}: {one.place}: {one.message}" for one in check(offers, [host]) if one.severity != "note"]
+
+
+def test_each_rule_has_a_source_and_an_effect() -> None:
+    for host, rules in HOSTS.items():
+        assert rules, host
+        for rule in rules:
+            assert rule.source.startswith("https://")
+            assert rule.effect
+            assert rule.severity in SEVERITIES
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_plain_server_fits_every_host(host: str) -> None:
+    assert found(host, tool(city={"type": "string"}, days={"type": "integer", "default": 1})) == []
+
+
+REFERENCE = {"$ref": "#/$defs/A"}
+
+
+@pytest.mark.parametrize(
+    ("host", "tools", "expected"),
+    [
+        ("claude-desktop", [tool("x" * 65)], ["breaks: tool '…': its name has 65 characters, more than 64"]),
+        ("claude-desktop", [tool("x" * 64)], []),
+        ("cursor", [tool("x" * 58)], []),
+        ("cursor", [tool("x" * 59)], ["degrades: tool '…': its name has 61 characters, with 's:' before it, more than 60"]),
+        ("opencode", [tool("a.b")], ["degrades: tool 'a.b': its name doesn't match [a-zA-Z0-9_-]{1,128}"]),
+        ("vscode", [tool(f"t{n}") for n in range(129)], ["breaks: server: 129 tools, more than 128"]),
+        ("vscode", [tool(f"t{n}") for n in range(128)], []),
+        ("kiro", [tool(a={"items": REFERENCE})], ["breaks: tool 't', input.a[]: uses $ref"]),
+        ("kiro", [tool(output={"anyOf": [REFERENCE] * 2})], ["breaks: tool 't', output: uses $ref (and at 1 more place)"]),
+        # A property of that name, and data, are no keywords.
+        ("kiro", [Tool(name="t", input_schema={"properties": {"$ref": {"const": REFERENCE, "default": REFERENCE}}})], []),
+        ("gemini-cli", [tool(a={"type": "string", "format": "uri"})], ["degrades: tool 't', input.a: format 'uri'"]),
+        ("gemini-cli", [tool(a={"type": "string", "format": "date-time"})], []),
+        ("codex", [tool(a={"pattern": "^(?!no$)"})], ["breaks: tool 't', input.a: its pattern looks ahead or behind"]),
+        ("codex", [tool(a={"pattern": "^(?:no)$", "anyOf": [{}]})], ["degrades: tool 't', input.a: uses anyOf"]),
+        ("claude-code", [tool(a={"anyOf": []})], []),
+        (
+            "claude-code",
+            [Tool(name="t", input_schema={"type": "object", "oneOf": []})],
+            ["breaks: tool 't', input: uses oneOf at the root"],
+        ),
+    ],
+)  # fmt: skip
+def test_findings_name_the_place(host: str, tools: list[Tool], expected: list[str]) -> None:
+    shown = [one.replace(tools[0].name, "…") if len(tools[0].name) > 50 else one for one in found(host, *tools)]
+    assert shown == expected
+
+
+def test_what_a_host_does_not_take_is_found_only_where_it_is_offered() -> None:
+    assert found("zed") == []
+    assert found("zed", resources=2, prompts=1) == ["degrades: server: 2 resources"]
+    assert found("claude-ai", resources=1, prompts=1) == ["degrades: server: 1 prompt", "degrades: server: 1 resource"]
+
+
+@pytest.mark.parametrize(
+    "schema", [True, {"properties": 1, "items": [1], "allOf": {"a": 1}, "format": 3, "pattern": []}]
+)
+def test_schemas_of_any_form_are_looked_at(schema: Any) -> None:
+    check(Offers("s", [tool(a=schema, output=schema)]))
+
+
+def test_an_unknown_host_is_an_error() -> None:
+    with pytest.raises(DefinitionError, match="host 'curser': did you mean 'cursor'"):
+        check(Offers("s", []), ["curser"])
+
+
+@dataclass
+class Place:
+    name: str
+
+
+def server() -> Server[Any]:
+    made: Server[Any] = Server("weather")
+
+    @made.tool
+    def forecast(place: Place) -> list[Place]:
+        return [place]
+
+    @made.resource("weather://now")
+    def now() -> str:
+        return "sunny"
+
+    return made
+
+
+async def test_the_assertion_lists_what_does_not_fit() -> None:
+    async with Client(server()) as client:
+        await assert_fits_hosts(client, ["cursor", "kiro", "gemini-cli"])
+        await assert_fits_hosts(client, ["zed"], severity="breaks")
+        with pytest.raises(AssertionError, match=r"can't take[\s\S]*degrades: server: 1 resource: zed .*https://zed"):
+            await assert_fits_hosts(client, ["zed"])
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    file = tmp_path / "long.py"
+    lines = [
+        "from hinge import Server",
+        "server = Server('s')",
+        f"@server.tool(name={'x' * 70!r})",
+        "def f() -> None: ...",
+    ]
+    file.write_text("\n".join(lines))
+    return str(file)
+
+
+def output(*words: str) -> tuple[int, str]:
+    text = io.StringIO()
+    with redirect_stdout(text):
+        code = main(["doctor", *words])
+    return code, text.getvalue()
+
+
+def test_the_command_exits_with_3_for_what_breaks(program: str) -> None:
+    code, text = output(program, "--host", "kiro", "--host", "vscode")
+    assert code == 3
+    assert text.splitlines()[0] == "kiro"
+    assert "its name has 70 characters, more than 64" in text
+    assert text.endswith("Nothing to change for vscode.\n")
+    code, text = output(program, "--host", "kiro", "--json", "--fail-on", "never")
+    [one] = json.loads(text)
+    assert code == 0
+    assert one.keys() == {"host", "severity", "place", "message", "effect", "source"}
+    assert output(program, "--host", "cursor")[0] == 0
+    assert output(program, "--host", "cursor", "--fail-on", "degrades")[0] == 3
