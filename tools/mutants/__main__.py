@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tools.mutants.mutations import Mutant, find_mutants
-from tools.mutants.trials import EXTRA_SECONDS, Baseline, Laboratory
+from tools.mutants.trials import Baseline, Laboratory
 
 ROOT = Path(__file__).parents[2]
 LISTED = Path(__file__).with_name("files.toml")
@@ -72,8 +72,7 @@ class Command:
                     print(f"{file}: its tests fail without a mutant: {' '.join(row.tests)}", flush=True)
                     return 1
                 tests = baseline.tests(mutant)
-                limit = 3 * sum(baseline.seconds[name] for name in tests) + EXTRA_SECONDS
-                if tests and self._laboratory.notices(file, mutant, tests, limit):
+                if tests and self._laboratory.notices(file, mutant, tests, baseline.limit(tests)):
                     counts["noticed"] += 1
                     self._noticed.add(mutant.key)
                     with self._outcomes.open("a") as outcomes:

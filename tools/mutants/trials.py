@@ -27,8 +27,9 @@ _IMPORTED_FIRST = (
     *("anyio.abc", "anyio._backends._asyncio", "hypothesis.strategies", "mcp_types.methods", "pytest_asyncio.plugin"),
     "starlette.routing",
 )
-#: The tests of one mutant take about so long without the mutant, and a fixed time more for a busy machine with it.
+#: The tests of one mutant take about so much CPU time without the mutant, so that a busy machine chooses the same ones.
 TEST_SECONDS = 10.0
+#: With the mutant they may take three times as long as without it, and so much longer.
 EXTRA_SECONDS = 30.0
 #: A mutant that never stops allocating must not harm the machine.
 _MEMORY = 4 << 30
@@ -36,10 +37,17 @@ _POLL_SECONDS = 0.01
 
 
 class Baseline:
-    """What the tests of a file do without a mutant: the seconds of each, and which of them reach a line."""
+    """What the tests of a file do without a mutant: how long each takes, and which of them reach a line.
 
-    def __init__(self, seconds: dict[str, float], lines: dict[int, list[str]]) -> None:
+    Args:
+        seconds: The CPU time of each test and of the processes that it ran.
+        waited: The time that passed during each test.
+        lines: The names of the tests that reach a line.
+    """
+
+    def __init__(self, seconds: dict[str, float], waited: dict[str, float], lines: dict[int, list[str]]) -> None:
         self.seconds = seconds
+        self.waited = waited
         self.lines = lines
 
     def tests(self, mutant: Mutant) -> list[str]:
@@ -55,15 +63,19 @@ class Baseline:
                 chosen.append(name)
         return chosen
 
+    def limit(self, tests: Iterable[str]) -> float:
+        """The seconds after which tests with a mutant are late."""
+        return 3 * sum(self.waited[name] for name in tests) + EXTRA_SECONDS
+
     def save(self, path: Path) -> None:
         """Write it to a file."""
-        path.write_text(json.dumps([self.seconds, self.lines]), encoding="utf-8")
+        path.write_text(json.dumps([self.seconds, self.waited, self.lines]), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Baseline:
         """Read it from a file."""
-        seconds, lines = json.loads(path.read_text(encoding="utf-8"))
-        return cls(seconds, {int(line): names for line, names in lines.items()})
+        seconds, waited, lines = json.loads(path.read_text(encoding="utf-8"))
+        return cls(seconds, waited, {int(line): names for line, names in lines.items()})
 
 
 class Laboratory:
@@ -113,7 +125,7 @@ class Laboratory:
         code = self._run(tests, timing)
         coverage.stop()
         lines = coverage.get_data().contexts_by_lineno(target)
-        Baseline(timing.seconds, lines).save(path)
+        Baseline(timing.seconds, timing.waited, lines).save(path)
         return code
 
     def _run(self, tests: Iterable[str], plugin: object) -> int:
@@ -150,6 +162,7 @@ class _Timing:
 
     def __init__(self, tests: Sequence[str], switch: Callable[[str], object]) -> None:
         self.seconds: dict[str, float] = {}
+        self.waited: dict[str, float] = {}
         self._tests = [test.partition(" ") for test in tests]
         self._switch = switch
 
@@ -163,11 +176,13 @@ class _Timing:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
         self._switch(item.nodeid)
-        start = time.perf_counter()
+        start = os.times()
         try:
             return (yield)
         finally:
-            self.seconds[item.nodeid] = round(time.perf_counter() - start, 4)
+            end = os.times()
+            self.seconds[item.nodeid] = round(sum(end[:4]) - sum(start[:4]), 4)  # without `elapsed`
+            self.waited[item.nodeid] = round(end.elapsed - start.elapsed, 4)
             self._switch("")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
