@@ -130,7 +130,7 @@ def test_an_answer_without_a_handshake_revision_agrees_on_nothing(answer: Any) -
 def test_only_the_handshake_and_ping_may_come_first(method: str) -> None:
     """LIFE-09, PING-01, A-109."""
     always = method in ("initialize", "ping", "notifications/cancelled")
-    assert HANDSHAKE.needs_handshake(method) is not always
+    assert HANDSHAKE.needs_handshake(method) is (not always)
 
 
 def test_requests_may_run_before_the_client_has_said_that_it_is_ready() -> None:

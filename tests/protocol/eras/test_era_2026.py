@@ -83,9 +83,9 @@ def test_a_complete_envelope_is_a_call() -> None:
 @pytest.mark.parametrize(
     ("meta", "about"),
     [
-        (None, "protocolVersion"),
-        ({}, "protocolVersion"),
-        ({CLIENT_CAPABILITIES: {}}, "protocolVersion"),
+        (None, "Missing .*protocolVersion"),
+        ({}, "Missing .*protocolVersion"),
+        ({CLIENT_CAPABILITIES: {}}, "Missing .*protocolVersion"),
         ({PROTOCOL_VERSION: V2026_07}, "clientCapabilities"),
         *(({**FULL, PROTOCOL_VERSION: wrong}, "protocolVersion") for wrong in NO_TEXTS),
         *(({**FULL, CLIENT_CAPABILITIES: wrong}, "clientCapabilities") for wrong in NO_OBJECTS),
@@ -235,6 +235,7 @@ SIGNED = {SERVER_INFO: {"name": ME.name, "version": ME.version}}
             {"resultType": "complete", "contents": [], "ttlMs": 5, "cacheScope": "public"},
         ),
         (InputRequiredResult(request_state="s"), {"resultType": "input_required", "requestState": "s"}),
+        (ListToolsResult(tools=[], result_type="com.example/job"), {"resultType": "com.example/job", "tools": []}),
         ({"own": 1}, {"resultType": "complete", "own": 1}),
         ({"resultType": "com.example/job"}, {"resultType": "com.example/job"}),
     ],

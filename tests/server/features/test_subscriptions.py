@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import Changed, ChangesLost, Client, Context, InvalidParams, Limits, Overloaded, Server
+from hinge import Changed, ChangesLost, ChannelClosed, Client, Context, InvalidParams, Limits, Overloaded, Server
 from hinge.backends.memory import MemoryBackend
 from hinge.protocol import changes
 from hinge.protocol.changes import ChangeBuffer, covers
@@ -701,3 +701,93 @@ async def test_a_stream_that_has_ended_leaves_no_hook_in_its_session() -> None:
             end.session.cancel(got, "the client left")
             await serving_it
         assert not end.session._end_of_input_hooks
+
+
+async def test_a_session_that_stops_watching_is_not_told_of_it_after_a_loss() -> None:
+    """Also if the changes that were lost are just being told."""
+    backend, room = MemoryBackend(), asyncio.Event()
+    async with BareEnd(a_server(backend=backend), "2025") as end:
+        for uri in ("file:///a", "file:///dir/b"):
+            await end.ask("resources/subscribe", {"uri": uri})
+        real = end.send
+
+        async def send(message: Any) -> None:
+            await room.wait()
+            await real(message)
+
+        end.send = send  # type: ignore[method-assign]
+        for listener in list(backend._listeners.values()):
+            listener(ChangesLost("the backend was away"))
+        await turns(20)
+        await end.ask("resources/unsubscribe", {"uri": "file:///dir/b"})
+        room.set()
+        await turns(50)
+        assert [one["params"] for one in end.heard if one["method"] == UPDATED] == [{"uri": "file:///a"}]
+
+
+@pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
+async def test_a_stream_tells_of_the_lists_that_were_asked_for_only(kind: str) -> None:
+    server = a_server()
+    kinds = ("tools", "prompts", "resources")
+    async with talking(server, "2026") as talk:
+        number, _ = await listen(talk, **{f"{kind}ListChanged": True})
+        for one in kinds:
+            server.notify(Changed(one))
+        await talk.hear(f"notifications/{kind}/list_changed")
+        await talk.ask("tools/list")
+        assert talk.heard() == []
+        await talk.route.cancel(number, "2026")
+
+
+async def test_a_change_just_before_the_end_is_sent_first() -> None:
+    failures: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
+    server = a_server()
+    async with talking(server, "2026") as talk:
+        number, _ = await listen(talk, toolsListChanged=True)
+        await turns(20)
+        server.notify(Changed("tools"))
+        server._subscriptions.end()
+        answer = await talk.answer_to(number)
+        assert answer["result"]["_meta"] | {ID: number} == answer["result"]["_meta"]
+        assert [one["method"] for one in talk.heard()] == [TOOLS, "notifications/cancelled"]
+    assert failures == []
+
+
+async def test_a_resource_that_is_subscribed_to_again_stays_watched_while_it_is_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise a proxy would end its own subscription, and open another."""
+    server = a_server()
+    ended: list[str] = []
+    monkeypatch.setattr(server.catalog, "unwatched", ended.append)
+    async with talking(server, "2025") as talk:
+        for _ in range(2):
+            await watch(talk, "file:///a")
+        assert ended == []
+        assert "error" in await talk.ask("resources/subscribe", uri="file:///unknown")
+        await talk.ask("resources/unsubscribe", uri="file:///a")
+        assert ended == ["file:///unknown", "file:///a"]
+        await watch(talk, "file:///dir/x")
+    await turns(50)
+    assert ended[2:] == ["file:///dir/x"]
+
+
+async def test_a_session_that_could_not_be_told_of_one_change_is_told_of_later_ones() -> None:
+    """Such as an HTTP session without a stream."""
+    server = a_server()
+    async with BareEnd(server, "2025") as end:
+        real, failures = end.send, 0
+
+        async def send(message: Any) -> None:
+            nonlocal failures
+            failures += 1
+            if failures == 1:
+                raise ChannelClosed("no stream")
+            await real(message)
+
+        end.send = send  # type: ignore[method-assign]
+        for change in ("prompts", "tools"):
+            server.notify(Changed(change))
+            await turns(20)
+        assert [one["method"] for one in end.heard] == [TOOLS]

@@ -21,6 +21,7 @@ from hinge.http1.server import listener as http_listener
 from hinge.transports.http.server.run import serve_http
 from tests.ports import free_port
 from tests.transports.http_rig import (
+    JSON_HEADERS,
     Log,
     Site,
     Wire,
@@ -393,6 +394,41 @@ async def test_a_handler_that_ignores_its_cancellation_is_answered_for_once(era:
             assert answer["error"]["code"] == NotFinished.code
         finally:
             log.gate.set()
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_a_call_that_was_answered_for_sends_no_second_response_when_it_ends(era: str) -> None:
+    """An ASGI server would refuse it, or mistake it for the response to the next request."""
+    log, sent = Log(), list[Any]()
+    server = make_server(log, limits=Limits(drain=0.1, teardown=0.1))
+
+    @server.tool
+    async def stubborn() -> str:
+        log.add("begun")
+        while not log.gate.is_set():
+            with suppress(asyncio.CancelledError):
+                await log.gate.wait()
+        return "done"
+
+    headers, body = modern_call("stubborn")
+    if era == "2025":  # a POST that stands alone
+        headers, body = {**JSON_HEADERS, "MCP-Protocol-Version": "2025-11-25"}, handshake_call("stubborn")
+    pairs = [(name.lower().encode(), value.encode()) for name, value in {"Host": "localhost", **headers}.items()]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "root_path": "", "headers": pairs}
+    incoming = asyncio.Queue[Any]()
+    incoming.put_nowait({"type": "http.request", "body": json.dumps(body).encode(), "more_body": False})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app = server.http_app() if era == "2026" else server.http_app(sessions=False)
+    serving_it = asyncio.ensure_future(app(scope, incoming.get, send))
+    await log.until("begun")
+    await app.stop()
+    log.gate.set()
+    await serving_it
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert json.loads(sent[1]["body"])["error"]["code"] == NotFinished.code
 
 
 async def test_uvicorn_can_serve_in_place_of_the_own_server(tmp_path: Path) -> None:
