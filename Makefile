@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak interop interop-agents bench bench-quick coverage-ids site all-checks format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak interop interop-agents bench bench-quick coverage-ids site packages all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -26,6 +26,7 @@ help:
 	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server (needs npm)"
 	@echo "make bench         Hinge beside its peers; bench-quick takes less than 90 s"
 	@echo "make coverage-ids  which requirements the tests cite"
+	@echo "make packages      the wheel, a zip application and a frozen program, used without the repository"
 	@echo "make site          the documentation as a web site, in site/"
 	@echo "make all-checks    everything above"
 	@echo "make format        format and fix what can be fixed"
@@ -61,7 +62,7 @@ shape: .venv/.check
 conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
 
-all-checks: test check shape demo conformance hostile http-differential fuzz load soak interop interop-agents bench coverage-ids
+all-checks: test check shape demo conformance hostile http-differential fuzz load soak interop interop-agents bench packages coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
@@ -108,6 +109,9 @@ bench-quick: .venv/.test
 
 coverage-ids: .venv/.demo
 	$(PY) tools/requirement_coverage.py
+
+packages: .venv/.demo
+	$(PY) -m tests.packages.run
 
 site: .venv/.test
 	$(PY) -m tools.site

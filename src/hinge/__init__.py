@@ -129,7 +129,7 @@ if TYPE_CHECKING:
     from hinge.server.router import Router as Router
     from hinge.server.server import Server as Server
 
-__version__ = "0.1.0"
+__version__: str  # in hinge/version.py
 
 _HOME = {
     "AccessLog": "hinge.server.middleware.access_log",
@@ -260,11 +260,12 @@ __all__ = tuple(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]  # the tab
 if not TYPE_CHECKING:  # a checker that saw __getattr__ would believe in every name
 
     def __getattr__(name):
-        if name not in _HOME:
+        home = "hinge.version" if name == "__version__" else _HOME.get(name)
+        if home is None:
             raise AttributeError(f"module 'hinge' has no attribute {name!r}")
         from importlib import import_module
 
-        value = getattr(import_module(_HOME[name]), name)
+        value = getattr(import_module(home), name)
         globals()[name] = value
         return value
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Coroutine, Sequence
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any, Literal, get_args, get_origin
 
 from hinge.errors import StartError
+from hinge.version import __version__
 
 _ERAS = ("auto", "2025", "2026")
 #: The options of `server.run("http")` that a command line can give.
@@ -55,7 +56,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     top = argparse.ArgumentParser(prog="hinge", description="The Model Context Protocol: run and call servers.")
-    top.add_argument("--version", action="version", version=f"hinge {metadata.version('hinge')}")
+    top.add_argument("--version", action="version", version=f"hinge {__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Command)
     for name, (text, declare, module) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, declare=declare)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from hinge.cli.program.environment import program_options, refuse_program_options
+from hinge.cli.program.own_program import own_program
 from hinge.client.client import Client
 from hinge.client.targets import ADDRESSES, command_line
 from hinge.errors import StartError
@@ -75,7 +75,7 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     if _PYTHON.fullmatch(options.target):
         words = ["--", *options.program_arguments] if options.program_arguments else []
         # A program of the user's own: it gets the whole environment.
-        return [sys.executable, "-m", "hinge", "run", _located(options), *words], {"env": dict(os.environ)}
+        return [*own_program(), "run", _located(options), *words], {"env": dict(os.environ)}
     return _with_arguments(options, options.target), transport
 
 

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import msgspec
@@ -44,6 +43,7 @@ from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.methods import method_in
 from hinge.schema.notifications import LoggingLevel
 from hinge.session import Session
+from hinge.version import __version__
 
 if TYPE_CHECKING:
     from hinge.client.group.config import Source
@@ -92,7 +92,7 @@ class Client(ClientMethods):
             target,
             transport_for(target, limits=limits, **of_transport),
             self._handle,
-            info=settings["info"] or Implementation(name="hinge", version=metadata.version("hinge")),
+            info=settings["info"] or Implementation(name="hinge", version=__version__),
             capabilities=self._capabilities,
             era=settings["era"],
             saved=settings["discovery"],

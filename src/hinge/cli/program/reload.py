@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hinge.cli.program.own_program import own_program
 from hinge.errors import StartError
 
 _IGNORED = frozenset({".venv", "venv", "node_modules", "__pycache__", ".git", ".cache"})
@@ -33,7 +34,7 @@ def reload(words: Sequence[str], folder: Path) -> int:
     try:
         run_process(
             *roots,
-            target=shlex.join([sys.executable, "-m", "hinge", *words]),
+            target=shlex.join([*own_program(), *words]),
             target_type="command",
             watch_filter=lambda change, path: _is_source(Path(path), roots),
             callback=lambda changes: print("hinge: a file changed, starting again", file=sys.stderr),

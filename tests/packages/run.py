@@ -1,0 +1,167 @@
+"""Builds the package and uses it without the repository, as people get it: `make packages`.
+
+python -m tests.packages.run                     all ways
+python -m tests.packages.run wheel zipapp        some of them: wheel, zip, zipapp, frozen
+
+Each way runs the command `hinge`: it tells its version, serves a file, and is the client of a server in a child process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hinge.version import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVER = """\
+from hinge import Server
+
+server = Server("greeter")
+
+
+@server.tool
+def greet(name: str) -> str:
+    \"\"\"Greet somebody.\"\"\"
+    return f"Hello {name}"
+
+
+if __name__ == "__main__":
+    server.run()
+"""
+ENTRY = "import sys\n\nfrom hinge.cli import main\n\nsys.exit(main())\n"
+
+
+class Environment:
+    """A folder outside the repository with the wheel, and a virtual environment that has it installed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        _run(
+            [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)], ROOT
+        )
+        (self.wheel,) = folder.glob("hinge-*.whl")
+        venv.create(folder / "env", with_pip=True)
+        self.python = self.program("python")
+        self.server = folder / "greeter.py"
+        self.server.write_text(SERVER)
+        self.install(str(self.wheel))
+
+    def program(self, name: str) -> str:
+        """The path of a program of the environment."""
+        windows = sys.platform == "win32"
+        return str(self.folder / "env" / ("Scripts" if windows else "bin") / (f"{name}.exe" if windows else name))
+
+    def install(self, *requirements: str) -> None:
+        _run([self.python, "-m", "pip", "install", "--quiet", *requirements], self.folder)
+
+    def check(self, hinge: Sequence[str], python: str) -> None:
+        """Use the command `hinge`, and as a foreign server the file, run by `python`."""
+        assert self.output(*hinge, "--version") == f"hinge {__version__}"
+        assert "greet" in self.output(*hinge, "list", str(self.server)), "lists what its own child serves"
+        assert self.output(*hinge, "call", str(self.server), "greet", "name=Ann") == "Hello Ann"
+        assert self.output(*hinge, "call", f"{python} {self.server}", "greet", "name=Bo") == "Hello Bo"
+
+    def output(self, *command: str) -> str:
+        return _run(command, self.folder).strip()
+
+
+def wheel(environment: Environment) -> None:
+    """Installed with pip, as `pipx run` does: the program and `python -m hinge`."""
+    with zipfile.ZipFile(environment.wheel) as file:
+        names = file.namelist()
+    assert "hinge/py.typed" in names
+    assert not [name for name in names if not name.startswith(("hinge/", "hinge-"))], "nothing else comes along"
+    environment.check([environment.program("hinge")], environment.python)
+    assert environment.output(environment.python, "-m", "hinge", "--version") == f"hinge {__version__}"
+
+
+def plain_zip(environment: Environment) -> None:
+    """`python -m zipapp` of the package alone, without metadata; the libraries are those of the interpreter."""
+    content = environment.folder / "content"
+    with zipfile.ZipFile(environment.wheel) as file:
+        file.extractall(content, [name for name in file.namelist() if name.startswith("hinge/")])
+    (content / "__main__.py").write_text(ENTRY)
+    archive = environment.folder / "small.pyz"
+    _run([environment.python, "-m", "zipapp", str(content), "--output", str(archive)], environment.folder)
+    environment.output(environment.python, "-m", "pip", "uninstall", "--quiet", "--yes", "hinge")
+    try:
+        assert environment.output(environment.python, str(archive), "--version") == f"hinge {__version__}"
+        assert "greet" in environment.output(environment.python, str(archive), "list", str(environment.server))
+    finally:
+        environment.install("--no-deps", str(environment.wheel))
+
+
+def zipapp(environment: Environment) -> None:
+    """One file with the libraries, made by shiv, which unpacks it at its first start: they have parts in C and Rust."""
+    environment.install("shiv")
+    archive = environment.folder / "hinge.pyz"
+    shiv = [environment.program("shiv"), "--console-script", "hinge", "--output-file", str(archive)]
+    _run([*shiv, str(environment.wheel)], environment.folder)
+    environment.check([sys.executable, str(archive)], environment.python)
+
+
+def frozen(environment: Environment) -> None:
+    """A program made by PyInstaller, which needs no Python; the servers that it starts bring their own."""
+    environment.install("pyinstaller")
+    entry = environment.folder / "entry.py"
+    entry.write_text(ENTRY)
+    freeze = [environment.python, "-m", "PyInstaller", "--name", "hinge", "--onedir", "--log-level", "WARN"]
+    _run([*freeze, "--collect-submodules", "hinge", str(entry)], environment.folder)
+    environment.check([str(environment.folder / "dist" / "hinge" / "hinge")], environment.python)
+
+
+WAYS: dict[str, Callable[[Environment], None]] = {
+    "wheel": wheel,
+    "zip": plain_zip,
+    "zipapp": zipapp,
+    "frozen": frozen,
+}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Try the ways; the exit code is 1 if one of them fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ways", nargs="*", metavar="WAY", help=", ".join(WAYS))
+    chosen = parser.parse_args(words).ways or list(WAYS)
+    if unknown := set(chosen) - WAYS.keys():
+        parser.error(f"no such way: {', '.join(sorted(unknown))}")
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="packages-") as folder:
+        environment = Environment(Path(folder).resolve())
+        for name in chosen:
+            begin = time.monotonic()
+            try:
+                WAYS[name](environment)
+                verdict = "ok"
+            except (AssertionError, RuntimeError) as error:
+                failed += 1
+                verdict = f"FAILED: {error}"
+            print(f"{name:<8} {time.monotonic() - begin:5.1f} s  {verdict}", flush=True)
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def _run(command: Sequence[str], folder: Path) -> str:
+    """Run a program to its end and return what it printed. Nothing of this environment helps it to find the package."""
+    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment["SHIV_ROOT"] = str(folder / ".shiv")
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())
