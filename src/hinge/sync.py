@@ -1,7 +1,7 @@
 """The blocking client, for code without async: scripts and notebooks, also under a running event loop.
 
-`Client` has the methods of `hinge.Client`. One background thread runs the event loop of all blocking clients while one is
-open. Callbacks that are not async run in worker threads, so they may block.
+`Client` and `ClientGroup` have the methods of those of `hinge`. One background thread runs the event loop of all blocking
+clients while one is open. Callbacks that are not async run in worker threads, so they may block.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from hinge.client.call_options import RequestOptions
 from hinge.client.callbacks import awaited
 from hinge.client.client import Client as AsyncClient
+from hinge.client.group.config import Source, read_config
+from hinge.client.group.group import ClientGroup as AsyncClientGroup
+from hinge.client.group.member import Health, Member
 from hinge.client.methods import ResultT as ReplyT
 from hinge.client.negotiation import Discovery
-from hinge.client.options import CALLBACKS, ClientOptions
+from hinge.client.options import CALLBACKS, ClientGroupOptions, ClientOptions
 from hinge.client.subscriptions import Subscription as AsyncSubscription
 from hinge.errors import ConnectFailed, NotSent
 from hinge.options import accepts
@@ -30,7 +34,7 @@ from hinge.schema.lifecycle import ServerCapabilities
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 
-__all__ = ("Client", "Subscription")
+__all__ = ("Client", "ClientGroup", "Subscription")
 
 
 class _Background:
@@ -73,9 +77,21 @@ class _Background:
         try:
             return future.result()
         except BaseException:
-            future.cancel()
+            if future.cancel():  # it was interrupted: wait until everything that it opened is closed
+                with suppress(BaseException):
+                    asyncio.run_coroutine_threadsafe(_others_done(), self._loop).result(_LEAVE)
             raise
 
+
+async def _others_done() -> None:
+    """Wait for the cancelled tasks of this loop."""
+    cancelled = [task for task in asyncio.all_tasks() if task.cancelling()]
+    if cancelled:
+        await asyncio.wait(cancelled, timeout=_LEAVE)
+
+
+#: Seconds for what was interrupted to clean up.
+_LEAVE = 5.0
 
 _background = _Background()
 _run = _background.run
@@ -326,3 +342,116 @@ class Client:
             return await subscription.__aenter__()
 
         return Subscription(make)
+
+
+def _blocking_group(
+    method: Callable[Concatenate[AsyncClientGroup, P], Coroutine[Any, Any, ResultT]],
+) -> Callable[Concatenate[ClientGroup, P], ResultT]:
+    """A method of the async group as one that waits for its result."""
+
+    @functools.wraps(method)
+    def wait(self: ClientGroup, /, *arguments: P.args, **options: P.kwargs) -> ResultT:
+        options.update(_threaded(options))
+        return _run(method(self._group, *arguments, **options))
+
+    return wait
+
+
+class ClientGroup:
+    """Several servers as one, blocking: `with ClientGroup({"files": "files.py"}) as group`; see `hinge.ClientGroup`.
+
+    Args:
+        targets: What each server is reached by.
+        **options: The options of `hinge.ClientGroup`.
+
+    Raises:
+        DefinitionError: On connecting: an option is unknown, or its value is not allowed.
+    """
+
+    @accepts(ClientGroupOptions)
+    def __init__(self, targets: Mapping[str, Any], **options: Unpack[ClientGroupOptions]) -> None:
+        self._make = functools.partial(AsyncClientGroup, targets, **_threaded(options))
+        self._opened: AsyncClientGroup | None = None
+
+    @classmethod
+    def from_config(cls, source: Source, **options: Unpack[ClientGroupOptions]) -> Self:
+        """Make a group of the servers of a configuration; see `hinge.ClientGroup.from_config`.
+
+        Args:
+            source: The path of a JSON file with `mcpServers`, or its content.
+            **options: Options of the group.
+
+        Returns:
+            The group, not connected yet.
+
+        Raises:
+            StartError: The configuration is invalid.
+        """
+        return cls(read_config(source), **options)
+
+    def __enter__(self) -> Self:
+        self.connect()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def connect(self) -> None:
+        """Connect to all servers; see `hinge.ClientGroup.connect`.
+
+        Raises:
+            ConnectFailed: The group is connected already, or it is `strict` and a server failed.
+        """
+
+        async def connect() -> AsyncClientGroup:
+            group = self._make()
+            await group.connect()
+            return group
+
+        if self._opened is not None:
+            raise ConnectFailed("This group is connected already")
+        _background.enter()
+        try:
+            self._opened = _run(connect())
+        except BaseException:
+            _background.leave()
+            raise
+
+    def close(self) -> None:
+        """Close all connections. Closing twice is harmless."""
+        group, self._opened = self._opened, None
+        if group is not None:
+            try:
+                _run(group.close())
+            finally:
+                _background.leave()
+
+    @property
+    def _group(self) -> AsyncClientGroup:
+        if self._opened is None:
+            raise NotSent("Nothing was sent: the group is not connected")
+        return self._opened
+
+    @property
+    def servers(self) -> dict[str, Member]:
+        """The servers by name, with their `state` and `reason`."""
+        return self._group.servers
+
+    def health(self, timeout: float = 5.0) -> dict[str, Health]:
+        """Check all servers at the same time; see `hinge.ClientGroup.health`.
+
+        Args:
+            timeout: Seconds to wait for an answer.
+
+        Returns:
+            The health of each server, by name.
+        """
+        return _run(self._group.health(timeout))
+
+    list_tools = _blocking_group(AsyncClientGroup.list_tools)
+    call_tool = _blocking_group(AsyncClientGroup.call_tool)
+    list_resources = _blocking_group(AsyncClientGroup.list_resources)
+    list_resource_templates = _blocking_group(AsyncClientGroup.list_resource_templates)
+    read_resource = _blocking_group(AsyncClientGroup.read_resource)
+    list_prompts = _blocking_group(AsyncClientGroup.list_prompts)
+    get_prompt = _blocking_group(AsyncClientGroup.get_prompt)

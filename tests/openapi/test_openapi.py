@@ -85,7 +85,7 @@ PETS: dict[str, Any] = {
         "/upload": {
             "post": {
                 "operationId": "upload",
-                "requestBody": {"required": True, "content": {"multipart/form-data": {}}},
+                "requestBody": {"required": True, "content": {"application/xml": {}}},
             }
         },
         "/login": {
@@ -130,7 +130,7 @@ async def test_each_operation_is_a_tool(era: Any, caplog: Any) -> None:
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("Pets", "1.2")
     assert list(tools) == ["list_pets", "addPet", "getPet", "delete_pets_id", "tree", "picture", "login"]
-    assert "POST /upload is skipped: its body must be multipart/form-data" in caplog.text
+    assert "POST /upload is skipped: its body must be application/xml" in caplog.text
     listed, got = tools["list_pets"], tools["getPet"]
     assert (listed.title, listed.description) == ("All pets", "All pets")
     assert (got.title, got.description) == (None, "One pet.")
@@ -484,7 +484,7 @@ def test_what_can_not_be_used_is_told_at_once(source: Any, words: str) -> None:
         ({"parameters": [{"$ref": "https://evil.example/x"}]}, "points out of the document"),
         ({"parameters": [{"$ref": "#/nowhere"}]}, "has no target"),
         ({"parameters": [{"name": "p", "in": "query", "schema": {"$ref": "other.json"}}]}, "points out of"),
-        ({"parameters": [{"name": "c", "in": "cookie", "required": True}]}, "cookie"),
+        ({"parameters": [{"name": "c", "in": "cookie", "style": "simple"}]}, "simple"),
         ({"parameters": [{"name": "p", "in": "path", "style": "matrix", "schema": {}}]}, "matrix"),
     ],
 )

@@ -364,7 +364,9 @@ def _add_replay(command: _Command) -> None:
 
 def _add_target(command: _Command, *, eras: bool = True, also: str = "") -> None:
     what = f"a URL, FILE.py[:NAME], MODULE:NAME, CONFIG.json[:NAME], or a command line in quotes{also}"
-    command.add_argument("target", metavar="TARGET", help=what)
+    from hinge.client.targets import address_of
+
+    command.add_argument("target", metavar="TARGET", type=address_of, help=what)
     if eras:
         command.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era (default: negotiated)")
     command.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header to send")

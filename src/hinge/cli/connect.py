@@ -13,6 +13,7 @@ from hinge.cli.program.own_program import own_program
 from hinge.client.client import Client
 from hinge.client.targets import ADDRESSES, command_line
 from hinge.errors import StartError
+from hinge.transports.http.client.headers import RESERVED
 from hinge.transports.stream.options import Shown
 
 
@@ -98,4 +99,6 @@ def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         raise StartError(f"--header {text!r} is not a header: write NAME:VALUE")
+    if name.strip().lower() in RESERVED:
+        raise StartError(f"--header {name.strip()}: the protocol sets this header itself")
     return name.strip(), value.strip()

@@ -24,6 +24,10 @@ _SOCKETS = ("unix:", "tcp://")
 ADDRESSES = (*_HTTP, *_SOCKETS)
 #: A string that is meant as an address.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://")
+#: An address without its scheme, with host, port and path.
+_BARE_ADDRESS = re.compile(r"([A-Za-z0-9.\-]+|\[[0-9A-Fa-f:.]+\]):\d+(/\S*)?")
+_LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0")
+_PYTHON_FILE = re.compile(r"(?P<path>\S+\.py)(?P<name>:\w+)?")
 
 
 class TransportOptions(HttpClientOptions, ProcessOptions, MemoryOptions, total=False):
@@ -55,6 +59,8 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
         return Memory(
             server.serve, limits=limits, running=running, raise_exceptions=options.get("raise_exceptions", False)
         )
+    if isinstance(target, str):
+        target = address_of(target)
     if isinstance(target, str) and target.startswith(_HTTP):
         from hinge.transports.http.client.transport import HttpTransport
 
@@ -64,6 +70,21 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
     from hinge.transports.stream.subprocess import Stdio
 
     return _made(Stdio, ProcessOptions, command_line(target), limits, options)
+
+
+def address_of(target: str) -> str:
+    """A target as it is; `localhost:8000`, which can only be an address, as a URL.
+
+    Args:
+        target: The target.
+
+    Returns:
+        The target, or a URL, whose path is `/mcp` if there is none.
+    """
+    bare = _BARE_ADDRESS.fullmatch(target)
+    if bare is None or _LOOPBACK.fullmatch(bare[1]) is None:
+        return target
+    return f"http://{target}{'' if bare[2] else '/mcp'}"
 
 
 def _made(kind: Callable[..., Transport], declared: type, target: Any, limits: Limits, options: Any) -> Transport:
@@ -114,6 +135,12 @@ def command_line(target: Any) -> list[str]:
     if isinstance(target, Path) or (isinstance(target, str) and target.endswith(".py") and Path(target).is_file()):
         return [sys.executable, str(target)]
     if isinstance(target, str):
+        if found := _PYTHON_FILE.fullmatch(target):
+            if not Path(found["path"]).is_file():
+                raise DefinitionError(f"No such file: {found['path']}")
+            return [sys.executable, *(["-m", "hinge", "run"] if found["name"] else []), target]
+        if _BARE_ADDRESS.fullmatch(target):
+            raise DefinitionError(f"{target!r} is not a command: for a server over HTTP write https://{target}")
         if _ADDRESS.match(target):
             raise DefinitionError(
                 f"{shorten(target)!r} is not an address that a client knows: write http://…, https://…, tcp://host:port, "

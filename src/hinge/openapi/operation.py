@@ -6,7 +6,9 @@ operation, so that arguments can't select another endpoint.
 
 from __future__ import annotations
 
+import base64
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -19,7 +21,8 @@ from hinge.server.features.files import leads_out
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
-_BODIES = (JSON, FORM, "text/plain")
+MULTIPART = "multipart/form-data"
+_BODIES = (JSON, FORM, MULTIPART, "text/plain")
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 _NAME = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -96,6 +99,8 @@ class Operation:
         ]
         self.body_type = ""
         self._body_argument = ""
+        #: Members of a multipart body that are files.
+        self._files: frozenset[str] = frozenset()
         self._take_body(document.follow(operation.get("requestBody")))
         self.output_schema = self._success_schema(operation.get("responses"))
         missing = set(_VARIABLE.findall(path)) - {one.name for one in self.parameters if one.place == "path"}
@@ -126,11 +131,9 @@ class Operation:
         name, place = str(parameter.get("name", "")), str(parameter.get("in", ""))
         if place == "header" and name.lower() in _RESERVED:
             return None
-        if place == "cookie" or not name:
-            if parameter.get("required") is True:
-                raise DefinitionError(f"it requires the cookie {name!r}, and cookies are not sent")
+        if not name:
             return None
-        style = str(parameter.get("style") or ("form" if place == "query" else "simple"))
+        style = str(parameter.get("style") or ("form" if place in ("query", "cookie") else "simple"))
         if (place, style) not in _STYLES:
             raise DefinitionError(f"the style {style!r} of its parameter {name!r} is not supported")
         content = parameter.get("content")
@@ -172,10 +175,14 @@ class Operation:
                 self.body_type = kind
                 self._body_argument = self._argument("body", "content")
                 schema = self._document.follow(content[kinds[kind]]).get("schema")
+                if kind == MULTIPART:
+                    schema, self._files = _with_files(self._document.follow(schema), self._document)
                 self._add(self._body_argument, schema, body, required=body.get("required") is True)
                 return
         if body.get("required") is True:
-            raise DefinitionError(f"its body must be {', '.join(kinds)}; only JSON, forms and text are supported")
+            raise DefinitionError(
+                f"its body must be {', '.join(kinds)}; only JSON, forms, multipart forms and text are supported"
+            )
 
     # ---------------------------------------------------------------- result
 
@@ -215,21 +222,32 @@ class Operation:
         query: list[str] = []
         headers = {"Accept": f"{JSON}, */*;q=0.5"}
         values: dict[str, str] = {}
+        cookies: list[str] = []
         for parameter in self.parameters:
             value = arguments.get(parameter.argument)
             if value is None:
                 continue
             if parameter.place == "path":
                 values[parameter.name] = _path_value(parameter, value)
+            elif parameter.place == "cookie":
+                cookies.append(f"{parameter.name}={_quoted(','.join(_texts(parameter, value)))}")
             elif parameter.place == "query":
                 query += _query(parameter, value)
             else:
                 headers[parameter.name] = _header_value(parameter, value)
         url = self._url(base_url, values) + ("?" + "&".join(query) if query else "")
+        if cookies:
+            headers["Cookie"] = "; ".join(cookies)
         body: bytes | None = None
         if self._body_argument in arguments and self._body_argument:
-            headers["Content-Type"] = self.body_type
-            body = _encoded(self.body_type, arguments[self._body_argument])
+            value = arguments[self._body_argument]
+            if self.body_type == MULTIPART and isinstance(value, dict):
+                boundary = secrets.token_hex(16)
+                headers["Content-Type"] = f"{MULTIPART}; boundary={boundary}"
+                body = _multipart(value, self._files, boundary)
+            else:
+                headers["Content-Type"] = self.body_type
+                body = _encoded(self.body_type, value)
         return ApiRequest(self.method, url, headers, body)
 
     def _url(self, base_url: str, values: Mapping[str, str]) -> str:
@@ -254,7 +272,7 @@ def is_json(kind: str) -> bool:
 
 
 _STYLES = frozenset(
-    {("path", "simple"), ("header", "simple"), ("query", "form"), ("query", "deepObject")}
+    {("path", "simple"), ("header", "simple"), ("query", "form"), ("query", "deepObject"), ("cookie", "form")}
     | {("query", "spaceDelimited"), ("query", "pipeDelimited")}
 )
 
@@ -350,6 +368,40 @@ def _encoded(kind: str, body: Any) -> bytes:
     if kind == "text/plain":
         return _plain(body).encode()
     return msgspec.json.encode(body)
+
+
+def _with_files(schema: Any, document: Document) -> tuple[Any, frozenset[str]]:
+    """The schema of a multipart body, in which files are base64, and the names of the files."""
+    members = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(members, dict):
+        return schema, frozenset()
+    files: dict[str, Json] = {}
+    for name, member in members.items():
+        found = document.follow(member)
+        if found.get("format") == "binary" or "contentMediaType" in found:
+            kept = {key: value for key, value in found.items() if key not in ("format", "contentMediaType")}
+            text = _text(found.get("description")) or "A file"
+            files[name] = {**kept, "type": "string", "contentEncoding": "base64", "description": f"{text}, as base64"}
+    return {**schema, "properties": {**members, **files}}, frozenset(files)
+
+
+def _multipart(body: Json, files: frozenset[str], boundary: str) -> bytes:
+    """A multipart/form-data body (RFC 7578). Raises ToolError for a file that is not base64."""
+    parts = bytearray()
+    for name, value in body.items():
+        quoted = quote(name, safe=" []")
+        for one in value if isinstance(value, list) else [value]:
+            head = f'Content-Disposition: form-data; name="{quoted}"'
+            if name in files:
+                head += f'; filename="{quoted}"\r\nContent-Type: application/octet-stream'
+                try:
+                    data = base64.b64decode(str(one), validate=True)
+                except ValueError:
+                    raise ToolError(f"{name}: expected a file as base64") from None
+            else:
+                data = _plain(one).encode()
+            parts += f"--{boundary}\r\n{head}\r\n\r\n".encode() + data + b"\r\n"
+    return bytes(parts) + f"--{boundary}--\r\n".encode()
 
 
 def _text(value: Any) -> str | None:

@@ -68,6 +68,7 @@ def server_from(
     title = str(spec.info.get("title") or "API")
     defaults: dict[str, Any] = {"version": str(spec.info.get("version") or "0"), "lifespan": client.lifespan}
     server: Server[Any] = Server(settings["name"] or title, **{**defaults, **of_server})
+    base_url = settings["base_url"] or str(getattr(http_client, "base_url", "")) or None
     # A request to an app in this process needs an address as well.
     origin = "http://localhost" if is_asgi_app(http_client) else ""
     taken: set[str] = set()
@@ -79,14 +80,14 @@ def server_from(
             continue
         if settings["operations"](operation):
             tool = _unique_name(operation.name, taken)
-            _register(server, tool, operation, client, _base(operation, settings["base_url"], origin))
+            _register(server, tool, operation, client, _base(operation, base_url, origin))
     if not taken:
         raise DefinitionError("The OpenAPI document has no operation that can be used; the log says why")
     return server
 
 
 def _base(operation: Operation, base_url: str | None, origin: str) -> str:
-    base = operation.base_url if base_url is None else base_url
+    base = base_url or operation.base_url
     if base.startswith("/") or not base:
         base = origin + base
     if "://" not in base:

@@ -250,6 +250,12 @@ class Context(Record, Generic[StateT]):
         return meta if isinstance(meta, dict) else {}
 
     @property
+    def decoded_params(self) -> dict[str, Any]:
+        """The params of the request as a dict, for middleware; decoded at each use, changed with `replace(params=…)`."""
+        decoded = {} if self.params is ABSENT else msgspec.json.decode(self.params)
+        return decoded if isinstance(decoded, dict) else {}
+
+    @property
     def cancelled(self) -> bool:
         """Whether the client no longer wants the answer; for sync functions, which can't be interrupted."""
         return self._call.state is not CallState.RUNNING

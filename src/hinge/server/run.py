@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 from hinge.channel import Channel, SessionLike
@@ -71,6 +72,9 @@ def run(server: Runnable, transport: str, options: Mapping[str, Any]) -> None:
     """
     if _loading.get():
         return
+    if module := _importing():
+        print(f"hinge: {module} is being imported, so its run() does not serve", file=sys.stderr)
+        return
     if _in_a_loop():
         raise StartError(
             "run() starts an event loop, and one is running here already: write `await server.run_async(…)` in its place"
@@ -97,6 +101,16 @@ async def run_async(server: Runnable, transport: str, options: Mapping[str, Any]
     """The same in the event loop that runs already. Raises StartError."""
     if not _loading.get():
         await _serving(server, transport, _checked(transport, options))
+
+
+def _importing() -> str | None:
+    """The module whose import calls `run()`, if that is so: `from notes import server` must not serve."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and getattr(frame.f_globals.get("__spec__"), "_initializing", False):
+            return str(frame.f_globals["__name__"])
+        frame = frame.f_back
+    return None
 
 
 def _in_a_loop() -> bool:
@@ -131,6 +145,11 @@ async def _serving(server: Runnable, transport: str, options: Any) -> None:
         from hinge.transports.stream.stdio import require_standard_streams, serve_stdio
 
         require_standard_streams()
+        if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty():
+            text = (
+                "This server waits for an MCP client on standard input; Ctrl-C ends it. To try it: hinge list FILE.py"
+            )
+            print(f"hinge: {text}", file=sys.stderr, flush=True)
         async with server.running():
             await serve_stdio(server.serve, limits=server.limits)
     elif transport == "socket":

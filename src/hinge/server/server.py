@@ -45,6 +45,7 @@ from hinge.server.options import (
     effective_limits,
 )
 from hinge.server.router import Router
+from hinge.server.script_errors import report_in_one_line
 from hinge.server.watchdog import unwatch, watch
 from hinge.session import Session
 from hinge.telemetry import current_telemetry
@@ -101,6 +102,7 @@ class Server(Router, Generic[StateT]):
         lifespan: Callable[[Server[StateT]], AbstractAsyncContextManager[StateT]] | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
+        report_in_one_line()
         check_option("lifespan", lifespan, LIFESPAN)
         settings = resolve(ServerOptions, options, "Server")
         info = Implementation(

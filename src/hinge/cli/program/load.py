@@ -43,15 +43,30 @@ def load(target: str) -> Server[Any]:
         if not isinstance(attribute, Server):
             raise StartError(f"{place} has no server named {name!r}: {_list_servers(module)}")
         return attribute
-    servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
+    servers = _own_servers(module)
     for usual in _USUAL_NAMES:
         if usual in servers:
             return servers[usual]
     if not servers:
-        raise StartError(f"{place} has no hinge.Server at its top level")
+        text = f"{place} has no hinge.Server at its top level"
+        raise StartError(f"{text}; a server of another library is reached by its command line, 'python {place}'")
     if len(set(map(id, servers.values()))) != 1:
         raise StartError(f"{place} has several servers: {_list_servers(module)}; choose one with {place}:NAME")
     return next(iter(servers.values()))
+
+
+def _own_servers(module: ModuleType) -> dict[str, Server[Any]]:
+    """The servers by name: those defined here rather than imported ones, and those that are not mounted in another."""
+    servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
+    imported = {
+        id(value)
+        for name, other in list(sys.modules.items())
+        if other is not module and not name.startswith("hinge.")
+        for value in list(getattr(other, "__dict__", {}).values())
+        if isinstance(value, Server)
+    }
+    own = {key: value for key, value in servers.items() if id(value) not in imported} or servers
+    return {key: value for key, value in own.items() if not value.catalog.mounted} or own
 
 
 def _make(factory: Callable[[], Any], place: str) -> Server[Any]:
@@ -95,6 +110,18 @@ def _module(place: str) -> ModuleType:
             raise
         except HingeError as exc:
             raise StartError(f"{place}: {exc}") from exc
+        except Exception as exc:
+            import traceback
+
+            frames = [one for one in traceback.extract_tb(exc.__traceback__) if _is_users(one.filename)]
+            sys.stderr.write("".join(traceback.format_list(frames)))
+            raise StartError(f"{place} can't be imported: {traceback.format_exception_only(exc)[-1].strip()}") from exc
+
+
+def _is_users(filename: str) -> bool:
+    """Whether a file is the user's: not of Hinge, Python or an installed package."""
+    ours = str(Path(__file__).parents[2])
+    return not filename.startswith(("<", ours, sys.base_prefix, sys.prefix))
 
 
 def _file(path: Path) -> ModuleType:

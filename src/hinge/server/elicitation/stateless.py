@@ -31,7 +31,7 @@ class _Retry(msgspec.Struct):
     request_state: str | None = msgspec.field(name="requestState", default=None)
 
 
-class _State(msgspec.Struct, array_like=True):
+class _StoredState(msgspec.Struct, array_like=True):
     """What travels in `requestState`: answers and results of steps by key, as JSON text, and the keys that were requested."""
 
     answers: dict[str, bytes]
@@ -40,7 +40,7 @@ class _State(msgspec.Struct, array_like=True):
 
 
 _retry_decoder = msgspec.json.Decoder(_Retry)
-_state_decoder = msgspec.msgpack.Decoder(_State)
+_state_decoder = msgspec.msgpack.Decoder(_StoredState)
 
 
 class _Suspension:
@@ -113,7 +113,7 @@ class StatelessElicitation(ElicitationStrategy):
         self._counts: dict[str, int] = {}
         self._suspensions: dict[asyncio.Task[Any], _Suspension] = {}
         self._suspended = False
-        self._state = _State({}, {}, [])
+        self._state = _StoredState({}, {}, [])
         try:
             retry = _retry_decoder.decode(call.params if call.params is not ABSENT else b"{}")
         except msgspec.MsgspecError as exc:

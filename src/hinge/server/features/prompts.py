@@ -113,6 +113,15 @@ def _returns_messages(annotation: Any) -> bool:
     return returns_blocks(annotation) or annotation is Message
 
 
+def _not_messages(schema: Any) -> str:
+    """The type of a return annotation that can't become messages; "" for others."""
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    if kind == "array":
+        inner = _not_messages(schema.get("items"))
+        return f"a list of {inner}" if inner else ""
+    return kind if kind in ("integer", "number", "boolean", "null") else ""
+
+
 def to_messages(value: Any, name: str) -> list[PromptMessage]:
     """What a prompt function returned, as messages; those without a role are the user's. Raises DefinitionError."""
     if isinstance(value, PromptMessage):
@@ -152,6 +161,8 @@ class Prompts(Entries[RegisteredPrompt]):
         check_options("@server.prompt", options, PromptOptions)
         signature = inspect_handler(function, _returns_messages, options.get("name"))
         name = signature.name
+        if wrong := _not_messages(signature.output_schema):
+            raise DefinitionError(f"Prompt {name!r} returns {wrong}: return a text, a Message, or a list of these")
         if name == "<lambda>":
             raise DefinitionError('A prompt needs a name: write server.prompt("name")(function)')
         prompt = Prompt(

@@ -260,6 +260,14 @@ MAX_URI = 65_536
 _READABLE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[^\x00-\x1f\x7f]*")
 
 
+_EXPRESSION = re.compile(r"\{([+#./]?)([^{}?&;]*)\}")
+
+
+def _shape(uri: str) -> str:
+    """A template without the names of its variables, which don't matter for what it matches."""
+    return _EXPRESSION.sub(lambda found: f"{{{found[1]}{re.sub(r'[^,*]+', 'x', found[2])}}}", uri)
+
+
 class Resources(Entries[RegisteredResource]):
     """The resources of one server. `limit`, in bytes, is for a resource that a function returns in chunks.
 
@@ -299,6 +307,11 @@ class Resources(Entries[RegisteredResource]):
 
     def adopt(self, uri: str, entry: RegisteredResource, exists: Exists | None) -> None:
         """Add an entry that is defined already, under a URI or template that isn't taken."""
+        shape = _shape(uri)
+        if same := next((other for other in self.all if other != uri and _shape(other) == shape), None):
+            raise DefinitionError(
+                f"The resource template {uri!r} matches the same URIs as {same!r}: give it another one, or remove the first"
+            )
         self.register(uri, entry)
         if exists is not None:
             self._exists[uri] = exists

@@ -340,6 +340,13 @@ class ChildProcess:
         """Exit code, or minus the signal's number; None while it runs."""
         return self._code if self.exited.is_set() else None
 
+    def _hint(self) -> str:
+        """What a Python file probably lacks that ended at once without a word."""
+        words = [str(word) for word in self._popen.args] if isinstance(self._popen.args, list) else []
+        if self.returncode != 0 or len(words) < 2 or not words[-1].endswith(".py"):
+            return ""
+        return f". Does {words[-1]} call server.run()? Without it use `hinge run {words[-1]}`"
+
     def describe_end(self, otherwise: str) -> str:
         """Describe how the process ended, with its last lines of standard error. `otherwise` describes one that runs."""
         if isinstance(self._stderr, DescriptorTransport):
@@ -352,7 +359,7 @@ class ChildProcess:
         else:
             end = f"exited with code {code}"
         if not self._reader.lines:
-            return f"the server process ({self.name}) {end}; it wrote nothing to standard error"
+            return f"the server process ({self.name}) {end}; it wrote nothing to standard error{self._hint()}"
         if self._reader.shown:
             return f"the server process ({self.name}) {end}; see what it wrote to standard error"
         return f"the server process ({self.name}) {end}; its last words:\n" + "\n".join(self._reader.lines)

@@ -129,7 +129,7 @@ class HttpApp:
 
     async def _serve_path(self, scope: Scope, exchange: Exchange, life: Lifecycle) -> None:
         path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
-        if path == self.options.path:
+        if path.rstrip("/") == self.options.path.rstrip("/"):
             await life.endpoint.handle(exchange)
         elif life.legacy is not None and life.legacy.serves(path):
             await life.legacy.handle(exchange)
@@ -137,7 +137,8 @@ class HttpApp:
             draining = path == "/readyz" and life.stopping
             await exchange.reply(503 if draining else 200, b'"stopping"' if draining else b'"ok"')
         else:
-            await exchange.refuse(Refusal(404, f"Nothing is served here; the MCP endpoint is {self.options.path}"))
+            place = scope.get("root_path", "") or self.options.path  # a mount point is the endpoint itself
+            await exchange.refuse(Refusal(404, f"Nothing is served here; the MCP endpoint is {place}"))
 
     async def _serve_routed(self, app: AsgiApp, scope: Scope, raw: RawExchange, life: Lifecycle) -> None:
         """Serve a request for another app, after the Host and Origin checks."""

@@ -1,0 +1,210 @@
+"""Typical mistakes end with one line that says what to do: those of the table, and those of scripts and commands."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge import Client, Context, Server
+from hinge.cli import main
+from tests.mistakes.table import MISTAKES, PREAMBLE, Mistake
+
+_PLACE = re.compile(r" at mistake\.py:\d+:")
+
+SERVER = """
+from hinge import Server
+server = Server("notes")
+@server.tool
+def add(text: str) -> str:
+    return text
+"""
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake.title for mistake in MISTAKES])
+def test_the_line_that_the_user_sees(mistake: Mistake) -> None:
+    assert "\n" not in mistake.line
+    space: dict[str, Any] = {"__name__": "mistake"}
+    with pytest.raises((Exception, SystemExit)) as caught:  # noqa: PT012  # a program is a definition or a call
+        exec(compile(PREAMBLE + mistake.program, "mistake.py", "exec"), space)
+        asyncio.run(space["main"]())
+    assert _PLACE.sub(":", str(caught.value)) == mistake.line
+
+
+def test_there_are_at_least_62() -> None:
+    assert len({mistake.title for mistake in MISTAKES}) == len(MISTAKES) >= 62
+
+
+# ---------------------------------------------------------------- scripts
+
+
+def run_script(folder: Path, text: str, **files: str) -> subprocess.CompletedProcess[str]:
+    for name, content in files.items():
+        (folder / f"{name}.py").write_text(content)
+    (folder / "script.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "script.py"], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_bad_signature_ends_a_script_with_one_line(tmp_path: Path) -> None:
+    ended = run_script(tmp_path, SERVER + "@server.tool\ndef bad(x): return x\nserver.run()\n")
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("hinge: bad() at ")
+    assert line.endswith(
+        "script.py:7: parameter `x`: has no annotation, so there is no schema for it; write e.g. `x: str`"
+    )
+
+
+def test_a_wrong_option_ends_a_script_with_its_place(tmp_path: Path) -> None:
+    ended = run_script(tmp_path, "from hinge import Server\nserver = Server('s', instruction='x')\n")
+    (line,) = ended.stderr.splitlines()
+    assert line.endswith("script.py:2: Server has no option 'instruction': did you mean 'instructions'?")
+
+
+def test_importing_a_server_does_not_serve(tmp_path: Path) -> None:
+    ended = run_script(tmp_path, "from notes import server\nprint('on')\n", notes=SERVER + "server.run()\n")
+    assert (ended.returncode, ended.stdout) == (0, "on\n")
+    assert ended.stderr == "hinge: notes is being imported, so its run() does not serve\n"
+
+
+def test_a_server_on_a_terminal_says_that_it_waits(tmp_path: Path) -> None:
+    (tmp_path / "weather.py").write_text(SERVER + "server.run()\n")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([sys.executable, "weather.py"], cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    try:
+        seen = os.read(ours, 4096).decode()
+        assert "waits for an MCP client on standard input; Ctrl-C ends it" in seen
+    finally:
+        process.terminate()
+        process.wait()
+        os.close(ours)
+
+
+def test_ctrl_c_while_a_blocking_client_connects_is_quiet(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        text = f"""
+import hinge.sync
+try:
+    hinge.sync.Client("http://127.0.0.1:{silent.getsockname()[1]}/mcp").connect()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+        (tmp_path / "script.py").write_text(text)
+        process = subprocess.Popen(
+            [sys.executable, "script.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        connection, _ = silent.accept()
+        with connection:
+            process.send_signal(signal.SIGINT)
+            assert process.communicate() == (b"interrupted\n", b"")
+
+
+# ---------------------------------------------------------------- files and commands
+
+
+async def test_a_file_without_run_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "notes.py").write_text(SERVER)
+    with pytest.raises(Exception, match=r"Does .*notes.py call server.run\(\)\? Without it use `hinge run .*notes.py`"):
+        await Client(tmp_path / "notes.py").connect()
+    async with Client(f"{tmp_path / 'notes.py'}:server") as client:
+        assert [tool.name for tool in await client.list_tools()] == ["add"]
+
+
+def test_an_imported_server_does_not_make_the_choice_hard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hinge.cli.run import load
+
+    (tmp_path / "own_notes.py").write_text(SERVER)
+    text = "from own_notes import server\nfrom hinge import Server\nmine = Server('mine')\nmine.mount(server, 'n')\n"
+    (tmp_path / "own_mine.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert load(str(tmp_path / "own_mine.py")).name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["list", "localhost:1", "--header", "Host:"], "hinge: --header Host: the protocol sets this header itself"),
+        (["list", "localhost:1", "--header", "X"], "hinge: --header 'X' is not a header: write NAME:VALUE"),
+        (["run", "no_server.py"], "hinge: no_server.py has no hinge.Server at its top level; "),
+        (["run", "nothere.py"], "hinge: No such file: nothere.py"),
+        (["run", "broken.py"], "hinge: broken.py can't be imported: ZeroDivisionError: "),
+        (["list", "localhost:1"], "hinge: No connection to localhost:1: "),
+    ],
+)
+def test_a_command_ends_with_one_line(
+    words: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "no_server.py").write_text("other = 1\n")
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].startswith(line)
+    assert all("/src/hinge/" not in one for one in lines)
+
+
+# ---------------------------------------------------------------- HTTP
+
+
+async def ask(app: Any, path: str, root: str = "") -> tuple[int, bytes]:
+    """GET a path of an ASGI app."""
+    messages: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        messages.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": path, "root_path": root, "scheme": "http", "http_version": "1.1"}
+    headers = [(b"host", b"localhost"), (b"accept", b"text/event-stream")]
+    await app(
+        {**scope, "headers": headers, "query_string": b"", "server": ("localhost", 80), "client": None}, receive, send
+    )
+    await app.stop()
+    return messages[0]["status"], b"".join(one.get("body", b"") for one in messages)
+
+
+async def test_a_trailing_slash_does_not_matter() -> None:
+    with_slash, without = [await ask(Server("s").http_app(), path) for path in ("/mcp/", "/mcp")]
+    assert with_slash == without
+    assert with_slash[0] != 404
+
+
+async def test_a_mounted_app_names_its_real_path() -> None:
+    status, body = await ask(Server("s").http_app(), "/api/tools/x", "/api/tools")
+    assert (status, b"the MCP endpoint is /api/tools" in body) == (404, True)
+
+
+# ---------------------------------------------------------------- middleware
+
+
+async def test_middleware_gets_decoded_params() -> None:
+    server: Server[Any] = Server("s")
+    seen: list[Any] = []
+
+    @server.tool
+    def add(a: int) -> int:
+        return a
+
+    async def look(ctx: Context[Any], call_next: Any) -> Any:
+        if ctx.method == "tools/call":
+            seen.append(ctx.decoded_params["arguments"])
+        return await call_next(ctx)
+
+    server.add_middleware(look)
+    async with Client(server) as client:
+        await client.call_tool("add", {"a": 1})
+    assert seen == [{"a": 1}]
