@@ -14,7 +14,8 @@ from typing import Any
 
 logger = logging.getLogger("hinge")
 
-ENDING = (signal.SIGINT, signal.SIGTERM)
+#: The signals that request a stop. SIGBREAK is Ctrl-Break on Windows.
+ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name))
 
 #: Called with the event loop when a stop is requested, also while the loop is blocked.
 _observers: list[Callable[[asyncio.AbstractEventLoop], None]] = []

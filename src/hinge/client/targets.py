@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -16,6 +17,7 @@ from hinge.options import options_of
 from hinge.protocol.limits import Limits
 from hinge.transports.http.client.options import HttpClientOptions
 from hinge.transports.memory_options import MemoryOptions
+from hinge.transports.stream.command_line import split_command_line
 from hinge.transports.stream.options import ProcessOptions
 
 _HTTP = ("http://", "https://")
@@ -130,10 +132,20 @@ def words_of(target: Any) -> str:
     return shorten(str(getattr(target, "url", None) or f"{type(target).__name__} in this process"))
 
 
+def _interpreter() -> str:
+    """The Python that runs a file: this one, or the one on the PATH if this is a frozen program."""
+    if not getattr(sys, "frozen", False):
+        return sys.executable
+    found = shutil.which("python3") or shutil.which("python")
+    if found is None:
+        raise DefinitionError("There is no Python on the PATH to run the file: give a command line with its path")
+    return found
+
+
 def command_line(target: Any) -> list[str]:
     """The words of a command line; a Python file runs in this interpreter. Raises DefinitionError."""
     if isinstance(target, Path) or (isinstance(target, str) and target.endswith(".py") and Path(target).is_file()):
-        return [sys.executable, str(target)]
+        return [_interpreter(), str(target)]
     if isinstance(target, str):
         if found := _PYTHON_FILE.fullmatch(target):
             if not Path(found["path"]).is_file():
@@ -147,7 +159,7 @@ def command_line(target: Any) -> list[str]:
                 "unix:/path, or a command line"
             )
         try:
-            words = shlex.split(target)
+            words = split_command_line(target)
         except ValueError as exc:
             raise DefinitionError(f"The command line {target!r} can't be split into words: {exc}") from exc
     elif isinstance(target, Sequence) and all(isinstance(word, str) for word in target):

@@ -16,21 +16,28 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Literal, Unpack
+from typing import IO, TYPE_CHECKING, Any, Literal, Unpack
 
 from hinge.channel import Serve, Transport
 from hinge.errors import ConnectFailed, DefinitionError, shorten
 from hinge.options import accepts, resolve
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.transports.stream.blocking import open_descriptors
+from hinge.transports.stream.command_line import split_command_line, windows_command_line
 from hinge.transports.stream.descriptors import DescriptorTransport
 from hinge.transports.stream.line_channel import LineChannel
 from hinge.transports.stream.options import ProcessOptions, Shown, Stderr
+
+if TYPE_CHECKING:
+    from hinge.transports.stream.windows_job import Job
 
 #: When a child closes its output, how many seconds its exit code is waited for, which is part of the reason.
 EXIT_GRACE = 1.0
 #: When a child has ended and another process still holds its output, after how many seconds of silence it is given up.
 SILENCE = 1.0
+
+#: Whether this is Windows.
+WINDOWS = sys.platform == "win32"
 
 #: Children that are being ended; the event loop itself would not keep these tasks alive.
 _endings: set[asyncio.Task[None]] = set()
@@ -172,13 +179,16 @@ class Stdio(Transport):
     """A transport to a server in a child process, over its standard input and output.
 
     Args:
-        command: program and arguments; a string is split like a shell would, but no shell is started.
+        command: program and arguments; a string is split as the system does (quotes, and on Windows its rules for
+            backslashes), but no shell is started. On Windows a program is found by PATHEXT, and a batch file
+            (`npx.cmd`) takes no arguments that cmd.exe would interpret.
         limits: bounds on what the server can make the client hold or wait for.
         options: see `ProcessOptions`. The last lines of standard error are kept in any case, for the reason when the
             process dies.
 
     Raises:
-        DefinitionError: for an empty command, an unknown option or a value that it doesn't take.
+        DefinitionError: for an empty command, an unknown option or a value that it doesn't take; from `open` for
+            arguments that a batch file can't take.
     """
 
     @accepts(ProcessOptions)
@@ -186,9 +196,8 @@ class Stdio(Transport):
         self, command: Sequence[str] | str, *, limits: Limits = DEFAULT_LIMITS, **options: Unpack[ProcessOptions]
     ) -> None:
         settings = resolve(ProcessOptions, options, "Stdio")
-        posix = sys.platform != "win32"
         try:
-            self.command = shlex.split(command, posix=posix) if isinstance(command, str) else list(command)
+            self.command = split_command_line(command) if isinstance(command, str) else list(command)
         except ValueError as exc:
             raise DefinitionError(f"The command {command!r} can't be split into words: {exc}") from exc
         if not self.command or not self.command[0]:
@@ -308,17 +317,7 @@ class ChildProcess:
         self.exited = asyncio.Event()
         self._code = 0
         try:
-            self._popen = subprocess.Popen(
-                command,
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=child_environment(env),
-                cwd=cwd,
-                start_new_session=sys.platform != "win32",
-                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-            )
+            self._popen, self._job = _start(command, child_environment(env), cwd)
         except (OSError, ValueError) as exc:
             reason = _start_failure(exc, command[0], cwd)
             raise ConnectFailed(f"Can't start {shorten(shlex.join(command))}: {reason}") from exc
@@ -367,9 +366,11 @@ class ChildProcess:
     # ---------------------------------------------------------------- the end
 
     def signal(self, name: Literal["SIGTERM", "SIGKILL"]) -> None:
-        """Send a signal to the whole group (on Windows: end the process)."""
-        if sys.platform == "win32":
-            self._popen.kill()
+        """Send a signal to the whole group (on Windows: end the process and all that it started)."""
+        if self._job is not None:
+            self._job.end()
+            with contextlib.suppress(OSError):
+                self._popen.kill()
         else:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, getattr(signal, name))
@@ -404,6 +405,18 @@ class ChildProcess:
     def _ended(self) -> None:
         self.exited.set()
         self._on_exit()
+
+
+def _start(
+    command: Sequence[str], environment: Mapping[str, str], cwd: str | os.PathLike[str] | None
+) -> tuple[subprocess.Popen[bytes], Job | None]:
+    """Start a process as the leader of a group, or on Windows in a job."""
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    if not WINDOWS:
+        return subprocess.Popen(command, bufsize=0, env=environment, cwd=cwd, start_new_session=True, **pipes), None
+    from hinge.transports.stream.windows_job import start_in_job
+
+    return start_in_job(windows_command_line(command, environment), environment, bufsize=0, cwd=cwd, **pipes)
 
 
 def _take_descriptor(file: IO[bytes] | None) -> int:

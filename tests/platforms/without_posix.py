@@ -1,0 +1,85 @@
+"""Runs in a process that has what Windows has: `python without_posix.py import|memory|serve`.
+
+What only POSIX has is taken away before Hinge is imported.
+"""
+
+import asyncio
+import importlib
+import os
+import pkgutil
+import select
+import signal
+import socket
+import sys
+
+#: Libraries that import modules of their own on Windows, which are not here: they come first.
+FOREIGN = ("uvicorn",)
+MISSING_MODULES = ("fcntl", "termios", "tty", "pty", "pwd", "grp", "resource", "uvloop")
+MISSING = {
+    os: (
+        "fork",
+        "killpg",
+        "waitid",
+        "setsid",
+        "getuid",
+        "geteuid",
+        "O_NONBLOCK",
+        "O_NOFOLLOW",
+        "O_DIRECTORY",
+        "O_CLOEXEC",
+    ),
+    select: ("poll", "epoll"),
+    signal: ("SIGKILL", "SIGHUP", "SIGUSR1", "SIGCHLD", "pthread_sigmask"),
+    socket: ("AF_UNIX",),
+}
+
+
+def become_windows() -> None:
+    """Take away what Windows doesn't have."""
+    for name in FOREIGN:
+        importlib.import_module(name)
+    family, pair = socket.AF_UNIX, socket.socketpair
+    setattr(socket, "socketpair", lambda *arguments: pair(family))  # noqa: B010 (the event loop needs one)
+    for name in MISSING_MODULES:
+        sys.modules[name] = None  # type: ignore[assignment]  # makes its import fail
+    for module, names in MISSING.items():
+        for name in names:
+            if hasattr(module, name):
+                delattr(module, name)
+    sys.platform = "win32"
+
+
+def import_everything() -> None:
+    """Import each module of the package whose own extras are installed."""
+    import hinge
+
+    for found in pkgutil.walk_packages(hinge.__path__, "hinge."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+
+
+def main(word: str) -> None:
+    become_windows()
+    if word == "import":
+        import_everything()
+        return
+    from hinge import Client, Server
+
+    server = Server("windows")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    if word == "serve":
+        server.run()
+        return
+
+    async def use() -> None:
+        async with Client(server) as client:
+            print((await client.call_tool("add", {"a": 1, "b": 2})).text)
+
+    asyncio.run(use())
+
+
+main(sys.argv[1])
