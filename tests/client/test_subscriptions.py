@@ -126,6 +126,23 @@ async def test_what_the_server_does_not_honour_is_told() -> None:
         assert not changes.honoured.prompts_list_changed
 
 
+@pytest.mark.parametrize(
+    ("wanted", "member"),
+    [
+        ({"tools": True}, {"toolsListChanged": True}),
+        ({"prompts": True}, {"promptsListChanged": True}),
+        ({"resource_list": True}, {"resourcesListChanged": True}),
+        ({"resources": True}, {"resourcesListChanged": True}),
+        ({"resources": ["file:///a"]}, {"resourceSubscriptions": ["file:///a"]}),
+    ],
+)
+async def test_nothing_else_is_asked_for(wanted: Any, member: Any) -> None:
+    """SUB-01."""
+    puppet = listening_server()
+    async with Client(puppet) as client, client.listen(**wanted):
+        assert [params["notifications"] for params in puppet.asked("subscriptions/listen")] == [member]
+
+
 async def test_several_subscriptions_are_told_apart_by_id_and_type() -> None:
     """SUB-05, SUB-07, STDIO-05, C-016, D-001."""
     puppet = listening_server()
@@ -228,6 +245,34 @@ async def test_a_loss_that_nobody_read_meanwhile_is_told_once() -> None:
         lost, changed = await next_of(changes, 2)
         assert isinstance(lost, ChangesLost)
         assert changed == Changed("tools")
+
+
+@in_no_time
+async def test_each_loss_is_told_twice_and_no_opening_without_a_loss_is() -> None:
+    puppet = listening_server()
+    async with Client(puppet) as client, client.listen(tools=True) as changes:
+        for number in range(1, 4):
+            puppet.hang_up()
+            (lost,) = await next_of(changes, 1)
+            await puppet.until(lambda: len(listens(puppet)) > number)  # noqa: B023 - it is awaited
+            told(puppet, listens(puppet)[-1], "notifications/tools/list_changed")
+            assert await next_of(changes, 2) == [lost, Changed("tools")]
+        told(puppet, listens(puppet)[-1], "subscriptions/nothing")
+        told(puppet, listens(puppet)[-1], "notifications/subscriptions/acknowledged", notifications={})
+        told(puppet, listens(puppet)[-1], "notifications/tools/list_changed")
+        assert await next_of(changes, 1) == [Changed("tools")]
+
+
+@in_no_time
+async def test_a_server_that_refuses_the_subscription_later_is_not_asked_again() -> None:
+    """SUB-10: it is the answer of a server, which another attempt won't change."""
+    puppet = listening_server()
+    async with Client(puppet) as client, client.listen(tools=True) as changes:
+        puppet.by_method["subscriptions/listen"] = Error(-32602, "no longer")
+        puppet.hang_up()
+        with pytest.raises(ConnectionLost, match="no longer"):
+            await only_losses(changes)
+    assert len(listens(puppet)) == 2
 
 
 @in_no_time

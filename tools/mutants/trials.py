@@ -122,13 +122,13 @@ class Laboratory:
         coverage = Coverage(data_file=None, include=[target], config_file=False)
         timing = _Timing(tests, coverage.switch_context)
         coverage.start()
-        code = self._run(tests, timing)
+        code = self._run(tests, timing, "--timeout=600")  # measuring is slow, and so may the machine be
         coverage.stop()
         lines = coverage.get_data().contexts_by_lineno(target)
         Baseline(timing.seconds, timing.waited, lines).save(path)
         return code
 
-    def _run(self, tests: Iterable[str], plugin: object) -> int:
+    def _run(self, tests: Iterable[str], plugin: object, *options: str) -> int:
         sys.path.insert(0, str(self.copied))
         os.chdir(self.root)
         scratch = self.copied.parent
@@ -141,8 +141,8 @@ class Laboratory:
             "HYPOTHESIS_STORAGE_DIRECTORY": str(scratch / "examples"),
         }
         files = dict.fromkeys(name.partition(" ")[0].partition("::")[0] for name in tests)
-        options = ["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        return pytest.main([*options, f"--basetemp={scratch / 'tests'}", *files], plugins=[plugin])
+        fixed = ["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        return pytest.main([*fixed, *options, f"--basetemp={scratch / 'tests'}", *files], plugins=[plugin])
 
 
 class _Chosen:

@@ -183,6 +183,9 @@ def test_one_malformed_capability_does_not_take_the_others_along() -> None:
     found = STATELESS.client_capabilities(meta_of(**{CLIENT_CAPABILITIES: declared}), Handshake())
     assert (found.roots, found.sampling, found.elicitation) == (RootsCapability(), None, None)
     assert found.experimental == {"x": {}}
+    assert (
+        STATELESS.client_capabilities(meta_of(**{CLIENT_CAPABILITIES: ["roots"]}), Handshake()) == ClientCapabilities()
+    )
 
 
 @pytest.mark.parametrize("level", SEVERITY)
