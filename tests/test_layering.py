@@ -28,7 +28,7 @@ LAYERS = (
     ("extensions",),
     ("sync",),
     ("contracts", "doctor"),
-    ("proxy", "openapi", "stubs", "testing"),
+    ("proxy", "openapi", "stubs", "testing", "migrate"),
     ("cli",),
     ("__init__", "__main__"),
 )

@@ -281,6 +281,11 @@ def _doctor(command: _Command) -> None:
     )
 
 
+def _migrate(command: _Command) -> None:
+    command.add_argument("paths", nargs="+", metavar="PATH", help="a Python file, or a folder with Python files")
+    command.add_argument("--write", action="store_true", help="change the files; without it, only the diff is shown")
+
+
 #: Name: help, the function that declares the arguments, the module in `hinge.cli` that runs it.
 _COMMANDS: dict[str, tuple[str, Callable[[_Command], None], str]] = {
     "run": ("run the server that a file defines", _run, "run"),
@@ -295,6 +300,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[_Command], None], str]] = {
     "diff": ("show what changed since a contract was written, and what it breaks", _diff, "diff"),
     "doctor": ("show what known hosts can't take of a server", _doctor, "doctor"),
     "stubs": ("print a typed Python module for a server", _stubs, "stubs"),
+    "migrate": ("rewrite a program for FastMCP or the official SDK", _migrate, "migrate"),
 }
 
 

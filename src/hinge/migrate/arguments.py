@@ -1,0 +1,111 @@
+"""The arguments of a call, to be renamed, moved and removed by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+_TIGHT = cst.AssignEqual(whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace(""))
+
+
+class CallArguments:
+    """The arguments of one call. Positional ones have the names of the parameters that they stand for.
+
+    Args:
+        call: The call.
+        parameters: The names of the parameters that can be positional, in order.
+    """
+
+    def __init__(self, call: cst.Call, parameters: Sequence[str] = ()) -> None:
+        self._call = call
+        self._args: list[tuple[str | None, cst.Arg]] = []
+        names = iter(parameters)
+        self.starred = any(arg.star for arg in call.args)
+        for arg in call.args:
+            name = arg.keyword.value if arg.keyword is not None else None if arg.star else next(names, None)
+            self._args.append((name, arg))
+
+    def __contains__(self, name: str) -> bool:
+        return any(found == name for found, _ in self._args)
+
+    def names(self) -> list[str]:
+        """Return the names of all arguments that have one."""
+        return [name for name, _ in self._args if name is not None]
+
+    def get(self, name: str) -> cst.BaseExpression | None:
+        """Return the value of an argument."""
+        return next((arg.value for found, arg in self._args if found == name), None)
+
+    def pop(self, name: str) -> cst.BaseExpression | None:
+        """Remove an argument and return its value."""
+        value = self.get(name)
+        self._args = [(found, arg) for found, arg in self._args if found != name]
+        return value
+
+    def rename(self, old: str, new: str) -> None:
+        """Give an argument another keyword; a positional one becomes a keyword argument."""
+        self._args = [(new, _keyword(new, arg.value)) if found == old else (found, arg) for found, arg in self._args]
+
+    def name_all_but(self, count: int) -> None:
+        """Make positional arguments after the first ones keyword arguments."""
+        for index, (name, arg) in enumerate(self._args):
+            if index >= count and arg.keyword is None and name is not None:
+                self._args[index] = (name, _keyword(name, arg.value))
+
+    def set(self, name: str, value: cst.BaseExpression | str) -> None:
+        """Add a keyword argument, or replace its value."""
+        expression = cst.parse_expression(value) if isinstance(value, str) else value
+        self.pop(name)
+        self._args.append((name, _keyword(name, expression)))
+
+    def replace(self, name: str, value: cst.BaseExpression) -> None:
+        """Replace the value of an argument where it stands."""
+        self._args = [(found, arg.with_changes(value=value) if found == name else arg) for found, arg in self._args]
+
+    def put_first(self, value: cst.BaseExpression | str) -> None:
+        """Add a positional argument in front."""
+        expression = cst.parse_expression(value) if isinstance(value, str) else value
+        self._args.insert(0, (None, cst.Arg(expression)))
+
+    def call(self) -> cst.Call:
+        """Return the call with these arguments."""
+        args = [arg for _, arg in self._args]
+        if len(args) != len(self._call.args) and args:
+            args = [
+                arg if isinstance(arg.comma, cst.Comma) and _breaks(arg.comma) else arg.with_changes(comma=_COMMA)
+                for arg in args
+            ]
+            if not _breaks(args[-1].comma):
+                args[-1] = args[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        return self._call.with_changes(args=args)
+
+
+_COMMA = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+
+
+def _breaks(comma: cst.Comma | cst.MaybeSentinel) -> bool:
+    """Whether the line ends after a comma."""
+    return isinstance(comma, cst.Comma) and isinstance(comma.whitespace_after, cst.ParenthesizedWhitespace)
+
+
+def _keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
+    return cst.Arg(value, keyword=cst.Name(name), equal=_TIGHT)
+
+
+def text_of(node: cst.BaseExpression | None) -> str | None:
+    """Return the value of a plain string literal; None for anything else."""
+    if isinstance(node, cst.SimpleString):
+        value = node.evaluated_value
+        return value if isinstance(value, str) else None
+    return None
+
+
+def is_name(node: cst.BaseExpression | None, name: str) -> bool:
+    """Whether an expression is this name, such as `True`."""
+    return isinstance(node, cst.Name) and node.value == name
+
+
+def code_of(node: cst.CSTNode) -> str:
+    """Return the source of an expression."""
+    return cst.Module([]).code_for_node(node)

@@ -1,0 +1,176 @@
+"""What the names of FastMCP and of the official SDK are called in Hinge; data only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Name(NamedTuple):
+    """A name of Hinge and the module that it is imported from."""
+
+    name: str
+    module: str = "hinge"
+
+
+#: The packages whose names are looked up.
+PACKAGES = ("fastmcp", "mcp", "mcp_types")
+
+#: Where both packages export the same things. The last part of a name tells which; `_plain` removes the rest.
+_TYPE_MODULES = ("mcp", "mcp.types", "mcp_types", "mcp.server.fastmcp", "mcp.server.mcpserver")
+
+#: Wire types with the same name in `hinge`, and what their fields are called there.
+WIRE_TYPES = {
+    "Annotations": "hinge",
+    "AudioContent": "hinge",
+    "CallToolResult": "hinge",
+    "ClientCapabilities": "hinge.schema.lifecycle",
+    "Completion": "hinge",
+    "CompletionArgument": "hinge.schema.completion",
+    "CompletionContext": "hinge.schema.completion",
+    "ContentBlock": "hinge",
+    "CreateMessageResult": "hinge",
+    "ElicitResult": "hinge",
+    "EmbeddedResource": "hinge",
+    "GetPromptResult": "hinge",
+    "Icon": "hinge",
+    "ImageContent": "hinge",
+    "Implementation": "hinge",
+    "InputRequiredResult": "hinge",
+    "ListPromptsResult": "hinge.schema.prompts",
+    "ListResourceTemplatesResult": "hinge.schema.resources",
+    "ListResourcesResult": "hinge.schema.resources",
+    "ListRootsResult": "hinge.schema.roots",
+    "ListToolsResult": "hinge.schema.tools",
+    "ModelHint": "hinge.schema.sampling",
+    "ModelPreferences": "hinge.schema.sampling",
+    "Prompt": "hinge",
+    "PromptArgument": "hinge.schema.prompts",
+    "PromptMessage": "hinge",
+    "ReadResourceResult": "hinge",
+    "Resource": "hinge",
+    "ResourceLink": "hinge",
+    "ResourceTemplate": "hinge",
+    "Root": "hinge",
+    "SamplingMessage": "hinge",
+    "ServerCapabilities": "hinge.schema.lifecycle",
+    "TextContent": "hinge",
+    "Tool": "hinge",
+    "ToolAnnotations": "hinge",
+    "ToolChoice": "hinge.schema.sampling",
+    "ToolResultContent": "hinge.schema.sampling",
+    "ToolUseContent": "hinge.schema.sampling",
+}
+#: Wire types with another name.
+_RENAMED_TYPES = {
+    "BlobResourceContents": Name("ResourceContents"),
+    "CreateMessageRequestParams": Name("CreateMessageParams"),
+    "ElicitRequestFormParams": Name("ElicitFormParams"),
+    "ElicitRequestURLParams": Name("ElicitUrlParams"),
+    "LoggingMessageNotificationParams": Name("LogParams"),
+    "ProgressNotificationParams": Name("ProgressParams"),
+    "TextResourceContents": Name("ResourceContents"),
+}
+
+#: Full name to the name in Hinge. `Image` and its kind stand in several modules of both packages.
+NAMES: dict[str, Name] = {
+    "fastmcp.Client": Name("Client"),
+    "fastmcp.client.Client": Name("Client"),
+    "fastmcp.client.client.Client": Name("Client"),
+    "fastmcp.client.logging.LogMessage": Name("LogParams"),
+    "fastmcp.Context": Name("Context"),
+    "fastmcp.server.Context": Name("Context"),
+    "fastmcp.server.context.Context": Name("Context"),
+    "fastmcp.FastMCP": Name("Server"),
+    "fastmcp.server.FastMCP": Name("Server"),
+    "fastmcp.server.server.FastMCP": Name("Server"),
+    "fastmcp.dependencies.Depends": Name("Depends"),
+    "fastmcp.server.dependencies.get_context": Name("current_context"),
+    "fastmcp.exceptions.ToolError": Name("ToolError"),
+    "fastmcp.exceptions.NotFoundError": Name("ResourceNotFound"),
+    "fastmcp.prompts.Message": Name("Message"),
+    "fastmcp.prompts.base.Message": Name("Message"),
+    "fastmcp.prompts.prompt.Message": Name("Message"),
+    "fastmcp.prompts.PromptMessage": Name("PromptMessage"),
+    "fastmcp.prompts.prompt.PromptMessage": Name("PromptMessage"),
+    "fastmcp.tools.ToolResult": Name("CallToolResult"),
+    "fastmcp.tools.base.ToolResult": Name("CallToolResult"),
+    "fastmcp.tools.tool.ToolResult": Name("CallToolResult"),
+    "mcp.Client": Name("Client"),
+    "mcp.client.Client": Name("Client"),
+    "mcp.server.MCPServer": Name("Server"),
+    "mcp.server.fastmcp.FastMCP": Name("Server"),
+    "mcp.server.fastmcp.server.FastMCP": Name("Server"),
+    "mcp.server.mcpserver.MCPServer": Name("Server"),
+    "mcp.server.fastmcp.Context": Name("Context"),
+    "mcp.server.fastmcp.server.Context": Name("Context"),
+    "mcp.server.mcpserver.Context": Name("Context"),
+    "mcp.server.fastmcp.exceptions.ToolError": Name("ToolError"),
+    "mcp.server.mcpserver.exceptions.ToolError": Name("ToolError"),
+    "mcp.server.mcpserver.exceptions.ResourceNotFoundError": Name("ResourceNotFound"),
+    "mcp.server.fastmcp.prompts.base.Message": Name("Message"),
+    "mcp.server.mcpserver.prompts.base.Message": Name("Message"),
+    **{
+        f"{module}.{kind}": Name(kind)
+        for module in ("fastmcp", "fastmcp.utilities.types", "mcp.server.fastmcp", "mcp.server.mcpserver")
+        for kind in ("Image", "Audio", "File")
+    },
+    **{f"mcp.server.fastmcp.utilities.types.{kind}": Name(kind) for kind in ("Image", "Audio")},
+    **{f"{module}.{name}": Name(name, home) for module in _TYPE_MODULES for name, home in WIRE_TYPES.items()},
+    **{f"{module}.{old}": new for module in _TYPE_MODULES for old, new in _RENAMED_TYPES.items()},
+}
+
+#: Names of the protocol in camel case, which are in snake case in Hinge.
+FIELDS = {
+    "cacheScope": "cache_scope",
+    "destructiveHint": "destructive_hint",
+    "hasMore": "has_more",
+    "idempotentHint": "idempotent_hint",
+    "inputSchema": "input_schema",
+    "isError": "is_error",
+    "lastModified": "last_modified",
+    "maxTokens": "max_tokens",
+    "mimeType": "mime_type",
+    "nextCursor": "next_cursor",
+    "openWorldHint": "open_world_hint",
+    "outputSchema": "output_schema",
+    "readOnlyHint": "read_only_hint",
+    "requestedSchema": "requested_schema",
+    "stopReason": "stop_reason",
+    "structuredContent": "structured_content",
+    "systemPrompt": "system_prompt",
+    "uriTemplate": "uri_template",
+    "websiteUrl": "website_url",
+}
+
+#: Types whose `type="…"` is fixed in Hinge and not an argument.
+FIXED_TYPE = frozenset({"TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource"})
+
+SERVERS = frozenset(old for old, new in NAMES.items() if new.name == "Server")
+CONTEXTS = frozenset(old for old, new in NAMES.items() if new.name == "Context")
+TOOL_RESULTS = frozenset(old for old in NAMES if old.endswith(".ToolResult"))
+#: Clients that raise an error for a failed tool; those of the official SDK return its result.
+RAISING_CLIENTS = frozenset(old for old in NAMES if old.startswith("fastmcp") and old.endswith(".Client"))
+SESSIONS = frozenset({"mcp.ClientSession", "mcp.client.session.ClientSession", "mcp.Client", "mcp.client.Client"})
+LOW_LEVEL = frozenset({"mcp.server.Server", "mcp.server.lowlevel.Server", "mcp.server.lowlevel.server.Server"})
+PROCESS_TRANSPORTS = frozenset({"mcp.stdio_client", "mcp.client.stdio.stdio_client"})
+URL_TRANSPORTS = frozenset(
+    {
+        "mcp.client.streamable_http.streamable_http_client",
+        "mcp.client.streamable_http.streamablehttp_client",
+        "mcp.client.sse.sse_client",
+    }
+)
+PROCESS_PARAMETERS = frozenset({"mcp.StdioServerParameters", "mcp.client.stdio.StdioServerParameters"})
+PROXIES = frozenset({"fastmcp.server.create_proxy", "fastmcp.server.proxy.create_proxy"})
+CURRENT_CONTEXT = frozenset({"fastmcp.dependencies.CurrentContext", "fastmcp.server.dependencies.CurrentContext"})
+HEADERS = frozenset({"fastmcp.server.dependencies.get_http_headers"})
+DEPENDS = frozenset({"fastmcp.dependencies.Depends", "fastmcp.server.dependencies.Depends"})
+ACCEPTED = frozenset(
+    f"{module}.AcceptedElicitation"
+    for module in ("fastmcp.server.elicitation", "fastmcp.server.context", "mcp.server.elicitation")
+)
+PROMPT_MESSAGES = {
+    f"mcp.server.{package}.prompts.base.{old}": role
+    for package in ("fastmcp", "mcpserver")
+    for old, role in (("UserMessage", "user"), ("AssistantMessage", "assistant"))
+}

@@ -1,0 +1,104 @@
+"""One module: both passes, its imports, and what is left to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import libcst as cst
+import libcst.matchers as m
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+from hinge.migrate import advice
+from hinge.migrate.arguments import code_of
+from hinge.migrate.bindings import Bindings
+from hinge.migrate.imports import add_imports, local_name, remove_imports, statements_of
+from hinge.migrate.rewrite import RewritePass
+from hinge.migrate.structure import StructurePass
+
+
+class Note(NamedTuple):
+    """Something that is left to do by hand: the line in the original file, and what to do."""
+
+    line: int
+    text: str
+
+
+class Migration(NamedTuple):
+    """The new source of a module, the same as the old one if there was nothing to rewrite, and what is left to do."""
+
+    source: str
+    notes: tuple[Note, ...]
+
+
+_FOREIGN = re.compile(r"^\s*(?:from|import)\s+(?:fastmcp|mcp|mcp_types)\b", re.MULTILINE)
+_LOW_LEVEL = re.compile(r"^\s*from\s+mcp\.server(?:\.lowlevel(?:\.server)?)?\s+import\s+.*\bServer\b", re.MULTILINE)
+_REGISTERS = m.Decorator(decorator=m.Call(func=m.Attribute(attr=m.Name())))
+
+
+def migrate_source(source: str) -> Migration:
+    """Rewrite a module that uses FastMCP 2 to 4 or the official SDK into one that uses Hinge.
+
+    What is not known for certain stays as it is and is listed in the notes. A module that imports neither package is returned
+    unchanged, and so is a result of this function.
+
+    Args:
+        source: The text of the module.
+
+    Returns:
+        The new text and the notes, ordered by line.
+
+    Raises:
+        libcst.ParserSyntaxError: The source is not Python.
+    """
+    if not _FOREIGN.search(source):
+        return Migration(source, ())
+    first = MetadataWrapper(cst.parse_module(source))
+    lines = {node: place.start.line for node, place in first.resolve(PositionProvider).items()}
+    if _LOW_LEVEL.search(source):
+        return Migration(source, tuple(_low_level_notes(first.module, lines)))
+    structure = StructurePass(Bindings(first))
+    module = first.module.visit(structure)
+    second = MetadataWrapper(module, unsafe_skip_copy=True)
+    rewrite = RewritePass(Bindings(second, lines))
+    module = second.module.visit(rewrite)
+    module = remove_imports(module, rewrite.dropped | structure.dropped)
+    module = add_imports(module, rewrite.imports | structure.imports)
+    notes = [Note(*note) for note in rewrite.notes]
+    notes += _left_imports(module, source)
+    return Migration(module.code, tuple(sorted(set(notes))))
+
+
+def _left_imports(module: cst.Module, source: str) -> Iterable[Note]:
+    """A note for each import of the foreign packages that is still there."""
+    for statement in statements_of(module):
+        text = code_of(statement).strip()
+        line = next((number for number, one in enumerate(source.splitlines(), 1) if _names_in(statement, one)), 1)
+        if isinstance(statement, cst.ImportFrom):
+            home = code_of(statement.module) if statement.module is not None else ""
+            if isinstance(statement.names, cst.ImportStar):
+                continue
+            for alias in statement.names:
+                name = f"{home}.{code_of(alias.name)}"
+                yield Note(line, f"`{name}`: {advice.name_advice(name)}")
+        else:
+            yield Note(line, f"`{text}`: {advice.name_advice(local_name(statement.names[0]))}")
+
+
+def _names_in(statement: cst.ImportFrom | cst.Import, line: str) -> bool:
+    """Whether a line of the original begins with this import."""
+    if isinstance(statement, cst.ImportFrom):
+        home = code_of(statement.module) if statement.module is not None else ""
+        return line.lstrip().startswith(f"from {home} import")
+    return line.lstrip().startswith(f"import {code_of(statement.names[0].name)}")
+
+
+def _low_level_notes(module: cst.Module, lines: dict[cst.CSTNode, int]) -> Iterable[Note]:
+    """A module around the low-level server stays as it is: its handlers take apart what Hinge does by itself."""
+    yield Note(1, f"low-level server: {advice.NAME_ADVICE['mcp.server.lowlevel']}; see docs/migration/mcp.md")
+    for found in m.findall(module, _REGISTERS):
+        name = code_of(found).strip().splitlines()[0]
+        key = name.partition(".")[2].partition("(")[0]
+        if key in advice.LOW_LEVEL:
+            yield Note(lines[found], f"{name}: {advice.LOW_LEVEL[key]}")

@@ -1,0 +1,11 @@
+# lists: ping
+# call: ping {} = "pong"
+# becomes: from hinge import Server as MCP
+from fastmcp import FastMCP as MCP
+
+mcp = MCP("pinger")
+
+
+@mcp.tool
+def ping() -> str:
+    return "pong"

@@ -1,0 +1,11 @@
+# lists: ping
+# call: ping {} = "pong"
+# becomes: from hinge import Server
+import fastmcp
+
+mcp = fastmcp.FastMCP("pinger")
+
+
+@mcp.tool
+def ping() -> str:
+    return "pong"

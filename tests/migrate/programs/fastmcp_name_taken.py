@@ -1,0 +1,15 @@
+# lists: where
+# call: where {} = "rack 7"
+# becomes: from hinge import Server as FastMCP
+from fastmcp import FastMCP
+
+mcp = FastMCP("racks")
+
+
+class Server:
+    rack = 7
+
+
+@mcp.tool
+def where() -> str:
+    return f"rack {Server.rack}"

@@ -1,0 +1,12 @@
+# call: root {"n": 9} = 3
+# notes: raise ToolError if the model should read it
+from fastmcp import FastMCP
+
+mcp = FastMCP("roots", on_duplicate="error")
+
+
+@mcp.tool
+def root(n: int) -> int:
+    if n < 0:
+        raise ValueError("negative")
+    return int(n**0.5)

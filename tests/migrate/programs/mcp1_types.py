@@ -1,0 +1,13 @@
+# call: link {} = "see"
+from mcp.server.fastmcp import FastMCP
+from mcp.types import ContentBlock, ResourceLink, TextContent
+
+mcp = FastMCP("links")
+
+
+@mcp.tool()
+def link() -> list[ContentBlock]:
+    return [
+        TextContent(type="text", text="see"),
+        ResourceLink(type="resource_link", uri="notes://one", name="one", mimeType="text/plain"),
+    ]

@@ -1,0 +1,106 @@
+"""Programs for FastMCP and the official SDK, rewritten: they do under Hinge what their comments say of the originals."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge import Client, Server
+from tests.migrate.expectations import PROGRAMS, Expected, expected_of, load, parsed, value_of
+
+libcst = pytest.importorskip("libcst")
+from hinge.migrate import Migration, migrate_source  # noqa: E402  # needs libcst
+
+FILES = sorted(PROGRAMS.glob("fastmcp_*.py")) + sorted(PROGRAMS.glob("mcp[12]_*.py"))
+
+
+def migrated(path: Path) -> Migration:
+    return migrate_source(path.read_text(encoding="utf-8"))
+
+
+def test_there_are_enough_programs_of_each_kind() -> None:
+    assert sum(path.name.startswith("fastmcp") for path in FILES) >= 40
+    assert sum(path.name.startswith("mcp") for path in FILES) >= 20
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_rewritten_program_does_the_same(path: Path, tmp_path: Path) -> None:
+    result, expected = migrated(path), expected_of(path)
+    for text in expected.all("becomes"):
+        assert text in result.source
+    for text in expected.all("notes"):
+        assert any(text in note.text for note in result.notes), result.notes
+    if expected.first("only") == "rewrite":
+        return
+    if expected.all("prints"):
+        _check_script(path, result.source, expected.all("prints"), tmp_path)
+        return
+    names = load(path, result.source)
+    import asyncio
+
+    asyncio.run(_check(names["mcp"], expected))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_what_is_rewritten_stays_as_it_is(path: Path) -> None:
+    once = migrated(path)
+    assert migrate_source(once.source).source == once.source
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_foreign_import_that_is_left_is_noted(path: Path) -> None:
+    result = migrated(path)
+    left = [
+        line for line in result.source.splitlines() if line.startswith(("from fastmcp", "import fastmcp", "from mcp"))
+    ]
+    assert bool(left) <= bool(result.notes)
+    lines = path.read_text(encoding="utf-8").count("\n")
+    assert all(1 <= note.line <= lines for note in result.notes)
+
+
+async def _check(server: Server[Any], expected: Expected) -> None:
+    answer, sampled = expected.first("answers"), expected.first("sampled")
+    for era in ("2025", "2026"):
+        async with Client(
+            server,
+            era=era,
+            on_elicit=(lambda form: None if answer == "decline" else parsed(answer)) if answer else None,
+            on_sample=(lambda request: sampled) if sampled else None,
+        ) as client:
+            names = expected.first("lists")
+            if names is not None:
+                assert sorted(tool.name for tool in await client.list_tools()) == names.split()
+            for name, arguments, wanted in expected.calls("call"):
+                result = await client.call_tool(name, arguments)
+                structured = result.structured_content or None
+                assert value_of(structured, result.content) == parsed(wanted)
+            for name, arguments, wanted in expected.calls("fails"):
+                failed = await client.call_tool(name, arguments, raise_on_error=False)
+                assert failed.is_error
+                assert wanted in failed.text
+            for value in expected.all("read"):
+                uri, _, text = value.partition(" = ")
+                assert parsed((await client.read_resource(uri)).text) == parsed(text)
+            for name, arguments, wanted in expected.calls("prompt"):
+                assert (await client.get_prompt(name, arguments)).messages[-1].text == wanted
+
+
+def _check_script(path: Path, source: str, lines: list[str], folder: Path) -> None:
+    (folder / path.name).write_text(source, encoding="utf-8")
+    (folder / "served_sums.py").write_bytes((PROGRAMS / "served_sums.py").read_bytes())
+    done = subprocess.run(
+        [sys.executable, path.name],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=25,
+        env={**os.environ, "PYTHONWARNINGS": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == lines
