@@ -136,7 +136,7 @@ class Bindings:
         scope = self._scopes.get(node)
         if scope is None:
             return None
-        assignments = scope[node.value]  # type: ignore[index]
+        assignments = scope[node.value]  # type: ignore[index]  # scopes are typed loosely
         kinds = {self._kinds.get(one.node) if isinstance(one, Assignment) else None for one in assignments}
         return next(iter(kinds)) if len(kinds) == 1 else None
 

@@ -75,7 +75,7 @@ class RewritePass(cst.CSTTransformer):
 
     def visit_Module(self, node: cst.Module) -> None:
         for annotation in m.findall(node, m.Annotation(annotation=m.SimpleString())):
-            self._quoted.update(re.findall(r"\w+", code_of(annotation.annotation)))  # type: ignore[attr-defined]
+            self._quoted.update(re.findall(r"\w+", code_of(annotation.annotation)))  # type: ignore[attr-defined]  # found by its kind
         for function in m.findall(node, m.FunctionDef()):
             assert isinstance(function, cst.FunctionDef)
             if any(self._registers(one) for one in function.decorators):

@@ -64,9 +64,9 @@ class StructurePass(cst.CSTTransformer):
                 ]
             ),
         )
-        if found is None or self._bindings.kind(found["ctx"]) != "context":  # type: ignore[arg-type]
+        if found is None or self._bindings.kind(found["ctx"]) != "context":  # type: ignore[arg-type]  # a visit or a pattern keeps the kind of node
             return None
-        return found["name"].value  # type: ignore[union-attr, no-any-return]
+        return found["name"].value  # type: ignore[union-attr, no-any-return]  # a visit or a pattern keeps the kind of node
 
     def _answered(
         self, name: str, ask: cst.BaseStatement, test: cst.BaseStatement, rest: Sequence[cst.BaseStatement]
@@ -74,7 +74,7 @@ class StructurePass(cst.CSTTransformer):
         """The `try` in place of a question and the `if` behind it; None for other shapes."""
         assert isinstance(test, cst.If)
         parts = _Parts()
-        ask = ask.visit(parts)  # type: ignore[assignment]
+        ask = ask.visit(parts)  # type: ignore[assignment]  # a visit or a pattern keeps the kind of node
         accepted = self._accepts(test.test, name)
         if accepted is None:
             return None
@@ -91,7 +91,7 @@ class StructurePass(cst.CSTTransformer):
             if handler is None or data.other or any(_uses(one, name) for one in rest):
                 return None
             self._literal(parts)
-            return [_try(ask, handler, needs_error, name, body), *rest]  # type: ignore[arg-type]
+            return [_try(ask, handler, needs_error, name, body), *rest]  # type: ignore[arg-type]  # a visit or a pattern keeps the kind of node
         if test.orelse is not None or not _ends(test.body):
             return None
         handler, needs_error = self._handler(test.body, name)
@@ -99,7 +99,7 @@ class StructurePass(cst.CSTTransformer):
         if handler is None or data.other:
             return None
         self._literal(parts)
-        return [_try(ask, handler, needs_error, name, None), *following]  # type: ignore[list-item]
+        return [_try(ask, handler, needs_error, name, None), *following]  # type: ignore[list-item]  # a visit or a pattern keeps the kind of node
 
     def _literal(self, parts: _Parts) -> None:
         if parts.literal:
@@ -117,7 +117,7 @@ class StructurePass(cst.CSTTransformer):
             inner = self._accepts(test.expression, name)
             return None if inner is None else not inner
         is_instance = m.Call(func=m.Name("isinstance"), args=[m.Arg(m.Name(name)), m.Arg(m.DoNotCare())])
-        if m.matches(test, is_instance) and code_of(test.args[1].value).endswith("AcceptedElicitation"):  # type: ignore[attr-defined]
+        if m.matches(test, is_instance) and code_of(test.args[1].value).endswith("AcceptedElicitation"):  # type: ignore[attr-defined]  # a visit or a pattern keeps the kind of node
             return True
         return None
 
@@ -129,7 +129,7 @@ class StructurePass(cst.CSTTransformer):
         changed = body.visit(action)
         if action.other:
             return None, False
-        return changed, action.used  # type: ignore[return-value]
+        return changed, action.used  # type: ignore[return-value]  # a visit or a pattern keeps the kind of node
 
     # ---------------------------------------------------------------- clients
 
