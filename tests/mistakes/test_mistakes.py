@@ -123,7 +123,7 @@ async def test_a_file_without_run_is_explained(tmp_path: Path) -> None:
 
 
 def test_an_imported_server_does_not_make_the_choice_hard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hinge.cli.run import load
+    from hinge.cli.program.load import load
 
     (tmp_path / "own_notes.py").write_text(SERVER)
     text = "from own_notes import server\nfrom hinge import Server\nmine = Server('mine')\nmine.mount(server, 'n')\n"

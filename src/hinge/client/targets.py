@@ -150,7 +150,7 @@ def command_line(target: Any) -> list[str]:
         if found := _PYTHON_FILE.fullmatch(target):
             if not Path(found["path"]).is_file():
                 raise DefinitionError(f"No such file: {found['path']}")
-            return [sys.executable, *(["-m", "hinge", "run"] if found["name"] else []), target]
+            return [_interpreter(), *(["-m", "hinge", "run"] if found["name"] else []), target]
         if _BARE_ADDRESS.fullmatch(target):
             raise DefinitionError(f"{target!r} is not a command: for a server over HTTP write https://{target}")
         if _ADDRESS.match(target):
