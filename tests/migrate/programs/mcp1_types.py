@@ -1,4 +1,4 @@
-# call: link {} = "see"
+# lists: link
 from mcp.server.fastmcp import FastMCP
 from mcp.types import ContentBlock, ResourceLink, TextContent
 
