@@ -11,7 +11,6 @@ from libcst.metadata import (
     BuiltinAssignment,
     ImportAssignment,
     MetadataWrapper,
-    QualifiedName,
     QualifiedNameProvider,
     QualifiedNameSource,
     Scope,
@@ -92,7 +91,7 @@ class Bindings:
         """Return the full name of what was imported from one of the foreign packages; None for anything else."""
         found = self._names.get(node)
         lazy: Any = found
-        full_names: set[QualifiedName] = lazy() if callable(lazy) else lazy or set()
+        full_names: Any = lazy() if callable(lazy) else lazy or set()
         if len(full_names) != 1:
             return None
         (full_name,) = full_names
