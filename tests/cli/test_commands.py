@@ -127,8 +127,8 @@ def test_everything_is_listed(url: str) -> None:
     done = hinge("list", url)
     assert done.stdout.startswith("shop 3, protocol 2026-07-28\n")
     assert (
-        'price(item: string, count: integer = 1, currency: "EUR" | "NOK" = "EUR")\n    What something costs.\n        item: what'
-        in done.stdout
+        'price(item: string, count: integer = 1, currency: "EUR" | "NOK" = "EUR") -> object\n'
+        "    What something costs.\n        item: what" in done.stdout
     )
     assert "prompt ask(topic, tone?)\n    Ask about it." in done.stdout
     assert "resource shop://{item}/stock\n    How many there are." in done.stdout

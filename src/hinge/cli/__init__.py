@@ -26,13 +26,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     from hinge.cli.arguments import parse
 
     fill_standard_streams()
+    options = None
     try:
         options = parse(sys.argv[1:] if argv is None else argv)
         code: int = options.command(options)
     except HingeError as exc:
-        from hinge.client.terminal.display import escape_text
+        from hinge.cli.errors import report
 
-        print(f"hinge: {escape_text(str(exc))}", file=sys.stderr)
+        report(exc, options)
         return 1
     except KeyboardInterrupt:
         return 130

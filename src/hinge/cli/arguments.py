@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
-from collections.abc import Callable, Coroutine, Sequence
+import re
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from importlib import import_module
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NoReturn, get_args, get_origin
 
-from hinge.errors import StartError
+from hinge.errors import StartError, shorten
 from hinge.version import __version__
 
 _ERAS = ("auto", "2025", "2026")
@@ -55,7 +57,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    top = argparse.ArgumentParser(prog="hinge", description="The Model Context Protocol: run and call servers.")
+    top = _Parser(prog="hinge", description="The Model Context Protocol: run and call servers.", allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"hinge {__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Command)
     for name, (text, declare, module) in _COMMANDS.items():
@@ -64,11 +66,32 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-class _Command(argparse.ArgumentParser):
+class _Parser(argparse.ArgumentParser):
+    """Ends with one line for a wrong command line, which suggests what may have been meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong and end with exit code 2."""
+        from hinge.cli.errors import print_error
+
+        if unknown := re.match(r"argument COMMAND: invalid choice: '(.*?)' ", message):
+            message = f"unknown command {shorten(unknown[1])!r}{_suggest(unknown[1], _COMMANDS)}"
+        elif unknown := re.match(r"unrecognized arguments: (--[^ =]+)", message):
+            message += _suggest(unknown[1], self._option_string_actions)
+        print_error(f"{message} (see {self.prog} --help)")
+        raise SystemExit(2)
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+class _Command(_Parser):
     """The parser of one command: options may stand anywhere, also behind arguments; they can't be abbreviated."""
 
     def __init__(self, *args: Any, declare: Callable[[Any], None], **options: Any) -> None:
-        super().__init__(*args, **{**options, "allow_abbrev": False})
+        formatter = argparse.RawDescriptionHelpFormatter
+        super().__init__(*args, **{**options, "allow_abbrev": False, "formatter_class": formatter})
         self._declare: Callable[[Any], None] | None = declare
         self._intermixing = False
 
@@ -77,13 +100,19 @@ class _Command(argparse.ArgumentParser):
         if self._declare is not None:
             self._declare(self)
             self._declare = None
+            lines = [f"  hinge {example}" for example in _EXAMPLES.get(self.prog.rpartition(" ")[2], ())]
+            examples = "\n".join(["examples:", *lines]) if lines else None
+            self.epilog = "\n\n".join(filter(None, (self.epilog, examples)))
         if self._intermixing:
             return super().parse_known_args(args, namespace)
         self._intermixing = True
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            namespace, unknown = self.parse_known_intermixed_args(args, namespace)
         finally:
             self._intermixing = False
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return namespace, unknown
 
 
 def _run_module(module: str) -> Any:
@@ -304,12 +333,36 @@ _COMMANDS: dict[str, tuple[str, Callable[[_Command], None], str]] = {
 }
 
 
+#: Shown by `--help`, each after `hinge`.
+_EXAMPLES: dict[str, tuple[str, ...]] = {
+    "run": (
+        "run weather.py",
+        "run weather.py:make_server --http --port 8080",
+        "run package.weather --env-file .env",
+    ),
+    "list": ("list weather.py", "list https://example.com/mcp --json", "list mcp.json:weather"),
+    "call": (
+        "call weather.py forecast city=Oslo days=3",
+        'call https://example.com/mcp search query:=\'{"word": "tea"}\'',
+        'call "npx -y some-server" greet name=Ada --env TOKEN',
+    ),
+    "read": ("read weather.py weather://oslo/today", "read https://example.com/mcp file:///logo.png > logo.png"),
+    "prompt": ("prompt weather.py advice city=Oslo",),
+    "proxy": ('proxy "npx -y some-server" --to http --port 8000', "proxy https://example.com/mcp --to stdio"),
+    "record": ("record weather.jsonl weather.py",),
+    "replay": ("replay weather.jsonl",),
+    "lock": ("lock weather.py -o weather.lock",),
+    "diff": ("diff weather.lock weather.py", "diff weather.lock weather.py --fail-on breaking"),
+    "stubs": ("stubs weather.py > weather_client.py",),
+}
+
+
 # ---------------------------------------------------------------- arguments of several commands
 
 
 def _add_http(command: _Command, *names: str) -> None:
     """Add the flags of an HTTP endpoint."""
-    command.epilog = "Options from --host to --retry may also be set by variables, such as HINGE_PORT=8080. "
+    command.epilog = "Options from --host to --retry may also be set by variables, such as HINGE_PORT=8080.\n"
     from hinge.cli.program.options import RunOptions
 
     _add_options(command, RunOptions, *names, note="; with HTTP")

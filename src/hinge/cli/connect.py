@@ -47,7 +47,8 @@ def target_of(options: argparse.Namespace, show: Callable[[str], object] | None 
         given = program_options(options)
         if "env" in given:
             given["env"] = {**(transport.get("env") or {}), **given["env"]}
-        transport.update(given, stderr=Shown(show))
+        is_own = isinstance(target, list) and target[1:4] == ["-m", "hinge", "run"]
+        transport.update(given, stderr=_OwnStderr(options, show) if is_own else Shown(show))
     else:
         refuse_program_options(options)
     return target, transport
@@ -78,6 +79,24 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
         # A program of the user's own: it gets the whole environment.
         return [*own_program(), "run", _located(options), *words], {"env": dict(os.environ)}
     return _with_arguments(options, options.target), transport
+
+
+class _OwnStderr(Shown):
+    """Standard error of `hinge run`. Its last line, if it is `hinge: …`, is why the server did not start."""
+
+    def __init__(self, options: argparse.Namespace, show: Callable[[str], object] | None) -> None:
+        super().__init__(show)
+        self._options = options
+
+    def begin(self) -> Callable[[str], object]:
+        """Return a function for the lines of one process."""
+        show = super().begin()
+
+        def note(line: str) -> None:
+            self._options.start_error = line.removeprefix("hinge: ") if line.startswith("hinge: ") else None
+            show(line)
+
+        return note
 
 
 def _with_arguments(options: argparse.Namespace, target: Any) -> Any:

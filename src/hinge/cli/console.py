@@ -100,7 +100,8 @@ class Console(logging.Handler):
                 raise StartError(f"--save {options.save}: {exc}") from exc
             for path in saved:
                 self.note(f"saved {path}")
-        self.print(as_json(result) if options.json else content_to_text(result))
+        text = as_json(result) if options.json else content_to_text(result)
+        self.print(_indent_json(text) if is_terminal(sys.stdout) and not options.json else text)
 
     def print(self, text: str) -> None:
         """Print the text of a server to standard output."""
@@ -135,6 +136,17 @@ def _progress_bar() -> Progress:
     bar.start()
     console.show_cursor()  # a process that is killed leaves it as it is
     return bar
+
+
+def _indent_json(text: str) -> str:
+    """Return an object or array of JSON with indentation, any other text unchanged."""
+    if text[:1] in ("{", "["):
+        try:
+            msgspec.json.decode(text)
+            return msgspec.json.format(text)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+    return text
 
 
 def as_json(value: Any) -> str:

@@ -15,7 +15,7 @@ from hinge.client.client import Client
 from hinge.client.terminal.display import Layout, escape_line, escape_text
 from hinge.errors import PeerError
 from hinge.schema.prompts import Prompt
-from hinge.schema.tools import Tool
+from hinge.schema.tools import WRAP_MARKERS, Tool
 
 LISTS = ("tools", "prompts", "resources", "resourceTemplates")
 #: Some servers declare resources and have no list of templates.
@@ -109,7 +109,16 @@ def signature(tool: Tool) -> str:
         elif key not in required:
             text += " (optional)"
         parts.append(text)
-    return f"{tool.name}({', '.join(parts)})"
+    return f"{tool.name}({', '.join(parts)}){_output(tool.output_schema)}"
+
+
+def _output(schema: Any) -> str:
+    """Return ` -> TYPE` of the structured content; of a value that was wrapped in an object, the type of the value."""
+    if not isinstance(schema, dict):
+        return ""
+    if any(schema.get(marker) for marker in WRAP_MARKERS):
+        return f" -> {_kind((schema.get('properties') or {}).get('result'), schema)}"
+    return f" -> {_kind(schema, schema)}"
 
 
 def _kind(schema: Any, root: dict[str, Any]) -> str:
@@ -120,14 +129,29 @@ def _kind(schema: Any, root: dict[str, Any]) -> str:
         name: str = schema["$ref"].rpartition("/")[2]
         definitions = root.get("$defs")
         return name + _members(definitions.get(name) if isinstance(definitions, dict) else None)
-    if "enum" in schema:
+    if "const" in schema:
+        return msgspec.json.encode(schema["const"]).decode()
+    if isinstance(schema.get("enum"), list):
         return " | ".join(msgspec.json.encode(value).decode() for value in schema["enum"])
     if "anyOf" in schema:
         return " | ".join(_kind(option, root) for option in schema["anyOf"])
     kind = schema.get("type", "any")
     if kind == "array":
         return f"array of {_kind(schema.get('items', {}), root)}"
-    return " | ".join(kind) if isinstance(kind, list) else f"{kind}{_members(schema)}"
+    return " | ".join(kind) if isinstance(kind, list) else f"{kind}{_range(schema)}{_members(schema)}"
+
+
+def _range(schema: dict[str, Any]) -> str:
+    """Return the limits of a number or of the length of a string: ` 1 to 14`, ` ≥ 0`, ` of 1 to 80 characters`."""
+    for least, most, more, unit in (("minimum", "maximum", "", ""), ("minLength", "maxLength", "of ", " characters")):
+        low, high = schema.get(least), schema.get(most)
+        if low is not None and high is not None:
+            return f" {more}{low} to {high}{unit}"
+        if low is not None or high is not None:
+            return f" {more}{'≥' if high is None else '≤'} {low if high is None else high}{unit}"
+    low, high = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    limits = [f"> {low}"] * (low is not None) + [f"< {high}"] * (high is not None)
+    return f" {', '.join(limits)}" if limits else ""
 
 
 def _members(schema: Any) -> str:

@@ -1,0 +1,43 @@
+"""How a command reports its failure: one line on standard error, or JSON on standard output with `--json`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import msgspec
+
+from hinge.errors import ConnectFailed, HingeError, PeerError
+
+
+def report(exc: HingeError, options: argparse.Namespace | None) -> None:
+    """Report what ended a command.
+
+    With `--json`, standard output gets `{"error": {"type", "message"}}`, with `code` and `data` for an error of the server.
+    A server that `hinge run` could not start has printed why, as the last line: then nothing more is printed.
+
+    Args:
+        exc: What ended it.
+        options: The parsed command line; None if it was not parsed.
+    """
+    cause = str(exc)
+    if isinstance(exc, ConnectFailed) and "exited with code" in cause:
+        cause = getattr(options, "start_error", None) or cause
+    if getattr(options, "json", False):
+        from hinge.client.terminal.display import write
+
+        error: dict[str, object] = {"type": type(exc).__name__, "message": cause}
+        if isinstance(exc, PeerError):
+            error |= {"message": exc.message, "code": exc.code}
+            error |= {} if exc.data is msgspec.UNSET or exc.data is None else {"data": exc.data}
+        write(sys.stdout, msgspec.json.format(msgspec.json.encode({"error": error})).decode() + "\n")
+    elif cause == str(exc):
+        print_error(cause)
+
+
+def print_error(text: str) -> None:
+    """Print `hinge: TEXT` to standard error, coloured on a terminal."""
+    from hinge.client.terminal.display import escape_text, is_styled
+
+    head = "\x1b[31;1mhinge:\x1b[0m" if is_styled(sys.stderr) else "hinge:"
+    print(f"{head} {escape_text(text)}", file=sys.stderr)

@@ -1,0 +1,93 @@
+"""How commands report failures and suggest what was meant, and what `list` tells of types."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hinge.cli.arguments import parse
+from tests.typist import at_the_terminal
+
+SERVER = """
+from typing import Annotated, Literal
+from msgspec import Meta
+from hinge import Server
+
+server = Server("shop")
+
+@server.tool
+def price(count: Annotated[int, Meta(ge=1, le=14)], size: Literal["s", "l"] = "s") -> list[str]:
+    return ["x", "y"]
+
+@server.tool
+def name(text: Annotated[str, Meta(max_length=80)], rate: Annotated[float, Meta(gt=0)]) -> None: ...
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    (tmp_path / "shop.py").write_text(SERVER)
+    return f"{tmp_path}/shop.py"
+
+
+def hinge(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hinge", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["lst", "x"], "unknown command 'lst'; did you mean list? (see hinge --help)"),
+        (["list", "x", "--jsn"], "unrecognized arguments: --jsn; did you mean --json? (see hinge list --help)"),
+        (["run", "x", "--prt=8"], "unrecognized arguments: --prt=8; did you mean --port? (see hinge run --help)"),
+        (["list"], "the following arguments are required: TARGET (see hinge list --help)"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_with_a_suggestion(
+    words: list[str], error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parse(words)
+    assert capsys.readouterr().err == f"hinge: {error}\n"
+
+
+def test_each_command_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("run", "list", "call", "read", "prompt", "proxy", "record", "replay", "lock", "diff", "stubs"):
+        with pytest.raises(SystemExit, match="0"):
+            parse([command, "--help"])
+        assert f"examples:\n  hinge {command} " in capsys.readouterr().out
+
+
+def test_why_a_server_did_not_start_is_told_once() -> None:
+    done = hinge("list", "nowhere.py")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "hinge: No such file: nowhere.py\n")
+
+
+def test_errors_are_json_where_results_are(file: str) -> None:
+    started, called = hinge("list", "nowhere.py", "--json"), hinge("call", file, "prise", "--json")
+    assert started.returncode == called.returncode == 1
+    assert json.loads(started.stdout) == {"error": {"type": "ConnectFailed", "message": "No such file: nowhere.py"}}
+    assert json.loads(called.stdout) == {
+        "error": {"type": "PeerError", "message": "Unknown tool: prise. Did you mean 'price'?", "code": -32602}
+    }
+    assert called.stderr == ""
+
+
+def test_ranges_choices_and_output_types_are_listed(file: str) -> None:
+    found = hinge("list", file).stdout
+    assert 'price(count: integer 1 to 14, size: "s" | "l" = "s") -> array of string\n' in found
+    assert "name(text: string of ≤ 80 characters, rate: number > 0)" in found
+
+
+async def test_a_terminal_gets_colours_and_indented_json(file: str) -> None:
+    command = [sys.executable, "-m", "hinge", "call", file]
+    async with at_the_terminal([*command, "price", "count=1"]) as (typist, _):
+        await typist.sees('[\n  "x",\n  "y"\n]\n')
+    async with at_the_terminal([*command, "prise"], {"NO_COLOR": ""}) as (typist, _):
+        await typist.sees("Unknown tool: prise")
+    assert "\x1b[31;1mhinge:\x1b[0m Unknown tool" in typist.raw
