@@ -110,8 +110,9 @@ bench-quick: .venv/.test
 coverage-ids: .venv/.demo
 	$(PY) tools/requirement_coverage.py
 
+PACKAGES ?=
 packages: .venv/.demo
-	$(PY) -m tests.packages.run
+	$(PY) -m tests.packages.run $(PACKAGES)
 
 site: .venv/.test
 	$(PY) -m tools.site

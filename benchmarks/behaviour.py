@@ -81,7 +81,7 @@ async def _behaviour(command: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for era in ERAS:
         options = {"env": dict(os.environ), "stderr": "discard", "cwd": ROOT}
-        async with Client(command, era=era, on_elicit=lambda form: {"value": True}, **options) as client:  # type: ignore[arg-type]
+        async with Client(command, era=era, on_elicit=lambda form: {"value": True}, **options) as client:  # type: ignore[arg-type]  # the options differ by row
             found[f"`await ctx.elicit(…)` in a tool asks the user, era {era}"] = await _asked(client)
             found[f"clients are told of a tool that is added, without further code, era {era}"] = await _told(client)
             if era == "2026":

@@ -11,7 +11,7 @@ server = Server("behaviour")
 @server.tool
 def wrong() -> int:
     """Return something else than it says."""
-    return cast(Any, "x")  # type: ignore[no-any-return]
+    return cast(Any, "x")  # type: ignore[no-any-return]  # a wrong type, on purpose
 
 
 @server.tool

@@ -366,7 +366,7 @@ TEXT = TextContent(text="x")
 WRONG: list[tuple[str, str, Any, str]] = [
     ("elicitation/create", "on_elicit", 5, "expected ElicitResult, got int"),
     ("elicitation/create", "on_elicit", True, "expected ElicitResult, got bool"),
-    ("elicitation/create", "on_elicit", ElicitResult(action="yes"), "ElicitResult.action: Invalid enum value 'yes'"),  # type: ignore[arg-type]
+    ("elicitation/create", "on_elicit", ElicitResult(action="yes"), "ElicitResult.action: Invalid enum value 'yes'"),  # type: ignore[arg-type]  # a wrong value, on purpose
     ("elicitation/create", "on_elicit", ElicitResult(action="accept", content={"name": 5}), "does not fit the form"),
     ("elicitation/create", "on_elicit", ElicitResult(action="accept"), "does not fit the form"),
     ("elicitation/create", "on_elicit", {"name": "A", "more": float("nan")}, "NaN and infinity have no form in JSON"),
@@ -378,13 +378,13 @@ WRONG: list[tuple[str, str, Any, str]] = [
     (
         "sampling/createMessage",
         "on_sample",
-        CreateMessageResult(role="assistant", content="hi", model="m"),  # type: ignore[arg-type]
+        CreateMessageResult(role="assistant", content="hi", model="m"),  # type: ignore[arg-type]  # a wrong type, on purpose
         "CreateMessageResult.content: Expected",
     ),
     (
         "sampling/createMessage",
         "on_sample",
-        CreateMessageResult(role="assistant", content=TextContent(text=5), model="m"),  # type: ignore[arg-type]
+        CreateMessageResult(role="assistant", content=TextContent(text=5), model="m"),  # type: ignore[arg-type]  # a wrong type, on purpose
         "CreateMessageResult.content.text: Expected `str`, got `int`",
     ),
     ("roots/list", "on_roots", "/home", "return a list"),
@@ -392,7 +392,7 @@ WRONG: list[tuple[str, str, Any, str]] = [
     ("roots/list", "on_roots", [5], "5 is not a root"),
     ("roots/list", "on_roots", ["https://example.test/"], "is not a root"),
     ("roots/list", "on_roots", [Root(uri="https://example.test/")], "is not a root"),
-    ("roots/list", "on_roots", [Root(uri="file:///a", name=5)], "ListRootsResult.roots[0].name: Expected `str | null`"),  # type: ignore[arg-type]
+    ("roots/list", "on_roots", [Root(uri="file:///a", name=5)], "ListRootsResult.roots[0].name: Expected `str | null`"),  # type: ignore[arg-type]  # a wrong type, on purpose
 ]
 
 

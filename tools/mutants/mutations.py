@@ -169,12 +169,12 @@ def _constants(node: ast.Constant, parent: ast.AST) -> Iterator[_Change]:
     elif isinstance(old, int):
         new = ast.Constant(old + 1)
     else:
-        new = ast.Constant(1000 * float(old) or 1000.0)  # type: ignore[arg-type]
+        new = ast.Constant(1000 * float(old) or 1000.0)  # type: ignore[arg-type]  # int, float or str by the check above
     if isinstance(parent, ast.Return):
         yield _Change(node, ast.unparse(new), _shown(parent), f"return {ast.unparse(new)}")
     elif isinstance(parent, ast.expr | ast.keyword | ast.Assign | ast.AugAssign | ast.AnnAssign):
         before = ast.unparse(parent)
-        node.value, after = new.value, ""  # type: ignore[attr-defined]
+        node.value, after = new.value, ""  # type: ignore[attr-defined]  # a constant node has a value
         after = _short(ast.unparse(parent))
         node.value = old
         yield _Change(node, ast.unparse(new), _short(before), after)

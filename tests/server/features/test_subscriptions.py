@@ -715,7 +715,7 @@ async def test_a_session_that_stops_watching_is_not_told_of_it_after_a_loss() ->
             await room.wait()
             await real(message)
 
-        end.send = send  # type: ignore[method-assign]
+        end.send = send  # type: ignore[method-assign]  # this end records what is sent
         for listener in list(backend._listeners.values()):
             listener(ChangesLost("the backend was away"))
         await turns(20)
@@ -786,7 +786,7 @@ async def test_a_session_that_could_not_be_told_of_one_change_is_told_of_later_o
                 raise ChannelClosed("no stream")
             await real(message)
 
-        end.send = send  # type: ignore[method-assign]
+        end.send = send  # type: ignore[method-assign]  # this end records what is sent
         for change in ("prompts", "tools"):
             server.notify(Changed(change))
             await turns(20)

@@ -253,7 +253,7 @@ async def test_a_session_that_breaks_has_an_error_type(observed: Observed, end: 
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "long", "arguments": {}}}
         client = {"protocolVersion": V2026_07, "clientCapabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
         meta = {f"io.modelcontextprotocol/{name}": value for name, value in client.items()}
-        call["params"]["_meta"] = meta  # type: ignore[index]
+        call["params"]["_meta"] = meta  # type: ignore[index]  # the table's values are objects
         if end == "stalled":
             plain.sendall(json.dumps(call).encode() + b"\n")
         else:

@@ -413,7 +413,10 @@ def _start(
     """Start a process as the leader of a group, or on Windows in a job."""
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     if not WINDOWS:
-        return subprocess.Popen(command, bufsize=0, env=environment, cwd=cwd, start_new_session=True, **pipes), None
+        process: subprocess.Popen[bytes] = subprocess.Popen(
+            command, bufsize=0, env=environment, cwd=cwd, start_new_session=True, **pipes
+        )
+        return process, None
     from hinge.transports.stream.windows_job import start_in_job
 
     return start_in_job(windows_command_line(command, environment), environment, bufsize=0, cwd=cwd, **pipes)

@@ -92,7 +92,9 @@ def start_in_job(
     job = Job()
     flags = _CREATE_SUSPENDED | _CREATE_NEW_PROCESS_GROUP | _CREATE_NO_WINDOW
     try:
-        process = subprocess.Popen(command_line, env=environment, creationflags=flags, **options)
+        process: subprocess.Popen[bytes] = subprocess.Popen(
+            command_line, env=environment, creationflags=flags, **options
+        )
     except BaseException:
         job.end()
         raise

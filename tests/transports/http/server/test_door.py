@@ -386,7 +386,7 @@ async def test_an_authentication_may_refuse_and_comes_after_the_host_check(plain
         assert (await site.ask({**headers, "Authorization": "Bearer good"}, body)).status == 200
 
 
-@pytest.mark.parametrize("verdict", [False, True, 5, b"ada", {"sub": "ada"}, Principal(7)])  # type: ignore[arg-type]
+@pytest.mark.parametrize("verdict", [False, True, 5, b"ada", {"sub": "ada"}, Principal(7)])  # type: ignore[arg-type]  # a wrong type, on purpose
 async def test_what_is_not_a_caller_lets_nobody_in(verdict: Any, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(make_server(Log()), authenticate=lambda scope, headers: verdict) as site:
         headers, body = modern_call("add", a=1, b=2)

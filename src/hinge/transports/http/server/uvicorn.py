@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 try:
     import uvicorn
+    import uvicorn.config
 except ImportError:
     raise StartError("engine='uvicorn' needs the extra uvicorn: pip install 'hinge[uvicorn]'") from None
 
