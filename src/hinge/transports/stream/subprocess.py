@@ -16,7 +16,8 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, Literal, Unpack
+from subprocess import PIPE
+from typing import IO, TYPE_CHECKING, Literal, Unpack
 
 from hinge.channel import Serve, Transport
 from hinge.errors import ConnectFailed, DefinitionError, shorten
@@ -411,15 +412,14 @@ def _start(
     command: Sequence[str], environment: Mapping[str, str], cwd: str | os.PathLike[str] | None
 ) -> tuple[subprocess.Popen[bytes], Job | None]:
     """Start a process as the leader of a group, or on Windows in a job."""
-    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     if not WINDOWS:
-        process: subprocess.Popen[bytes] = subprocess.Popen(
-            command, bufsize=0, env=environment, cwd=cwd, start_new_session=True, **pipes
+        process = subprocess.Popen(
+            command, bufsize=0, env=environment, cwd=cwd, start_new_session=True, stdin=PIPE, stdout=PIPE, stderr=PIPE
         )
         return process, None
     from hinge.transports.stream.windows_job import start_in_job
 
-    return start_in_job(windows_command_line(command, environment), environment, bufsize=0, cwd=cwd, **pipes)
+    return start_in_job(windows_command_line(command, environment), environment, cwd)
 
 
 def _take_descriptor(file: IO[bytes] | None) -> int:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import subprocess
 from collections.abc import Mapping
 from ctypes import wintypes
+from subprocess import PIPE
 from typing import Any
 
 _EXTENDED_LIMIT_INFORMATION = 9
@@ -75,16 +77,16 @@ class Job:
 
 
 def start_in_job(
-    command_line: str, environment: Mapping[str, str], **options: Any
+    command_line: str, environment: Mapping[str, str], cwd: str | os.PathLike[str] | None
 ) -> tuple[subprocess.Popen[bytes], Job]:
-    """Start a program in a job of its own.
+    """Start a program in a job of its own, with pipes as its standard streams.
 
     The process begins suspended, so that it can't start another one before it belongs to the job.
 
     Args:
         command_line: As `windows_command_line` makes it.
         environment: All variables of the new process.
-        options: For `subprocess.Popen`.
+        cwd: The folder to start it in; None for the present one.
 
     Raises:
         OSError: It can't be started.
@@ -92,8 +94,8 @@ def start_in_job(
     job = Job()
     flags = _CREATE_SUSPENDED | _CREATE_NEW_PROCESS_GROUP | _CREATE_NO_WINDOW
     try:
-        process: subprocess.Popen[bytes] = subprocess.Popen(
-            command_line, env=environment, creationflags=flags, **options
+        process = subprocess.Popen(
+            command_line, bufsize=0, env=environment, cwd=cwd, creationflags=flags, stdin=PIPE, stdout=PIPE, stderr=PIPE
         )
     except BaseException:
         job.end()
