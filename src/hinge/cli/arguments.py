@@ -362,7 +362,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
 
 def _add_http(command: _Command, *names: str) -> None:
     """Add the flags of an HTTP endpoint."""
-    command.epilog = "Options from --host to --retry may also be set by variables, such as HINGE_PORT=8080.\n"
+    command.epilog = "The options of HTTP may also be set by variables, such as HINGE_PORT=8080.\n"
     from hinge.cli.program.options import RunOptions
 
     _add_options(command, RunOptions, *names, note="; with HTTP")

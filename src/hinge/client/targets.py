@@ -147,10 +147,6 @@ def command_line(target: Any) -> list[str]:
     if isinstance(target, Path) or (isinstance(target, str) and target.endswith(".py") and Path(target).is_file()):
         return [_interpreter(), str(target)]
     if isinstance(target, str):
-        if found := _PYTHON_FILE.fullmatch(target):
-            if not Path(found["path"]).is_file():
-                raise DefinitionError(f"No such file: {found['path']}")
-            return [_interpreter(), *(["-m", "hinge", "run"] if found["name"] else []), target]
         if _BARE_ADDRESS.fullmatch(target):
             raise DefinitionError(f"{target!r} is not a command: for a server over HTTP write https://{target}")
         if _ADDRESS.match(target):
@@ -158,6 +154,10 @@ def command_line(target: Any) -> list[str]:
                 f"{shorten(target)!r} is not an address that a client knows: write http://…, https://…, tcp://host:port, "
                 "unix:/path, or a command line"
             )
+        if found := _PYTHON_FILE.fullmatch(target):
+            if not Path(found["path"]).is_file():
+                raise DefinitionError(f"No such file: {found['path']}")
+            return [_interpreter(), *(["-m", "hinge", "run"] if found["name"] else []), target]
         try:
             words = split_command_line(target)
         except ValueError as exc:

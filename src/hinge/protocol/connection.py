@@ -356,8 +356,9 @@ class Connection(Record):
             return
         pending = self.outgoing.get(message.id)
         if pending is None:
-            self._receive_stray(message.id)
-            return
+            if type(message.id) is str:  # our ids are integers
+                self._fail_meant(message.id, f"its id is the string {shorten(message.id)!r}")
+            return  # late, or of a request that was cancelled or never sent
         if type(message) is Failure:
             self.fail_request(pending, PeerError(message.error))
         elif jsonrpc.opening(message.result) != jsonrpc.OBJECT:
@@ -365,30 +366,6 @@ class Connection(Record):
         else:
             pending.result = message.result
             self._end_request(pending, "answer")
-
-    def _receive_stray(self, request_id: RequestId) -> None:
-        """A response that no request waits for. It is ignored if it is late: to a request that is over.
-
-        With an id in another JSON type it is meant for the request of that number; with one that was never issued, on a
-        client, for the only request that is open.
-        """
-        pending = self._meant_request(request_id)
-        if (
-            pending is None
-            and self.description is None
-            and len(self.outgoing) == 1
-            and not self._was_issued(request_id)
-        ):
-            pending = next(iter(self.outgoing.values()))
-        if pending is not None:
-            name = (
-                f"the string {shorten(request_id)!r}"
-                if type(request_id) is str
-                else f"{request_id}, which was not sent"
-            )
-            self.fail_request(
-                pending, InvalidResponse(f"The answer to {pending.method} is not valid: its id is {name}")
-            )
 
     def _was_issued(self, request_id: RequestId) -> bool:
         """Whether a request had this id, perhaps as a string."""

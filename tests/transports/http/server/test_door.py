@@ -68,7 +68,7 @@ def post_scope(path: str, root_path: str = "", **changes: str) -> tuple[Scope, b
     [
         ("/mcp", "", 200),
         ("/", "", 404),
-        ("/mcp/", "", 404),
+        ("/mcp/", "", 200),
         ("/other", "", 404),
         ("/mcp/", "/mcp", 200),
         ("/api/tools", "/api/tools", 200),

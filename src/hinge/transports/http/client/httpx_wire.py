@@ -218,10 +218,10 @@ def _error(target: Target, exc: Exception) -> Exception:
 
 
 def _system_error(exc: Exception) -> Exception:
-    """The OSError that an error of httpx2 was raised from, if any."""
+    """The system's error that an error of httpx2 was raised from, if any."""
     cause: BaseException | None = exc
     while cause is not None:
-        if isinstance(cause, OSError):
+        if isinstance(cause, OSError) and cause.errno is not None:
             return cause
         cause = cause.__cause__ or cause.__context__
     return exc
