@@ -17,6 +17,7 @@ from hinge.openapi.client import ApiClient, ApiResponse, AsgiApp, Fetch, HttpCli
 from hinge.openapi.document import Document
 from hinge.openapi.operation import Operation, is_json
 from hinge.options import accepts, options_of, resolve
+from hinge.protocol.inlining import inline_references
 from hinge.protocol.validation import compile_schema, first_problem
 from hinge.schema.content import (
     AudioContent,
@@ -130,8 +131,8 @@ def _register(server: Server[Any], tool: str, operation: Operation, client: ApiC
         tool,
         title=operation.summary,
         description=operation.description or operation.summary or f"{operation.method} {operation.path}",
-        input_schema=operation.input_schema,
-        output_schema=operation.output_schema,
+        input_schema=inline_references(operation.input_schema),
+        output_schema=inline_references(operation.output_schema),
         annotations=hints,
         tags=operation.tags,
     )(call)

@@ -322,12 +322,12 @@ def _output_schema(signature: Signature, options: Mapping[str, Any]) -> OutputSc
 
 
 def _listing(signature: Signature, options: Mapping[str, Any]) -> Tool:
-    """Its entry in lists. Schemas have no references where that is possible: many hosts can't resolve them."""
+    """Its entry in lists: a given schema word for word, one made here without references, which many hosts can't resolve."""
     output = options.get("output_schema", UNSET)
     return Tool(
         name=signature.name,
-        input_schema=inline_references(options.get("input_schema") or signature.input_schema),
-        output_schema=inline_references(signature.output_schema if output is UNSET else output),
+        input_schema=options.get("input_schema") or inline_references(signature.input_schema),
+        output_schema=inline_references(signature.output_schema) if output is UNSET else output,
         annotations=annotations_of(ToolAnnotations, options.get("annotations"), f"Tool {signature.name!r}"),
         **common_members(signature, options),
     )
