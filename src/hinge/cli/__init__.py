@@ -1,4 +1,4 @@
-"""The command `hinge`: one module for each command, loaded when it is used."""
+"""The command `hinge`: its subcommands are the modules of `commands`."""
 
 from __future__ import annotations
 

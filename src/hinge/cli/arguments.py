@@ -117,7 +117,9 @@ class _Command(_Parser):
 
 def _run_module(module: str) -> Any:
     def command(options: argparse.Namespace) -> int:
-        run: Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]] = import_module(f"hinge.cli.{module}").run
+        run: Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]] = import_module(
+            f"hinge.cli.commands.{module}"
+        ).run
         code = run(options)
         if isinstance(code, int):
             return code
@@ -315,7 +317,7 @@ def _migrate(command: _Command) -> None:
     command.add_argument("--write", action="store_true", help="change the files; without it, only the diff is shown")
 
 
-#: Name: help, the function that declares the arguments, the module in `hinge.cli` that runs it.
+#: Name: help, the function that declares the arguments, the module in `hinge.cli.commands` that runs it.
 _COMMANDS: dict[str, tuple[str, Callable[[_Command], None], str]] = {
     "run": ("run the server that a file defines", _run, "run"),
     "list": ("list the tools, prompts and resources of a server", _list, "list"),

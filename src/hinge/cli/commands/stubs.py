@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from hinge.cli.commands.list import fetch_lists
 from hinge.cli.connect import client_for
-from hinge.cli.list import fetch_lists
 from hinge.client.terminal.display import write
 from hinge.stubs.module import ServerLists, module_text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hinge.cli.call import complete_arguments
+from hinge.cli.commands.call import complete_arguments
 from hinge.cli.connect import client_for, time_limits
 from hinge.cli.console import Console
 from hinge.cli.values import parse_strings

@@ -1,0 +1,1 @@
+"""The commands of `hinge`: one module each, loaded when it is used."""
