@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from hinge.cli.arguments import parser
+from hinge.cli.arguments.parser import COMMANDS, command_parsers
 
 _HEAD = """\
 # The command line
@@ -16,32 +16,14 @@ described in [calling servers from a shell]({shell}).
 """
 
 
-def commands() -> dict[str, Any]:
-    """The parser of each command by its name, with all of its arguments declared."""
-    found: dict[str, Any] = {}
-    for action in parser()._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, command in action.choices.items():
-                if (declare := getattr(command, "_declare", None)) is not None:
-                    declare(command)
-                    command._declare = None
-                found[name] = command
-    return found
-
-
 def page(shell: str) -> str:
     """The page; `shell` is the link to the guide."""
-    help_texts = {
-        choice.dest: choice.help or ""
-        for action in parser()._actions
-        if isinstance(action, argparse._SubParsersAction)
-        for choice in action._choices_actions
-    }
     parts = [_HEAD.format(shell=shell)]
-    for name, command in commands().items():
-        text = help_texts.get(name, "")
+    for name, command in command_parsers().items():
+        text = COMMANDS[name].help
         parts.append(
             f"## `hinge {name}` {{ #{name} }}\n\n{text[:1].upper()}{text[1:]}.\n\n{_usage(command)}\n\n{_table(command)}\n"
+            f"\n{_examples(name)}\n"
         )
     return "\n".join(parts)
 
@@ -49,6 +31,10 @@ def page(shell: str) -> str:
 def _usage(command: Any) -> str:
     command.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=96)
     return f"```text\n{command.format_usage().removeprefix('usage: ').rstrip()}\n```"
+
+
+def _examples(name: str) -> str:
+    return "\n".join(["```sh", *(f"hinge {example}" for example in COMMANDS[name].examples), "```"])
 
 
 def _table(command: Any) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from hinge.cli.arguments import parse
+from hinge.cli.arguments.parser import COMMANDS, parse
 from tests.typist import at_the_terminal
 
 SERVER = """
@@ -56,11 +57,16 @@ def test_a_wrong_command_line_is_one_line_with_a_suggestion(
     assert capsys.readouterr().err == f"hinge: {error}\n"
 
 
-def test_each_command_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("run", "list", "call", "read", "prompt", "proxy", "record", "replay", "lock", "diff", "stubs"):
-        with pytest.raises(SystemExit, match="0"):
-            parse([command, "--help"])
-        assert f"examples:\n  hinge {command} " in capsys.readouterr().out
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_shows_examples_that_can_be_parsed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        parse([name, "--help"])
+    examples = capsys.readouterr().out.partition("examples:\n")[2].splitlines()
+    assert examples
+    for example in examples:
+        program, *words = shlex.split(example.partition(" > ")[0])
+        assert (program, words[0]) == ("hinge", name)
+        parse(words)
 
 
 def test_why_a_server_did_not_start_is_told_once() -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from hinge import Client, StartError
-from hinge.cli.arguments import http_options, parse, table_options
+from hinge.cli.arguments.options import http_options, table_options
+from hinge.cli.arguments.parser import parse
 from hinge.cli.program.load import load
 from tests.docs.serving import certificate
 

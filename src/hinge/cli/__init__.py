@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: With code 2 for a wrong command line, with 0 after `--help` and `--version`.
     """
-    from hinge.cli.arguments import parse
+    from hinge.cli.arguments.parser import parse
 
     fill_standard_streams()
     options = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Literal
 
-from hinge.cli.arguments import http_options
+from hinge.cli.arguments.options import http_options
 from hinge.cli.connect import client_for
 from hinge.proxy.proxy import proxy
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hinge.cli.arguments import http_options
+from hinge.cli.arguments.options import http_options
 from hinge.cli.connect import target_of
 from hinge.testing import Recording
 

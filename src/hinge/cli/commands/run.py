@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hinge.cli.arguments import http_options, table_options
+from hinge.cli.arguments.options import http_options, table_options
 from hinge.cli.program.environment import given_environment, working_directory
 from hinge.cli.program.load import load, split_target
 from hinge.errors import StartError

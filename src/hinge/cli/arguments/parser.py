@@ -1,0 +1,69 @@
+"""The parser of the whole command line, and the table of commands."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Coroutine, Sequence
+from importlib import import_module
+from typing import Any
+
+from hinge.cli.arguments import calling, contracts, project, serving
+from hinge.cli.arguments.command import Command, CommandParser, Parser
+from hinge.errors import StartError
+from hinge.version import __version__
+
+COMMANDS: dict[str, Command] = {**serving.COMMANDS, **calling.COMMANDS, **contracts.COMMANDS, **project.COMMANDS}
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line without `hinge`. What follows `--` are arguments for the program that the target starts.
+
+    Raises:
+        SystemExit: The command line is wrong, or there was only something to print.
+        StartError: The command starts no program that could take arguments.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    options = parser().parse_args(words[:end])
+    if end < len(words):
+        if not hasattr(options, "program_arguments"):
+            raise StartError("-- ARGS needs a command that starts a program")
+        options.program_arguments = list(words[end + 1 :])
+    return options
+
+
+def parser() -> Parser:
+    """Return the parser of the whole command line."""
+    top = Parser(prog="hinge", description="The Model Context Protocol: run and call servers.", allow_abbrev=False)
+    top.command_names = COMMANDS
+    top.add_argument("--version", action="version", version=f"hinge {__version__}")
+    subparsers = top.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=CommandParser)
+    for name, command in COMMANDS.items():
+        command_parser = subparsers.add_parser(name, help=command.help, declaration=command)
+        command_parser.set_defaults(command=_run_module(command.module))
+    return top
+
+
+def command_parsers() -> dict[str, CommandParser]:
+    """Return the parser of each command by its name, with its arguments declared."""
+    parsers: dict[str, CommandParser] = {}
+    for action in parser()._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            parsers = action.choices
+    for command_parser in parsers.values():
+        command_parser.declare()
+    return parsers
+
+
+def _run_module(module: str) -> Callable[[argparse.Namespace], int]:
+    def command(options: argparse.Namespace) -> int:
+        run: Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]] = import_module(
+            f"hinge.cli.commands.{module}"
+        ).run
+        code = run(options)
+        if isinstance(code, int):
+            return code
+        import asyncio
+
+        return asyncio.run(code)
+
+    return command
