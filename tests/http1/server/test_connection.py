@@ -35,6 +35,60 @@ async def test_a_request_may_come_in_any_pieces() -> None:
 
 
 @on_both_loops
+async def test_a_head_that_was_received_before_is_read_the_same_again() -> None:
+    """The server remembers heads by their bytes: nothing of a request may depend on whether it does."""
+    seen: list[dict[str, object]] = []
+
+    async def serve(request: HttpRequest) -> None:
+        seen.append({**request.scope, "headers": list(request.scope["headers"])})
+        request.scope["path"] = "/changed"
+        request.scope["headers"].append((b"x-added", b"by the app"))
+        await echo(request)
+
+    head, body = post(b"hello", "X: 1")[:-5], b"hello"
+    pieces = [
+        [head + body],
+        [head + body],
+        [head + b"other"],
+        [head, body],
+        [head + body[:2], body[2:]],
+        [head[:20], head[20:] + body],
+        [head + body + get("/next")],
+        [head + body + head + b"again"],
+        [b"\r\n" + head + body],
+        [get("/next")],
+        [get("/next")],
+    ]
+    async with listening(serve) as house:
+        line = await house.ask()
+        answers = []
+        for sent in pieces * 2:
+            await line.say(*sent)
+            answers.append([await line.answer() for _ in range(b"".join(sent).count(b"HTTP/1.1"))])
+        assert answers[: len(pieces)] == answers[len(pieces) :]
+        assert answers[2] == [(200, "POST /changed other")]
+        assert answers[7] == [(200, "POST /changed hello"), (200, "POST /changed again")]
+        second = await house.ask(head + body)
+        assert await second.answer() == (200, "POST /changed hello")
+        assert seen[-1]["client"] == second.writer.get_extra_info("sockname")
+    posts = [scope for scope in seen if scope["method"] == "POST"]
+    assert all(scope["path"] == "/a" and scope["headers"] == posts[0]["headers"] for scope in posts)
+
+
+@on_both_loops
+async def test_heads_are_remembered_within_a_bound() -> None:
+    async with listening() as house:
+        line = await house.ask()
+        for number in range(http_connection.HEADS + 10):
+            await line.say(post(b"hello", f"X: {number}"))
+            assert await line.answer() == (200, "POST /a hello")
+        await line.say(post(b"hello", "X: " + "long" * http_connection.HEAD_BYTES))
+        assert (await line.answer())[0] == 200
+        assert 0 < len(house.listener.parsed_heads) <= http_connection.HEADS
+        assert max(map(len, house.listener.parsed_heads)) <= http_connection.HEAD_BYTES
+
+
+@on_both_loops
 async def test_a_body_may_come_in_chunks_and_its_trailers_are_nobodys_business() -> None:
     """RFC 9110 §6.5.1: what comes after the body must not pass for a header."""
     seen: list[list[tuple[bytes, bytes]]] = []

@@ -8,7 +8,7 @@ import re
 import select
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import unquote
 
 import httptools
@@ -25,6 +25,9 @@ READ_AHEAD = 256 * 1024
 SLICE = 4096
 #: Bytes of framing that are free for each piece of a body. Beyond, framing counts towards the limit of the head.
 FREE_FRAMING = 16
+#: Heads that a server remembers, and the most bytes of one: a client sends the same head with request after request.
+HEADS = 256
+HEAD_BYTES = 2048
 #: Seconds that a connection may be idle between two requests: what the Keep-Alive header says, and a margin.
 IDLE = KEEP_ALIVE + 5
 #: Seconds after which a half-closed connection is first checked: a reset by the client has arrived by then.
@@ -37,6 +40,16 @@ LINGER = 2
 _UPGRADE = frozenset({b"upgrade", b"http2-settings"})
 #: The value of a Host header (RFC 9110 §7.2): a name or address, empty for a target without one, and a port.
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-fVv.:%\w~-]+\]|[\w.~!$&'()*+,;=%-]*)(?::[0-9]*)?[ \t]*")
+
+
+class ParsedHead(NamedTuple):
+    """The head of a request on a connection that goes on, with a body of known length."""
+
+    #: What does not depend on the connection; `headers` is copied for each request.
+    scope: Scope
+    headers: list[tuple[bytes, bytes]]
+    #: The length of the body.
+    length: int
 
 
 class ConnectionServer(RequestServer, Protocol):
@@ -53,6 +66,8 @@ class ConnectionServer(RequestServer, Protocol):
     connections: set[HttpConnection]
     tasks: set[asyncio.Task[Any]]
     serve: Callable[[HttpRequest], Coroutine[Any, Any, None]]
+    #: Heads that were parsed before, by their bytes.
+    parsed_heads: dict[bytes, ParsedHead]
 
 
 class HttpConnection(asyncio.Protocol):
@@ -93,6 +108,8 @@ class HttpConnection(asyncio.Protocol):
         #: The last target and its parts: clients use one target.
         self._target = b""
         self._path: tuple[str, bytes, bytes] = ("", b"", b"")
+        #: The last request that was parsed, while its head may be remembered.
+        self._parsed: HttpRequest | None = None
         #: The request whose body is arriving; the one that is served; those that wait; the response that ends them.
         self._incoming: HttpRequest | None = None
         self._serving: HttpRequest | None = None
@@ -120,8 +137,36 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._waiting or len(data) > SLICE:
             self._parse(self._unparsed + data)
-        elif (parsed := self._feed(data)) < len(data):
+            return
+        between = self._serving is None and self._incoming is None and not self._in_head and not self._ignoring
+        end = data.find(b"\r\n\r\n") + 4
+        head = self.server.parsed_heads.get(data[:end]) if between else None
+        if head is not None and len(data) - end == head.length:
+            self._serve_again(head, data[end:])
+            return
+        if (parsed := self._feed(data)) < len(data):
             self._parse(data[parsed:])
+        elif between and end <= HEAD_BYTES:
+            self._remember(data[:end], len(data) - end)
+        self._parsed = None
+
+    def _remember(self, head: bytes, length: int) -> None:
+        """Remember the head of the one request that was received as a whole."""
+        request = self._parsed
+        if request is None or self._incoming is not None or self._in_head or self._final or self._ignoring:
+            return
+        scope = request.scope
+        if request.received == length and _content_length(scope) == length and scope["http_version"] == "1.1":
+            heads = self.server.parsed_heads
+            if len(heads) >= HEADS:
+                heads.clear()
+            kept = {name: scope[name] for name in ("method", "path", "raw_path", "query_string")}
+            heads[head] = ParsedHead(kept, scope["headers"].copy(), length)
+
+    def _serve_again(self, head: ParsedHead, body: bytes) -> None:
+        """Serve a request whose head was parsed before."""
+        scope = {**self._scope, **head.scope, "headers": head.headers.copy()}
+        self._serve(HttpRequest(scope, self, True, complete=True, received=head.length, _body=body))
 
     def eof_received(self) -> bool:
         """The client has sent its last byte. Returns whether it may still wait for a response.
@@ -153,7 +198,7 @@ class HttpConnection(asyncio.Protocol):
         self._ignoring = True
         self._waiting.clear()
         self._unparsed = b""
-        self._incoming = None
+        self._incoming = self._parsed = None
         # Breaks a reference cycle: the parser holds our methods.
         self._parser = None
         self.resume_writing()
@@ -221,6 +266,7 @@ class HttpConnection(asyncio.Protocol):
         self._first_chunk = True
         self._final = not keep_alive
         self._incoming = request = HttpRequest(scope, self, keep_alive)
+        self._parsed = request
         if self._serving is None and not self._waiting:
             self._serve(request)
         else:

@@ -10,7 +10,7 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 from hinge.errors import StartError
-from hinge.http1.server.connection import HEAD_WAIT, HttpConnection
+from hinge.http1.server.connection import HEAD_WAIT, HttpConnection, ParsedHead
 from hinge.http1.server.request import HttpRequest, ResponseHeads
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Listener:
         self.stall = stall
         self.loop = asyncio.get_running_loop()
         self.heads = ResponseHeads()
+        self.parsed_heads: dict[bytes, ParsedHead] = {}
         self.ending = False
         self.tick = 0
         self.connections: set[HttpConnection] = set()

@@ -48,6 +48,8 @@ _STREAM_OPEN = Refusal(409, "This session's stream is open already: one GET at a
 _TOO_MANY_REQUESTS = overloaded("Too many requests at once: try again later")
 TOO_MANY_SESSIONS = overloaded("Too many sessions are open here: try again later")
 
+#: Maximum number of heads that are remembered.
+_HEADS = 64
 #: Maximum number of different refusals of foreign hosts and origins that are logged; callers choose their text.
 _LOGGED = 64
 
@@ -107,9 +109,8 @@ class Endpoint:
             STATELESS: partial(serve_stateless, serve, requests),
         }
         self._sessions = sessions
-        # A client sends the same head with request after request.
-        self._last_pairs: RawHeaders = ()
-        self._last_head = judge_head("POST", (), self._rules)
+        #: Heads of POSTs that were judged before: a client sends the same one with request after request.
+        self._heads: dict[RawHeaders, Head] = {}
         self._requests = requests
 
     def handle(self, exchange: Exchange) -> Awaitable[None]:
@@ -122,12 +123,13 @@ class Endpoint:
     async def _post(self, exchange: Exchange) -> None:
         """Serve one message, or a batch of the revision that has batches."""
         scope = exchange.raw.scope
-        pairs = scope["headers"]
-        if pairs == self._last_pairs:
-            head = self._last_head
-        else:
-            head = self._last_head = judge_head("POST", pairs, self._rules)
-            self._last_pairs = pairs
+        pairs = tuple(map(tuple, scope["headers"]))  # some servers give lists
+        head = self._heads.get(pairs)
+        if head is None:
+            head = judge_head("POST", pairs, self._rules)
+            if len(self._heads) >= _HEADS:
+                self._heads.clear()
+            self._heads[pairs] = head
         if head.barred is None and self._options.authenticate is None:
             origin = Origin(head, None, scope)
         elif (admitted := await self._admission.admit(exchange, head)) is not None:
