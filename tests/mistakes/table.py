@@ -164,6 +164,21 @@ MISTAKES = (
         "'b' can't be mounted as 'x': 'a' is mounted as 'x', and names of one could be taken for names of the other",
     ),
     Mistake(
+        "a server that coerces in its own words",
+        "Server('s', coerce='yes')\n",
+        "coerce='yes' is not possible: use True or False",
+    ),
+    Mistake(
+        "a tool that coerces in its own words",
+        "@s.tool(coerce='yes')\ndef f(days: int) -> int: return 1\n",
+        "coerce='yes' is not possible: use True or False",
+    ),
+    Mistake(
+        "a proxy that coerces",
+        "Server.from_client('http://localhost:1/mcp', coerce=True)\n",
+        "A proxy passes arguments on as they are: say coerce=True in the server that has the tools",
+    ),
+    Mistake(
         "a proxy that gets a tool",
         "p = Server.from_client('http://localhost:1/mcp')\n@p.tool\ndef f() -> int: return 1\n",
         "A proxy has no features of its own: mount it in a Server, and add them there",

@@ -70,6 +70,10 @@ _NAMES_TTL = 5.0
 def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
     """Make a server that offers what another MCP server offers: see `Server.from_client`."""
     settings = resolve(ProxyOptions, options, "proxy")
+    if settings["coerce"]:
+        raise DefinitionError(
+            "A proxy passes arguments on as they are: say coerce=True in the server that has the tools"
+        )
     of_server: Any = {name: value for name, value in options.items() if name in options_of(ServerOptions)}
     of_server.setdefault("log_level", "debug")  # the upstream server filters log messages
     client = target if isinstance(target, Client) else Client(target)

@@ -120,6 +120,15 @@ class ServerOptions(TypedDict, total=False):
             Check(lambda value: value is None or is_whole(value, 1), "use 1 or more, or None for whole lists"),
         ),
     ]
+    coerce: Annotated[
+        bool,
+        Option(
+            'Whether tools accept strings that hold JSON of the expected type: `"3"` for an int, `"[1]"` for a list. A '
+            "tool's own `coerce=` comes first.",
+            False,
+            FLAG,
+        ),
+    ]
     state_keys: Annotated[
         Sequence[bytes],
         Option(

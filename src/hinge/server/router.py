@@ -31,6 +31,7 @@ class Router:
         page_size: How many items a page of a list has; None for whole lists.
         resource_bytes: The size limit of a resource that is a file or comes in chunks.
         turn: Seconds that a call waits at most for a tool with a `concurrency` limit.
+        coerce: The default of the option `coerce` of its tools.
     """
 
     def __init__(
@@ -40,11 +41,14 @@ class Router:
         page_size: int | None = None,
         resource_bytes: int = 16 * 1024 * 1024,
         turn: float = 30.0,
+        coerce: bool = False,
     ) -> None:
         self._threads = Threads(threads)
         self._visibility = Visibility()
         self._completions = Completions(self._threads)
-        self._tools = Tools(self._threads, self._visibility, lambda: self._changed("tools"), page_size, turn)
+        self._tools = Tools(
+            self._threads, self._visibility, lambda: self._changed("tools"), page_size, turn, coerce=coerce
+        )
         self._prompts = Prompts(
             self._threads,
             self._visibility,

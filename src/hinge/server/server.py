@@ -120,6 +120,7 @@ class Server(Router, Generic[StateT]):
             page_size=page_size,
             resource_bytes=settings["resource_bytes"],
             turn=limits.concurrency_wait,
+            coerce=settings["coerce"],
         )
         self.limits = limits
         self._description = ServerDescription(

@@ -71,6 +71,9 @@ class ToolOptions(ItemOptions, total=False):
     #: With `concurrency`, how many more calls wait, for at most `Limits.turn` seconds; further calls fail with Overloaded.
     #: Default: 100.
     waiting: int
+    #: Whether strings that hold JSON of the expected type are accepted: "3" for an int, "true" for a bool, "[1]" for a list.
+    #: Default: the server's `coerce` option.
+    coerce: bool
 
 
 class ResourceOptions(ItemOptions, total=False):

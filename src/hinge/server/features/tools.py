@@ -23,6 +23,7 @@ from hinge.errors import (
     ToolError,
     shorten,
 )
+from hinge.options import FLAG, check_option
 from hinge.protocol.decoding import SMALL, check_values
 from hinge.protocol.http.headers import judge_parameters
 from hinge.protocol.http.mirror import collect_param_headers
@@ -49,6 +50,7 @@ from hinge.server.features.options import ToolOptions, annotations_of, check_opt
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Entries, Item, View, Visibility, view_of
 from hinge.server.functions.arguments import Arguments, SchemaArguments
+from hinge.server.functions.coercion import CoercedArguments
 from hinge.server.functions.results import ADVICE_ON_CONTENT, OutputSchema, check_json
 from hinge.server.functions.signature import Signature
 from hinge.server.threads import Threads
@@ -89,7 +91,7 @@ class RegisteredTool:
         function: ToolFunction,
         item: Item,
         signature: Signature,
-        arguments: Arguments | SchemaArguments,
+        arguments: Arguments | SchemaArguments | CoercedArguments,
         output_schema: OutputSchema | None,
         threads: Threads,
         *,
@@ -180,7 +182,10 @@ class RegisteredTool:
 
 
 class Tools(Entries[RegisteredTool]):
-    """The tools of one server. `patience`: seconds that a call waits at a tool that is at its concurrency limit."""
+    """The tools of one server.
+
+    `patience`: seconds that a call waits at a tool that is at its concurrency limit. `coerce`: the default of that option.
+    """
 
     def __init__(
         self,
@@ -189,11 +194,14 @@ class Tools(Entries[RegisteredTool]):
         changed: Callable[[], None],
         page_size: int | None,
         patience: float,
+        *,
+        coerce: bool,
     ) -> None:
         super().__init__(visibility, changed)
         self._threads = threads
         self._page_size = page_size
         self._patience = patience
+        self._coerce = coerce
         #: Names to suggest for an unknown one.
         self.offered_names: Callable[[Context[Any]], Iterable[str]] = self.names
 
@@ -203,6 +211,8 @@ class Tools(Entries[RegisteredTool]):
         Raises DefinitionError, which says what to change.
         """
         check_options("@server.tool", options, ToolOptions)
+        coerce = options.get("coerce", self._coerce)
+        check_option("coerce", coerce, FLAG)
         input_schema = options.get("input_schema")
         signature = inspect_handler(function, returns_blocks, options.get("name"))
         name: Any = signature.name
@@ -212,9 +222,10 @@ class Tools(Entries[RegisteredTool]):
             raise DefinitionError(
                 f"Tool name {shorten(repr(name))} is not allowed: use 1 to 128 of A-Z a-z 0-9 _ - . (no blanks)"
             )
-        arguments = (
+        strict = (
             signature.arguments if input_schema is None else SchemaArguments(signature.parameters, input_schema, name)
         )
+        arguments = CoercedArguments(strict, input_schema or signature.input_schema) if coerce else strict
         view = view or view_of(name, options.get("visible"))
         listing = listed(_listing(signature, options), f"Tool {name!r}")
         item = Item("tools", name, listing, tags=options.get("tags", ()), view=view)

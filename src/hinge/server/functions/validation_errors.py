@@ -93,7 +93,7 @@ def explain(
     """
     differences: Iterator[Violation] = iter(())
     if value is not UNSET:
-        differences = _SchemaComparison(schema, patterns=exact).violations(schema, value, ())
+        differences = SchemaComparison(schema, patterns=exact).violations(schema, value, ())
     if not exact:
         places = [rejection.path for rejection in rejections]
         differences = (one for one in differences if any(_overlap(one.path, place) for place in places))
@@ -206,17 +206,31 @@ def from_rejection(schema: Schema, value: Any, rejection: Rejection, path: Path 
     return Violation(place, f"expected {describe(here, schema)}", part)
 
 
-class _SchemaComparison:
-    """Compares a value with a schema, as far as the number of visits allows."""
+class SchemaComparison:
+    """Compares values with a schema, until so many parts of them were visited: the others count as fitting."""
 
-    def __init__(self, root: Schema, *, patterns: bool) -> None:
+    def __init__(self, root: Schema, *, patterns: bool, visits: int = _MAX_VISITS) -> None:
         self.root = root
         self.patterns = patterns
-        self.visits = 0
+        self._left = visits
+
+    def visit(self, parts: int = 1) -> bool:
+        """Count visited parts. Whether they may be visited."""
+        self._left -= parts
+        return self._left >= 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no more parts may be visited."""
+        return self._left < 0
+
+    def fits(self, schema: Schema | bool, value: Any) -> bool:
+        """Whether no difference is seen."""
+        return next(self.violations(schema, value, ()), None) is None
 
     def violations(self, schema: Schema | bool, value: Any, path: Path) -> Iterator[Violation]:
-        self.visits += 1
-        if self.visits > _MAX_VISITS or not isinstance(schema, Mapping):
+        """The differences, at `path`."""
+        if not self.visit() or not isinstance(schema, Mapping):
             return
         if isinstance(reference := schema.get("$ref"), str):
             yield from self.violations(definition(self.root, reference), value, path)
@@ -238,11 +252,8 @@ class _SchemaComparison:
             yield Violation(path, f"expected {describe(schema, self.root)}", value)
 
     def _is_listed(self, schema: Schema, value: Any) -> bool:
-        if "const" in schema:
-            return _same(schema["const"], value)
-        options = schema.get("enum", (value,))
-        self.visits += len(options) // 10
-        return any(_same(option, value) for option in options)
+        self.visit(len(schema.get("enum", ())) // 10)
+        return is_listed(schema, value)
 
     def _within_limits(self, schema: Schema, value: Any) -> bool:
         for word, holds in _LIMITS.items():
@@ -262,7 +273,7 @@ class _SchemaComparison:
             if name not in value:
                 yield missing((*path, name), properties.get(name, {}), self.root)
         for name, item in value.items():
-            if self.visits > _MAX_VISITS:
+            if self.exhausted:
                 return
             if name in properties:
                 yield from self.violations(properties[name], item, (*path, name))
@@ -281,7 +292,7 @@ class _SchemaComparison:
         if not _counts(schema, len(value), "minItems", "maxItems"):
             yield Violation(path, f"expected {describe(schema, self.root)}", value)
         for index, item in enumerate(value):
-            if self.visits > _MAX_VISITS:
+            if self.exhausted:
                 return
             yield from self.violations(first[index] if index < len(first) else rest, item, (*path, index))
 
@@ -315,6 +326,13 @@ def has_type(schema: Schema, value: Any) -> bool:
     types = expected if isinstance(expected, list) else [expected]
     actual = json_type(value)
     return expected is None or actual in types or (actual == "integer" and "number" in types)
+
+
+def is_listed(schema: Schema, value: Any) -> bool:
+    """Whether a value is one of those that the schema lists, if it lists any."""
+    if "const" in schema:
+        return _same(schema["const"], value)
+    return any(_same(option, value) for option in schema.get("enum", (value,)))
 
 
 def _has_tag_of(branch: Schema, value: Any) -> bool:
@@ -465,7 +483,8 @@ def has_format(schema: Schema, value: str) -> bool:
 
 def definition(root: Schema, reference: str) -> Schema:
     """The definition that a `#/$defs/...` reference names; an empty schema if there is none."""
-    schema: Schema = root.get("$defs", {}).get(reference.rpartition("/")[2], {})
+    definitions = root.get("$defs") or root.get("definitions") or {}
+    schema: Schema = definitions.get(reference.rpartition("/")[2], {})
     return schema
 
 
