@@ -29,7 +29,7 @@ LAYERS = (
     ("sync",),
     ("contracts", "doctor"),
     ("proxy", "openapi", "stubs", "testing", "migrate"),
-    ("cli",),
+    ("cli", "pytest_plugin"),
     ("__init__", "__main__"),
 )
 RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}

@@ -344,6 +344,22 @@ class Client:
         return Subscription(make)
 
 
+def run_async(client: Client, use: Callable[[AsyncClient], Coroutine[Any, Any, ResultT]]) -> ResultT:
+    """Run an async function with the client behind a connected blocking one, for add-ons that have async code only.
+
+    Args:
+        client: The blocking client.
+        use: The function.
+
+    Returns:
+        What it returns.
+
+    Raises:
+        NotSent: The client is not connected.
+    """
+    return _run(use(client._client))
+
+
 def _blocking_group(
     method: Callable[Concatenate[AsyncClientGroup, P], Coroutine[Any, Any, ResultT]],
 ) -> Callable[Concatenate[ClientGroup, P], ResultT]:

@@ -28,6 +28,13 @@ async def test_a_handler_that_does_the_same_gives_its_result() -> None:
     assert result.text == "Oslo, row 7, soup"
 
 
+async def test_a_number_is_the_same_although_one_era_wraps_it_in_an_object() -> None:
+    async def count() -> int:
+        return 3
+
+    assert (await in_both_eras(count)).text == "3"
+
+
 async def test_a_handler_that_answers_by_era_is_found_out() -> None:
     async def which(ctx: Context[Any]) -> str:
         return f"revision {ctx.protocol_version}"

@@ -13,6 +13,7 @@ from hinge.testing.pair import memory_pair as memory_pair
 from hinge.testing.recording import Recording as Recording
 from hinge.testing.scripted_peer import ScriptedPeer as ScriptedPeer
 from hinge.testing.scripted_peer import channel_pair as channel_pair
+from hinge.testing.snapshots import Snapshots as Snapshots
 from hinge.testing.wire_log import WireLog as WireLog
 from hinge.testing.wire_log import WireMessage as WireMessage
 
@@ -22,6 +23,7 @@ __all__ = [
     "Recording",
     "ScriptedPeer",
     "ServerSide",
+    "Snapshots",
     "WireLog",
     "WireMessage",
     "assert_fits_hosts",

@@ -157,22 +157,28 @@ def _comparable_outcome(outcome: _EraOutcome) -> dict[str, Any]:
     """Return an outcome as values to compare and show; of an error the class and text."""
     error = outcome.error
     if error is None:
-        return {"result": _values(outcome.result)}
+        return {"result": result_values(outcome.result)}
     values: dict[str, Any] = {"raised": type(error).__name__, "message": str(error)}
     if isinstance(error, ToolCallError):
-        values["result"] = _values(error.result)
+        values["result"] = result_values(error.result)
     elif isinstance(error, CallError):
         values["outcome"] = error.outcome.value
     return values
 
 
-def _values(result: Any) -> Any:
-    """Return a result as JSON values if possible, without members that only one era has."""
+def result_values(result: Any) -> Any:
+    """Return a result as JSON values if possible, without what only one era has.
+
+    In the handshake era the structured content of a tool must be an object; other values are wrapped in `{"result": …}`.
+    """
     try:
-        values = msgspec.to_builtins(result)
+        values = _common_members(msgspec.to_builtins(result))
     except (TypeError, ValueError):
         return result
-    return _common_members(values)
+    match values:
+        case {"content": _, "structuredContent": {"result": wrapped, **others}} if not others:
+            return {**values, "structuredContent": wrapped}
+    return values
 
 
 def _common_members(value: Any) -> Any:
