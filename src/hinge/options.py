@@ -13,6 +13,7 @@ import difflib
 import inspect
 import os
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -79,8 +80,18 @@ def _hint(name: str, declared: Mapping[str, Option]) -> str:
 def check_option(name: str, value: Any, check: Check | None) -> None:
     """Check one value. Raises DefinitionError, in one line, for a value that the option doesn't take."""
     if check is not None and not check.test(value):
-        shown = f" of type {type(value).__name__}" if check.secret else f"={shorten(' '.join(repr(value).split()), 80)}"
-        raise DefinitionError(f"{name}{shown} is not possible: {check.advice}")
+        described = f" of type {type(value).__name__}" if check.secret else f"={shown(value)}"
+        raise DefinitionError(f"{name}{described} is not possible: {check.advice}")
+
+
+def shown(value: Any) -> str:
+    """The value as a text; of a function its name and its parameters."""
+    text = repr(value)
+    if inspect.isroutine(value):
+        with suppress(TypeError, ValueError, NameError):
+            parameters = ", ".join(map(str, inspect.signature(value).parameters))
+            text = f"{'async ' * is_async(value)}{value.__name__}({parameters})"
+    return shorten(" ".join(text.split()), 80)
 
 
 def check_values(given: Mapping[str, Any], checks: Mapping[str, Check]) -> None:
@@ -125,6 +136,29 @@ def are_texts(value: Any) -> bool:
     return _is_collection(value) and all(isinstance(one, str) for one in value)
 
 
+def is_function(value: Any, arguments: int, *, plain: bool = False) -> bool:
+    """Whether a value can be called with so many positional arguments; a `plain` one must not be `async def`.
+
+    What has no signature that Python can read is accepted.
+    """
+    if not callable(value) or (plain and is_async(value)):
+        return False
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError, NameError):  # Python 3.14 evaluates annotations here
+        return True
+    try:
+        signature.bind(*[None] * arguments)
+    except TypeError:
+        return False
+    return True
+
+
+def is_async(function: Any) -> bool:
+    """Whether a function, or an object that can be called, is defined with `async def`."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
 def _is_collection(value: Any) -> bool:
     """Whether a value can be iterated more than once and isn't text."""
     return isinstance(value, Collection) and not isinstance(value, str | bytes)
@@ -140,9 +174,16 @@ def one_of(*values: str) -> Check:
     return Check(lambda value: isinstance(value, str) and value in values, f"use {_listed(values)}")
 
 
-def function(form: str) -> Check:
-    """A callable; `form` shows how to write it."""
-    return Check(callable, f"write {form}")
+def function(form: str, arguments: int, *, plain: bool = False) -> Check:
+    """A callable that takes so many arguments; `form` shows how to write it. A `plain` one must not be `async def`."""
+    return Check(lambda value: is_function(value, arguments, plain=plain), f"write {form}")
+
+
+def has_methods(*, plain: bool = False, **arguments: int) -> Callable[[Any], bool]:
+    """A test for objects that have methods of these names, which take so many arguments."""
+    return lambda value: all(
+        is_function(getattr(value, name, None), count, plain=plain) for name, count in arguments.items()
+    )
 
 
 def instance(kind: type | tuple[type, ...], form: str) -> Check:

@@ -218,7 +218,7 @@ def test_something_else_where_a_server_or_an_extension_is_wanted() -> None:
     )
     assert told(lambda: server.notify("tools")) == "'tools' is not a Changed: write server.notify(Changed('tools'))"
     five: Any = 5
-    no_middleware = "5 is no middleware: write `async def middleware(ctx, call_next)`"
+    no_middleware = "5 is not middleware: write `async def middleware(ctx, call_next)`"
     assert told(lambda: server.add_middleware(5)) == no_middleware
     assert told(lambda: Server("x", middleware=[five])) == no_middleware
 

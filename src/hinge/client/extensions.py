@@ -17,6 +17,7 @@ from msgspec import Raw, Struct
 from hinge.client.methods import ClientContext, ClientMethods
 from hinge.client.middleware import ClientMiddleware
 from hinge.errors import CallTimeout, DefinitionError, InvalidParams, shorten
+from hinge.options import is_async, is_function
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.detect import ERAS, parse_eras
 from hinge.protocol.meta import check_extension_id
@@ -160,10 +161,9 @@ class ClientExtensions:
         if taken:
             raise DefinitionError(f"The extension {name!r} brings {taken[0]!r}, which is taken already")
         for method in (*requests, *notifications):
-            if inspect.isfunction(method.serve) and not inspect.iscoroutinefunction(method.serve):
-                raise DefinitionError(
-                    f"{method.name!r} of {name!r}: write `async def {method.serve.__name__}(ctx, params)`"
-                )
+            if (inspect.isfunction(method.serve) and not is_async(method.serve)) or not is_function(method.serve, 2):
+                called = getattr(method.serve, "__name__", "serve")
+                raise DefinitionError(f"{method.name!r} of {name!r}: write `async def {called}(ctx, params)`")
         self._added[name] = extension
         self.sent.update({method.name: method for method in sent})
         self._requests.update(method.name for method in requests)

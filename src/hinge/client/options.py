@@ -21,7 +21,9 @@ from hinge.options import (
     Check,
     Option,
     function,
+    has_methods,
     instance,
+    is_function,
     one_of,
     or_none,
     several,
@@ -33,14 +35,22 @@ from hinge.schema.base import Implementation
 from hinge.schema.notifications import SEVERITY, LoggingLevel
 from hinge.schema.roots import Root
 
-_LIST_OF_ROOTS = several(
-    lambda one: isinstance(one, Root | str | Path), 'on_roots=["/home/me/project"], or a function that gives it'
-)
-_ROOTS = or_none(_LIST_OF_ROOTS._replace(test=lambda value: callable(value) or _LIST_OF_ROOTS.test(value)))
+_LIST_OF_ROOTS = several(lambda one: isinstance(one, Root | str | Path), 'on_roots=["/home/me/project"]')
+_IS_STORE = has_methods(get=1, put=2, drop=1, plain=True)
+
+
+def _roots(form: str, arguments: int) -> Check:
+    """Roots, or a function that takes so many arguments."""
+    return or_none(
+        Check(
+            lambda value: is_function(value, arguments) or _LIST_OF_ROOTS.test(value),
+            f"{_LIST_OF_ROOTS.advice}, or a function that gives it: {form}",
+        )
+    )
 
 
 def _callback(form: str) -> Check:
-    return or_none(function(f"`{form}`"))
+    return or_none(function(f"`{form}`", form.count(",") + 1))
 
 
 class _CommonOptions(TransportOptions, total=False):
@@ -93,10 +103,8 @@ class _CommonOptions(TransportOptions, total=False):
             "Where results are kept that the server allows to be cached; memory by default.",
             None,
             Check(
-                lambda value: (
-                    value is None or (hasattr(value, "get") and hasattr(value, "put") and hasattr(value, "drop"))
-                ),
-                "use an object with get, put and drop, or None",
+                lambda value: value is None or _IS_STORE(value),
+                "use an object with `def get(self, key)`, `def put(self, key, entry)` and `def drop(self, concerns)`, or None",
             ),
         ),
     ]
@@ -167,7 +175,7 @@ class ClientOptions(_CommonOptions, total=False):
         Option(
             "The folders that servers may know, or a function that returns them.",
             None,
-            _ROOTS,
+            _roots("`async def roots()`", 0),
         ),
     ]
     on_log: Annotated[
@@ -260,7 +268,7 @@ class ClientGroupOptions(_CommonOptions, total=False):
         Option(
             "The roots, or `on_roots(server)`.",
             None,
-            _ROOTS,
+            _roots("`async def roots(server)`", 1),
         ),
     ]
     on_log: Annotated[

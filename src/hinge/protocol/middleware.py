@@ -6,15 +6,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from hinge.errors import DefinitionError
+from hinge.options import is_function, shown
 
 ContextT = TypeVar("ContextT")
 MiddlewareT = TypeVar("MiddlewareT", bound=Callable[..., Any])
 
 
 def checked(middleware: MiddlewareT) -> MiddlewareT:
-    """The same middleware. Raises DefinitionError for what can't be called."""
-    if not callable(middleware):
-        raise DefinitionError(f"{middleware!r} is no middleware: write `async def middleware(ctx, call_next)`")
+    """The same middleware. Raises DefinitionError for what can't be called with these arguments."""
+    if not is_function(middleware, 2):
+        raise DefinitionError(f"{shown(middleware)} is not middleware: write `async def middleware(ctx, call_next)`")
     return middleware
 
 

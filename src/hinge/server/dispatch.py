@@ -29,6 +29,7 @@ from hinge.errors import (
     shorten,
 )
 from hinge.jsonrpc import ABSENT, OBJECT, encode_value, opening
+from hinge.options import is_async, is_function
 from hinge.protocol.connection import LIVENESS_RESERVE
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras.base import OPEN_STATES, Era
@@ -129,11 +130,11 @@ def _invalid_params(exc: Exception) -> InvalidParams:
 
 
 def check_async(method: str, handler: Any) -> None:
-    """Raises DefinitionError for a plain function: a handler runs on the event loop."""
-    if inspect.isfunction(handler) and not inspect.iscoroutinefunction(handler) and handler.__name__ != "<lambda>":
-        raise DefinitionError(
-            f"{handler.__name__}() serves {method!r}: write `async def {handler.__name__}(ctx, params)`"
-        )
+    """Raises DefinitionError for a plain function, since a handler runs on the event loop, and for other parameters."""
+    name = getattr(handler, "__name__", type(handler).__name__)
+    plain = inspect.isfunction(handler) and not is_async(handler) and name != "<lambda>"
+    if plain or not is_function(handler, 2):
+        raise DefinitionError(f"{name}() serves {method!r}: write `async def {name}(ctx, params)`")
 
 
 def require_client_extension(ctx: Context[Any], extension_id: str) -> dict[str, Any]:

@@ -25,7 +25,9 @@ from hinge.options import (
     Check,
     Option,
     function,
+    has_methods,
     instance,
+    is_function,
     is_whole,
     or_none,
     several,
@@ -49,11 +51,12 @@ def _lifespan(form: str) -> Check:
 
     def fits(value: Any) -> bool:
         wrong = (inspect.isasyncgenfunction, inspect.isgeneratorfunction, inspect.iscoroutinefunction)
-        return value is None or (callable(value) and not any(is_wrong(value) for is_wrong in wrong))
+        return value is None or (is_function(value, 1) and not any(is_wrong(value) for is_wrong in wrong))
 
     return Check(fits, f"write @asynccontextmanager above `async def {form}`, and `yield` in it, or None")
 
 
+_IS_BACKEND = has_methods(publish=1, subscribe=1, plain=True)
 LIFESPAN = _lifespan("lifespan(server)")
 
 
@@ -148,8 +151,8 @@ class ServerOptions(TypedDict, total=False):
             None,
             or_none(
                 Check(
-                    lambda value: isinstance(value, str) or (hasattr(value, "publish") and hasattr(value, "subscribe")),
-                    'use "memory://", an object with publish and subscribe',
+                    lambda value: isinstance(value, str) or _IS_BACKEND(value),
+                    'use "memory://", an object with `def publish(self, event)` and `def subscribe(self, listener)`',
                 )
             ),
         ),
@@ -160,7 +163,7 @@ class ServerOptions(TypedDict, total=False):
             "`async def may_watch(ctx, uri) -> bool`: who may subscribe to a resource; asked again for each change that a "
             "subscription covers. By default everyone may who sees the resource.",
             None,
-            or_none(function("`async def may_watch(ctx, uri) -> bool`")),
+            or_none(function("`async def may_watch(ctx, uri) -> bool`", 2)),
         ),
     ]
     cache: Annotated[
@@ -267,14 +270,24 @@ class ApiOptions(ServerOptions, total=False):
     base_url: Annotated[str | None, Option("Where the API is, if not where the document says.", None, or_none(TEXT))]
     headers: Annotated[
         Mapping[str, str] | Callable[[], Mapping[str, str]] | None,
-        Option("Headers of every request, such as credentials; a function is called for each request."),
+        Option(
+            "Headers of every request, such as credentials; a function is called for each request.",
+            None,
+            or_none(
+                Check(
+                    lambda value: isinstance(value, Mapping) or is_function(value, 0, plain=True),
+                    'write headers={"X-Name": "value"}, or a plain function without arguments',
+                    secret=True,
+                )
+            ),
+        ),
     ]
     operations: Annotated[
         Callable[[Any], bool],
         Option(
             'Which operations become tools: `lambda one: one.method == "GET" and "pets" in one.tags`.',
             lambda operation: True,
-            function("`lambda operation: …`"),
+            function("`lambda operation: …`", 1, plain=True),
         ),
     ]
     timeout: Annotated[float, Option("Seconds that one request may take.", 30.0, SECONDS)]

@@ -7,12 +7,12 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools#capabiliti
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from hinge.errors import DefinitionError
+from hinge.options import is_async, is_function
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.server.context import Context
 
@@ -99,15 +99,18 @@ def view_of(name: str, visible: Callable[[Caller], bool] | None) -> View | None:
     """A view from a condition. Raises DefinitionError for an async one."""
     if visible is None:
         return None
-    condition = _sync(f"visible= of {name!r}", visible)
+    condition = checked(f"visible= of {name!r}", visible, "caller")
     return lambda listing, caller: listing if condition(caller) else None
 
 
-def _sync(what: str, condition: Callable[..., bool]) -> Callable[..., bool]:
-    if not callable(condition):
-        raise DefinitionError(f"{what} must be a function of the caller that returns True or False")
-    if inspect.iscoroutinefunction(condition) or inspect.iscoroutinefunction(type(condition).__call__):
+def checked(what: str, condition: Callable[..., bool], *arguments: str) -> Callable[..., bool]:
+    """Return a condition. Raises DefinitionError for one that is async or takes other arguments."""
+    if is_async(condition):
         raise DefinitionError(f"{what} must be a plain function, not `async def`: lists ask it once per item")
+    if not is_function(condition, len(arguments)):
+        raise DefinitionError(
+            f"{what} must be a function of the {' and the '.join(arguments)} that returns True or False"
+        )
     return condition
 
 
@@ -250,7 +253,7 @@ class Visibility:
 
     def add_rule(self, rule: Rule) -> None:
         """Add a rule that all items must satisfy."""
-        self._rules.append(_sync("server.visibility(…)", rule))
+        self._rules.append(checked("server.visibility(…)", rule, "item", "caller"))
         for entries in self.entries:
             entries.refresh()
             if entries.all:

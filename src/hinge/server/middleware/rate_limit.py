@@ -19,9 +19,9 @@ _OPTIONS = {
     "rate": Check(lambda value: is_number(value) and 0 < value < math.inf, "use requests per second, more than 0"),
     "burst": or_none(Check(lambda value: is_number(value, 1) and value < math.inf, "use a number, 1 or more")),
     "methods": or_none(METHOD_NAMES),
-    "by": or_none(function("`def by(ctx)`, which names the caller")),
+    "by": or_none(function("`def by(ctx)`, which names the caller", 1, plain=True)),
     "callers": whole(1),
-    "clock": function("a function that gives seconds"),
+    "clock": function("a function that gives seconds", 0, plain=True),
 }
 
 

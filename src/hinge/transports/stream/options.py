@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Literal, TypeAlias, TypedDict
 
-from hinge.options import FOLDER, SECONDS, Check, Option, or_none, texts_by_name
+from hinge.options import FOLDER, SECONDS, Check, Option, is_function, or_none, texts_by_name
 
 
 class Shown:
@@ -70,7 +70,7 @@ class ProcessOptions(TypedDict, total=False):
                 lambda value: (
                     value in ("inherit", "discard")
                     if isinstance(value, str)
-                    else isinstance(value, os.PathLike | Shown) or callable(value)
+                    else isinstance(value, os.PathLike | Shown) or is_function(value, 1, plain=True)
                 ),
                 'use "inherit", "discard", a Path, or a function that gets each line',
             ),

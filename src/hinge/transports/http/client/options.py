@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 from hinge.errors import HttpStatus
-from hinge.options import TEXT, Check, Option, or_none
+from hinge.options import TEXT, Check, Option, is_function, or_none
 
 if TYPE_CHECKING:
     import ssl
@@ -42,8 +42,8 @@ class HttpClientOptions(TypedDict, total=False):
             "HTTP headers of every request, or a function (sync or async) that returns them.",
             None,
             Check(
-                lambda value: value is None or callable(value) or isinstance(value, Mapping),
-                'write headers={"X-Name": "value"}',
+                lambda value: value is None or is_function(value, 0) or isinstance(value, Mapping),
+                'write headers={"X-Name": "value"}, or a function without arguments',
                 secret=True,
             ),
         ),
@@ -55,7 +55,7 @@ class HttpClientOptions(TypedDict, total=False):
             None,
             or_none(
                 Check(
-                    callable,
+                    lambda value: is_function(value, 0),
                     'write a function that gives the value of the Authorization header, `lambda: "Bearer …"`',
                     secret=True,
                 )
@@ -87,7 +87,7 @@ class HttpClientOptions(TypedDict, total=False):
             'The HTTP client: "httpx2" for HTTP/2, SOCKS, brotli and cookies (extra `httpx2`), or a function that makes a Wire.',
             None,
             Check(
-                lambda value: value is None or value == "httpx2" or callable(value),
+                lambda value: value is None or value == "httpx2" or is_function(value, 0, plain=True),
                 'write "httpx2" or a function that makes a Wire, or None',
             ),
         ),

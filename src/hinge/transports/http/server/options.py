@@ -20,6 +20,7 @@ from hinge.options import (
     Option,
     are_texts,
     function,
+    has_methods,
     instance,
     is_number,
     is_whole,
@@ -50,6 +51,9 @@ def _are_networks(value: Any) -> bool:
         return are_texts(value) and all(text == "unix" or ip_network(text, strict=False) for text in value)
     except ValueError:
         return False
+
+
+_IS_GUARD = has_methods(check=2, plain=True)
 
 
 class HttpEndpointOptions(TypedDict, total=False):
@@ -83,7 +87,7 @@ class HttpEndpointOptions(TypedDict, total=False):
         Option(
             "A check of Host and Origin in place of the one that `bind`, `allowed_hosts` and `allowed_origins` make.",
             None,
-            Check(lambda value: value is None or hasattr(value, "check"), "write guard=Guard.for_bind(…), or None"),
+            Check(lambda value: value is None or _IS_GUARD(value), "write guard=Guard.for_bind(…), or None"),
         ),
     ]
     authenticate: Annotated[
@@ -91,7 +95,7 @@ class HttpEndpointOptions(TypedDict, total=False):
         Option(
             "Who is calling: `authenticate(scope, headers)` returns a `Principal`, a name, None or a `Refusal`.",
             None,
-            or_none(function("`async def authenticate(scope, headers)`, or a quick `def`")),
+            or_none(function("`async def authenticate(scope, headers)`, or a quick `def`", 2)),
         ),
     ]
     routes: Annotated[
@@ -196,7 +200,7 @@ class HttpOptions(HttpEndpointOptions, total=False):
         Option(
             "Called with the URL when the server is ready; by default the URL is printed on standard error.",
             None,
-            or_none(function("`def announce(url)`")),
+            or_none(function("`def announce(url)`", 1, plain=True)),
         ),
     ]
 
