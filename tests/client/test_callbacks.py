@@ -33,6 +33,7 @@ from hinge import (
 )
 from hinge.client.callbacks import Callbacks
 from hinge.schema.lifecycle import ClientCapabilities, Elicitation
+from hinge.server.elicitation.elicit import InputRefused
 from tests.client.puppet import META, SILENCE, Puppet, done, legacy, modern
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -41,6 +42,7 @@ SCHEMA = {
     "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 7}},
     "required": ["name"],
 }
+NOT_SENT = {"code": -32603, "message": "The client's answer to elicitation/create is not valid, so it was not sent"}
 FORM = {"message": "Who?", "requestedSchema": SCHEMA}
 PAGE = {"mode": "url", "message": "Go there", "url": "https://example.test/", "elicitationId": "e1"}
 TALK = {"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}], "maxTokens": 9}
@@ -119,7 +121,7 @@ async def test_an_answer_that_does_not_fit_the_form_is_the_applications_mistake(
     with pytest.raises(HingeError, match="does not fit the form"):
         await asked("2026", "elicitation/create", FORM, on_elicit=lambda request: {"name": 7})
     error = await asked("2025", "elicitation/create", FORM, on_elicit=lambda request: {"name": 7})
-    assert error == {"code": -32603, "message": "Internal server error"}
+    assert error == NOT_SENT
 
 
 @both_eras
@@ -411,9 +413,44 @@ async def test_a_callback_that_returns_something_else_is_one_error_and_nothing_i
         assert "\n" not in str(failed.value)
     else:
         error = await asked(era, method, params, **{option: callback})
-        assert error == {"code": -32603, "message": "Internal server error"}
-        (record,) = (record for record in caplog.records if said in record.getMessage())
+        assert error == {"code": -32603, "message": f"The client's answer to {method} is not valid, so it was not sent"}
+        (record,) = (record for record in caplog.records if record.levelname == "ERROR")
+        assert said in record.getMessage()
         assert option in record.getMessage()
+        assert record.exc_info is None
+
+
+@both_eras
+async def test_a_wrong_answer_is_explained_to_the_author_of_the_client_and_leaks_nothing(
+    era: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the stateless era the call itself fails with the explanation, and nothing is sent."""
+    server, refused = Server("asking"), list[str]()
+
+    @server.tool
+    async def ask(ctx: Context) -> int:
+        try:
+            return await ctx.elicit("Your age?", int)
+        except InputRefused as exc:
+            refused.append(str(exc))
+            raise
+
+    explanation = (
+        "The answer of on_elicit to 'Your age?' does not fit the form: value: the value is not of type \"integer\""
+    )
+    async with Client(server, era=era, on_elicit=lambda form: {"value": "hunter2"}) as client:
+        with pytest.raises(HingeError) as failed:
+            await client.call_tool("ask")
+    if era == "2026":
+        assert explanation in str(failed.value)
+        assert refused == []
+    else:
+        assert explanation in caplog.text
+        assert refused == [str(failed.value)]
+        assert str(failed.value) == (
+            "The client did not answer elicitation/create: "
+            "The client's answer to elicitation/create is not valid, so it was not sent (-32603)"
+        )
 
 
 async def test_middleware_and_gateways_can_send_nothing_else_either() -> None:

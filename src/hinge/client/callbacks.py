@@ -17,7 +17,15 @@ from hinge.client.extensions import ClientExtensions, ClientMethod, serve
 from hinge.client.methods import CallNext, ClientContext, ClientMethods
 from hinge.client.subscriptions import OpenSubscriptions
 from hinge.client.url_elicitation import FINISHED, RequiredPages
-from hinge.errors import HingeError, InvalidParams, InvalidResponse, MethodNotFound, ProtocolError, shorten
+from hinge.errors import (
+    HingeError,
+    InternalError,
+    InvalidParams,
+    InvalidResponse,
+    MethodNotFound,
+    ProtocolError,
+    shorten,
+)
 from hinge.jsonrpc import check_finite
 from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.eras.base import Era
@@ -86,6 +94,10 @@ class SamplingRejected(ProtocolError):
 
     def __init__(self, message: str = "User rejected sampling request") -> None:
         super().__init__(message)
+
+
+class InvalidAnswer(HingeError):
+    """A callback returned what can't be sent. The text is for the author of the client; nothing of it is sent."""
 
 
 class Callbacks:
@@ -254,7 +266,9 @@ class Callbacks:
         given = self._on_roots() if callable(self._on_roots) else self._on_roots
         roots = await awaited(given)
         if not isinstance(roots, list | tuple):
-            raise HingeError(f"on_roots returned {shorten(repr(roots))}: return a list of paths, file:// URIs or Root")
+            raise InvalidAnswer(
+                f"on_roots returned {shorten(repr(roots))}: return a list of paths, file:// URIs or Root"
+            )
         return ListRootsResult(roots=[_root(item) for item in roots])
 
 
@@ -298,7 +312,7 @@ def _root(item: Root | str | Path) -> Root:
         return Root(uri=item)
     if isinstance(item, str | Path) and "://" not in str(item):
         return Root(uri=Path(item).absolute().as_uri())
-    raise HingeError(f"on_roots: {shorten(repr(item))} is not a root: use a path, a file:// URI or a Root")
+    raise InvalidAnswer(f"on_roots: {shorten(repr(item))} is not a root: use a path, a file:// URI or a Root")
 
 
 def _decode(params: Any, kind: type[Any]) -> Any:
@@ -336,7 +350,7 @@ def _check_result(method: str, result: Any) -> Any:
     """Return the result of a request of the server if it can be sent. It was made by code of the user.
 
     Raises:
-        HingeError: It has another type than the method requires, or a member has.
+        InvalidAnswer: It has another type than the method requires, or a member has.
     """
     kind, source = _ANSWERS.get(method, (msgspec.Struct, f"the handler of {method}"))
     try:
@@ -350,18 +364,18 @@ def _check_result(method: str, result: Any) -> Any:
             raise ValueError(f"expected {kind.__name__}, got {type(result).__name__}")
         check_finite(result)
     except (TypeError, ValueError) as exc:
-        raise HingeError(f"The answer of {source} can't be sent: {exc}") from None
+        raise InvalidAnswer(f"The answer of {source} can't be sent: {exc}") from None
     return result
 
 
 def _check(content: dict[str, Any], request: ElicitFormParams) -> None:
-    """Validate the callback's answer against the form, with bounded effort. Raises HingeError."""
+    """Validate the callback's answer against the form, with bounded effort. Raises InvalidAnswer."""
     try:
         problem = first_problem(compile_schema(request.requested_schema), content)
     except ValueError as exc:
         raise InvalidParams(f"The form has {exc}") from exc
     if problem is not None:
-        raise HingeError(f"The answer of on_elicit to {shorten(request.message)!r} does not fit the form: {problem}")
+        raise InvalidAnswer(f"The answer of on_elicit to {shorten(request.message)!r} does not fit the form: {problem}")
 
 
 async def awaited(value: Any) -> Any:
@@ -398,7 +412,11 @@ class InboundMessages:
         if call.id is None:
             await self._notified(call)
             return None
-        return shape(_check_result(call.method, await self._answer_call(call)), call.revision)
+        try:
+            return shape(_check_result(call.method, await self._answer_call(call)), call.revision)
+        except InvalidAnswer as exc:  # the text is complete: no traceback
+            logger.error("%s", exc)
+            raise InternalError(f"The client's answer to {call.method} is not valid, so it was not sent") from exc
 
     async def _answer_call(self, call: Call) -> Any:
         if self.chain is None and self._extensions.request_method(call.method, HANDSHAKE) is None:
