@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 from typing import Any
 
 import msgspec
@@ -105,8 +106,44 @@ async def test_a_result_is_read_into_the_callers_type(era: Any, kind: Any) -> No
         day: Any = (await client.call_tool("day", {"name": "fri"}, returns=kind)).data
         assert isinstance(day, kind)
         assert (day.name, day.warm) == ("fri", False)
-        with pytest.raises(InvalidResponse, match="the result is not a valid int"):
+        with pytest.raises(InvalidResponse, match="the result does not have the type int: Expected `int`"):
             await client.call_tool("day", {"name": "fri"}, returns=int)
+
+
+@both_eras
+@pytest.mark.parametrize(
+    ("tool", "kind", "said"),
+    [
+        ("none", type(None), None),
+        ("none", int | None, None),
+        ("none", list[int], "does not have the type list[int]: Expected `array`, got `null`"),
+        ("text", type(None), "does not have the type None: Expected `null`, got `str`"),
+        ("text", dict[str, int], "does not have the type dict[str, int]: Expected `object`, got `str`"),
+        ("number", type(None), "does not have the type None: Expected `null`, got `int`"),
+    ],
+)
+async def test_a_result_of_another_type_is_explained_by_both_types(era: Any, tool: str, kind: Any, said: Any) -> None:
+    server: Server[Any] = Server("types")
+    server.tool(name="none")(returns_none)
+    server.tool(name="text")(returns_text)
+    server.tool(name="number")(returns_number)
+    async with Client(server, era=era) as client:
+        if said is None:
+            assert (await client.call_tool(tool, returns=kind)).data is None
+        else:
+            with pytest.raises(InvalidResponse, match=re.escape(f"Tool '{tool}': the result {said}")):
+                await client.call_tool(tool, returns=kind)
+
+
+def returns_none() -> None: ...
+
+
+def returns_text() -> str:
+    return "some text"
+
+
+def returns_number() -> int:
+    return 5
 
 
 @both_eras

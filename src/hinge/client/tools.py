@@ -7,6 +7,7 @@ import sys
 import typing
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -125,7 +126,7 @@ def converted(kind: Any, result: CallToolResult[Any], name: str, *, wraps: bool)
     try:
         value: Any = result.structured_content
         if value is UNSET:  # revisions before 2025-06-18 have no structured content: the text is the same as JSON
-            value = result.text if kind is str else msgspec.json.decode(result.text)
+            value = result.text if kind is str else _from_text(result.text)
         elif is_wrapped(value) and wraps:
             value = value["result"]
         try:
@@ -136,8 +137,22 @@ def converted(kind: Any, result: CallToolResult[Any], name: str, *, wraps: bool)
             return _convert(value["result"], kind)
     except ValueError as exc:  # of msgspec and of pydantic
         raise InvalidResponse(
-            f"Tool {name!r}: the result is not a valid {getattr(kind, '__name__', kind)}: {shorten(str(exc))}"
+            f"Tool {name!r}: the result does not have the type {_name_of(kind)}: {shorten(str(exc))}"
         ) from exc
+
+
+def _from_text(text: str) -> Any:
+    """What a text says: JSON, or text. Nothing is what a tool returns that returns None."""
+    try:
+        return msgspec.json.decode(text) if text else None
+    except msgspec.DecodeError:
+        return text
+
+
+def _name_of(kind: Any) -> str:
+    if kind is NoneType:
+        return "None"
+    return kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)
 
 
 def _convert(value: Any, kind: Any) -> Any:
