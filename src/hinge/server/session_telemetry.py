@@ -6,10 +6,10 @@ import time
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from hinge.errors import ProtocolError
 from hinge.jsonrpc import RequestId
 from hinge.recorder import NETWORK, Telemetry
 from hinge.session import Session
-from hinge.transports.duplex import DuplexChannel
 
 #: What is known about the network of each observed session: its calls tell more than its channel.
 _networks: WeakKeyDictionary[Session, dict[str, Any]] = WeakKeyDictionary()
@@ -26,8 +26,10 @@ def observe_session(telemetry: Telemetry, session: Session) -> None:
         sessions.add(-1)
         if session.connection.handshake.client_info is not None:
             network["mcp.protocol.version"] = session.connection.handshake.revision
-        if isinstance(session.channel, DuplexChannel) and session.channel.failure is not None:
-            network["error.type"] = type(session.channel.failure).__name__
+        failure = getattr(session.channel, "failure", None)
+        if failure is not None:
+            is_coded = isinstance(failure, ProtocolError)
+            network["error.type"] = str(failure.error.code) if is_coded else type(failure).__name__
         telemetry.session_ended("server", start, network)
 
     session.on_close(ended)

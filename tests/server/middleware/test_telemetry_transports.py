@@ -22,7 +22,7 @@ from hinge import Client, Context, Limits, MissingClientCapability, PeerError, S
 from hinge.transports.stream.sockets import SocketServer
 from tests.observed import Observed, attributes, observing
 from tests.support import V2025_11, V2026_07
-from tests.transports.http_rig import serving
+from tests.transports.http_rig import JSON_HEADERS, initialize, serving
 from tests.transports.loops import until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -266,6 +266,38 @@ async def test_a_session_that_breaks_has_an_error_type(observed: Observed, end: 
     assert attributes(point)["error.type"] == {"reset": "ConnectionResetError", "stalled": "TimeoutError"}[end]
 
 
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [("deleted", None), ("stopped", None), ("idle", "TimeoutError"), ("unused", "TimeoutError"), ("refused", "-32602")],
+)
+async def test_an_http_session_that_its_client_leaves_behind_has_an_error_type(
+    observed: Observed, end: str, error: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that its client deletes ends regularly, and so does one that the stopping server ends."""
+    limits = Limits(session_idle=0.1 if end == "idle" else 60, sessions=1)
+    monkeypatch.setattr("hinge.transports.http.server.session_store.NEVER_USED", 0.0)
+    points: list[Any] = []
+    async with serving(Server("left", limits=limits)) as site:
+        if end == "refused":
+            hello = initialize()
+            del hello["params"]["protocolVersion"]
+            assert "error" in (await site.ask(JSON_HEADERS, hello)).json()
+        elif end == "unused":
+            await site.ask(JSON_HEADERS, initialize())
+            assert (await site.ask(JSON_HEADERS, initialize())).status == 200  # takes the place of the first
+        else:
+            session = await site.session()
+            if end == "deleted":
+                await site.ask(session, b"", "DELETE")
+        if end != "stopped":
+            await until(lambda: observed.points("mcp.server.session.duration"))
+            points = observed.points("mcp.server.session.duration")
+    if end == "stopped":
+        points = observed.points("mcp.server.session.duration")
+    (point,) = points
+    assert attributes(point).get("error.type") == error
+
+
 # ---------------------------------------------------------------- without telemetry
 
 
@@ -280,7 +312,7 @@ def test_a_call_without_a_provider_runs_nothing_of_telemetry(transport: str, era
         from pathlib import Path
         {"import opentelemetry.trace, opentelemetry.metrics" if imported else ""}
         import hinge
-        from tests.transports.http_rig import serving
+        from tests.transports.http_rig import JSON_HEADERS, initialize, serving
         from hinge.transports.stream.sockets import SocketServer
 
         server = hinge.Server("x")

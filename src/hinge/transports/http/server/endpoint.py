@@ -194,12 +194,14 @@ class Endpoint:
             await exchange.refuse(TOO_MANY_SESSIONS, id_of(inbound))
             return
         reply = await session.initialize(inbound, origin)
-        if reply is None or reply.error is not None:
-            self._sessions.end(session, "the handshake failed")
-            if reply is not None:
-                await exchange.answer(reply)
-            else:
-                await exchange.refuse(_CANCELLED, id_of(inbound))
+        if reply is None:
+            self._sessions.end(session, "the handshake was cancelled")
+            await exchange.refuse(_CANCELLED, id_of(inbound))
+            return
+        if reply.error is not None:
+            failure = ProtocolError(reply.error.message, code=reply.error.code)
+            self._sessions.end(session, "the handshake failed", failure)
+            await exchange.answer(reply)
             return
         self._sessions.add(session)
         self._requests.wake()

@@ -43,6 +43,7 @@ class HttpSession:
         "_tasks",
         "closed",
         "conversation",
+        "failure",
         "id",
         "idle_since",
         "principal",
@@ -81,6 +82,8 @@ class HttpSession:
         self.idle_since = self._loop.time()
         #: Why it ended; empty while it lives.
         self.closed = ""
+        #: What made it end; None while it lives, and if the client or the server ended it regularly.
+        self.failure: BaseException | None = None
         #: The negotiated revision, once a call after the handshake has named it.
         self.revision = ""
         #: Milliseconds in the opening event of a stream; None if the revision has no such event.
@@ -260,11 +263,12 @@ class HttpSession:
             if any(call.state is CallState.RUNNING for call in (got.calls if isinstance(got, Batch) else (got,)))
         ]
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str, failure: BaseException | None = None) -> None:
         """End the session: running calls are answered with an error and cancelled, streams end. May be called twice."""
         if self.closed:
             return
         self.closed = reason
+        self.failure = failure
         self._on_end(self)
         for got in self._interrupted or self._running():
             stream = self._stream_of.get(got.calls[0] if isinstance(got, Batch) else got)

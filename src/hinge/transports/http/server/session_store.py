@@ -63,18 +63,18 @@ class SessionStore:
         limit = self._options.limits.session_idle
         idle = [each for each in self.by_key.values() if not each.busy and now - each.idle_since >= limit]
         for session in idle:
-            self.end(session, f"the session was idle for {limit:g} seconds")
+            self.end(session, f"the session was idle for {limit:g} seconds", TimeoutError())
 
     def _reclaim(self, now: float) -> None:
         """End sessions that were never used after their handshake."""
         for session in list(self.by_key.values()):
             if not session.busy and not session.revision and now - session.idle_since >= NEVER_USED:
-                self.end(session, "the session was never used")
+                self.end(session, "the session was never used", TimeoutError())
 
-    def end(self, session: HttpSession, reason: str) -> None:
-        """End a session; its clean-up runs in the background, bounded."""
+    def end(self, session: HttpSession, reason: str, failure: BaseException | None = None) -> None:
+        """End a session, regularly or because of a failure; its clean-up runs in the background, bounded."""
         logger.debug("an HTTP session ends: %s", reason)
-        session.end(reason)
+        session.end(reason, failure)
         task = self._loop.create_task(session.finish())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
