@@ -285,7 +285,7 @@ async def test_mistakes_of_a_caller_are_told_before_anything_leaves() -> None:
 
 @pytest.mark.parametrize("options", [{"middleware": [5]}, {"extensions": [5]}])
 def test_what_is_no_middleware_and_no_extension_is_told_at_once(options: Any) -> None:
-    with pytest.raises(DefinitionError, match="5 is not (middleware|an extension)"):
+    with pytest.raises(DefinitionError, match=r"5 is not (middleware|an extension)"):
         Client(a_puppet(), **options)
 
 
