@@ -11,7 +11,7 @@ from typing import Any
 from hinge.cli.program.environment import program_options, refuse_program_options
 from hinge.cli.program.own_program import own_program
 from hinge.client.client import Client
-from hinge.client.targets import ADDRESSES, command_line
+from hinge.client.targets import command_line, is_address
 from hinge.errors import StartError
 from hinge.transports.http.client.headers import RESERVED
 from hinge.transports.stream.options import Shown
@@ -111,7 +111,7 @@ def _located(options: argparse.Namespace) -> str:
 
 
 def _starts_program(target: Any) -> bool:
-    return isinstance(target, list) or (isinstance(target, str) and not target.startswith(ADDRESSES))
+    return isinstance(target, list) or (isinstance(target, str) and not is_address(target))
 
 
 def _header(text: str) -> tuple[str, str]:

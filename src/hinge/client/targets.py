@@ -13,6 +13,7 @@ from typing import Any, Unpack
 
 from hinge.channel import Transport
 from hinge.errors import DefinitionError, shorten
+from hinge.local_sockets import is_pipe
 from hinge.options import options_of
 from hinge.protocol.limits import Limits
 from hinge.transports.http.client.options import HttpClientOptions
@@ -22,8 +23,6 @@ from hinge.transports.stream.options import ProcessOptions
 
 _HTTP = ("http://", "https://")
 _SOCKETS = ("unix:", "tcp://")
-#: The prefixes of addresses; any other string is a command line.
-ADDRESSES = (*_HTTP, *_SOCKETS)
 #: A string that is meant as an address.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://")
 #: An address without its scheme, with host, port and path.
@@ -40,7 +39,7 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
     """The transport to a target. Raises DefinitionError for options that the transport does not have.
 
     - `http://…` or `https://…`: Streamable HTTP (`headers`, `auth`, …)
-    - `unix:/path`, `tcp://host:port`: sockets with one message per line
+    - `unix:/path`, `tcp://host:port`, on Windows the name of a pipe (`\\\\.\\pipe\\NAME`): one message per line
     - a Python file, or a command line (a string or a list of words): a child process (`env`, `cwd`)
     - an object with `serve` (a Server): in memory
     - an object with `open` (a Transport): itself
@@ -67,7 +66,7 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
         from hinge.transports.http.client.transport import HttpTransport
 
         return _made(HttpTransport, HttpClientOptions, target, limits, options)
-    if isinstance(target, str) and target.startswith(_SOCKETS):
+    if isinstance(target, str) and is_address(target):
         return _socket(target, limits, options)
     from hinge.transports.stream.subprocess import Stdio
 
@@ -87,6 +86,11 @@ def address_of(target: str) -> str:
     if bare is None or _LOOPBACK.fullmatch(bare[1]) is None:
         return target
     return f"http://{target}{'' if bare[2] else '/mcp'}"
+
+
+def is_address(target: str) -> bool:
+    """Whether a string is the address of a server that runs; any other string is a command line."""
+    return target.startswith((*_HTTP, *_SOCKETS)) or is_pipe(target)
 
 
 def _made(kind: Callable[..., Transport], declared: type, target: Any, limits: Limits, options: Any) -> Transport:
@@ -112,8 +116,11 @@ def _socket(target: str, limits: Limits, options: Any) -> Transport:
     from hinge.transports.stream.sockets import TcpSocket, UnixSocket
 
     _plain(target, options)
+    if is_pipe(target):
+        return UnixSocket(target, limits=limits)
     if target.startswith("unix:"):
-        path = target.removeprefix("unix:").removeprefix("//")
+        path = target.removeprefix("unix:")
+        path = path if is_pipe(path) else path.removeprefix("//")
         if not path:
             raise DefinitionError(f"{target!r} is not a socket address: write unix:/path/of/server.sock")
         return UnixSocket(path, limits=limits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from hinge.local_sockets import is_pipe
 from hinge.recorder import Attributes
 
 
@@ -22,7 +23,7 @@ def network_attributes(transport: Any) -> Attributes:
     if isinstance(host, str):
         return {"network.transport": "tcp", **_address(host, getattr(transport, "port", None))}
     if isinstance(path := getattr(transport, "path", None), str):
-        return {"network.transport": "unix", **_address(path, None)}
+        return {"network.transport": "pipe" if is_pipe(path) else "unix", **_address(path, None)}
     return {"network.transport": "pipe"} if hasattr(transport, "command") else {}
 
 

@@ -214,9 +214,12 @@ def effective_limits(given: Limits) -> Limits:
 
 
 class SocketOptions(TypedDict, total=False):
-    """The options of `server.run("socket")`: a Unix socket (`path`), or TCP (`port`)."""
+    """The options of `server.run("socket")`: a Unix socket or a named pipe (`path`), or TCP (`port`)."""
 
-    path: Annotated[str | os.PathLike[str] | None, Option("Path of a Unix socket.", None, or_none(PATH))]
+    path: Annotated[
+        str | os.PathLike[str] | None,
+        Option("Path of a Unix socket; on Windows the name of a pipe, `\\\\.\\pipe\\NAME`.", None, or_none(PATH)),
+    ]
     host: Annotated[str, Option("Address to listen on with TCP.", "127.0.0.1", TEXT)]
     port: Annotated[int | None, Option("TCP port; 0 takes a free one.", None, or_none(PORT))]
 

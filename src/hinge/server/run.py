@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 from hinge.channel import Channel, SessionLike
 from hinge.errors import ConnectFailed, DefinitionError, StartError
+from hinge.local_sockets import is_pipe
 from hinge.options import is_whole, options_of, resolve
 from hinge.protocol.limits import Limits
 from hinge.server.options import SocketOptions
@@ -187,5 +188,10 @@ def _process_options(options: Any) -> dict[str, Any]:
 
 
 def _announce(address: str | tuple[str, int]) -> None:
-    where = f"unix:{address}" if isinstance(address, str) else f"tcp://{address[0]}:{address[1]}"
+    if not isinstance(address, str):
+        where = f"tcp://{address[0]}:{address[1]}"
+    elif is_pipe(address):
+        where = address
+    else:
+        where = f"unix:{address}"
     print(f"Serving MCP at {where}", file=sys.stderr, flush=True)

@@ -297,17 +297,17 @@ class Terminal:
             Its result; None if it was cancelled.
         """
         task = asyncio.ensure_future(work)
-        loop, previous = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+        loop = asyncio.get_running_loop()
         try:
-            loop.add_signal_handler(signal.SIGINT, task.cancel)
-        except (NotImplementedError, RuntimeError, ValueError):
+            # Not `loop.add_signal_handler`, which Windows doesn't have.
+            previous = signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(task.cancel))
+        except ValueError:  # another thread
             return await task
         try:
             await asyncio.wait([task])
         finally:
             task.cancel()
-            loop.remove_signal_handler(signal.SIGINT)
-            signal.signal(signal.SIGINT, previous)
+            signal.signal(signal.SIGINT, signal.SIG_DFL if previous is None else previous)
         return None if task.cancelled() else task.result()
 
     async def read_line(self, prompt: str = "> ") -> str | None:

@@ -15,6 +15,7 @@ from hinge.http1.client.connection import SocketConnection
 from hinge.http1.client.network import DEFAULT_TLS, TlsContext, TlsSetting, explain_failure, open_socket
 from hinge.http1.client.proxy import ProxyRoute, find_proxy, open_tunnel
 from hinge.http1.client.wire import HeaderPairs, WireResponse
+from hinge.local_sockets import connect_locally
 
 #: A connection that was idle for longer isn't used again, unless the server says how long it keeps one (Keep-Alive).
 #: Common servers close after 5 s: a request that meets the close is lost, and nobody knows whether it ran.
@@ -119,6 +120,7 @@ class SocketWire:
             verify nothing: then whoever is between us and the server can read and change everything. Wires that share
             a TlsContext share what it has loaded.
         proxy: The URL of an HTTP proxy, None for what HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say, "" for none.
+        uds: The path of a Unix socket, or the name of a pipe, to connect to whatever the host; without a proxy.
         connect: Seconds for opening a connection.
         idle: Seconds that a connection is kept unused, if the server does not say how long it keeps it.
     """
@@ -130,11 +132,13 @@ class SocketWire:
         *,
         tls: TlsSetting | TlsContext = True,
         proxy: str | None = None,
+        uds: str | None = None,
         connect: float = 30.0,
         idle: float = IDLE_SECONDS,
     ) -> None:
         self._tls = tls if isinstance(tls, TlsContext) else DEFAULT_TLS if tls is True else TlsContext(tls)
-        self._proxy = proxy
+        self._proxy = proxy if uds is None else ""
+        self._uds = uds
         self._connect_limit = connect
         self._idle_limit = idle
         self._closed = False
@@ -183,7 +187,7 @@ class SocketWire:
         except TimeoutError:
             raise NotSent(f"No connection to {target.authority} within {self._connect_limit:g} s") from None
         except (OSError, UnicodeError, ssl.CertificateError) as exc:
-            raise NotSent(explain_failure(target.host, target.port, exc)) from exc
+            raise NotSent(self._explain(target, exc)) from exc
         finally:
             if not connection.usable:
                 self._connections.discard(connection)
@@ -193,6 +197,9 @@ class SocketWire:
         options: dict[str, Any] = {}
         if target.scheme == "https":
             options = {"ssl": await self._tls.get(), "server_hostname": target.host}
+        if self._uds is not None:
+            await connect_locally(lambda: connection, self._uds, **options)
+            return
         sock = await self._open_socket(target, route)
         try:
             if route is not None and target.scheme == "https":
@@ -201,6 +208,12 @@ class SocketWire:
         except BaseException:
             sock.close()
             raise
+
+    def _explain(self, target: Target, exc: Exception) -> str:
+        if self._uds is not None and not isinstance(exc, ssl.SSLError):
+            reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
+            return f"No connection to {self._uds}: {reason}. Is a server listening there?"
+        return explain_failure(target.host, target.port, exc)
 
     async def _open_socket(self, target: Target, route: ProxyRoute | None) -> socket.socket:
         if route is None:

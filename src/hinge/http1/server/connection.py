@@ -128,7 +128,7 @@ class HttpConnection(asyncio.Protocol):
             "asgi": {"version": "3.0", "spec_version": "2.4"},
             "http_version": "1.1",
             "scheme": "http" if get("sslcontext") is None else "https",
-            "server": _address(get("sockname")),
+            "server": _address(get("sockname") or get("addr")),
             "client": _address(get("peername")),
             "root_path": "",
         }
@@ -514,7 +514,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 def _address(address: Any) -> tuple[str, int | None] | None:
-    """Return an address as ASGI has it: host and port, or the path of a Unix socket and None."""
+    """Return an address as ASGI has it: host and port, or the path of a Unix socket (the name of a pipe) and None."""
     if isinstance(address, tuple):
         return (str(address[0]), int(address[1]))
     return (str(address), None) if address else None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hinge.errors import StartError
 from hinge.http1.server.connection import HEAD_WAIT, HttpConnection, ParsedHead
 from hinge.http1.server.request import HttpRequest, ResponseHeads
+from hinge.local_sockets import Listening, listen_on_pipe
 
 if TYPE_CHECKING:
     import ssl
@@ -48,7 +49,7 @@ class Listener:
         self.tick = 0
         self.connections: set[HttpConnection] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[Listening] = []
         self._timer: asyncio.TimerHandle | None = None
 
     async def open(self, listening: list[socket.socket], tls: ssl.SSLContext | None) -> None:
@@ -62,6 +63,11 @@ class Listener:
                 self._servers.append(await make(lambda: HttpConnection(self), sock=one, backlog=2048, **wait))
             except OSError as exc:
                 raise StartError(f"The HTTP server could not start: {exc.strerror or exc}") from exc
+
+    async def open_pipe(self, path: str) -> None:
+        """Start to accept connections to a named pipe. Raises StartError if that fails."""
+        self._beat()
+        self._servers.append(await listen_on_pipe(lambda: HttpConnection(self), path))
 
     def _beat(self) -> None:
         self.tick += 1

@@ -1,7 +1,7 @@
-"""Unix and TCP sockets: a server with one session per connection, and the client transports.
+"""Unix and TCP sockets, named pipes: a server with one session per connection, and the client transports.
 
-There is no authentication: whoever can connect may call. So TCP binds to loopback by default, a Unix socket is
-accessible to its owner only, and a connection that begins like an HTTP request (from a browser) is closed.
+There is no authentication: whoever can connect may call. So TCP binds to loopback by default, a Unix socket or a named pipe
+is accessible to its owner only, and a connection that begins like an HTTP request (from a browser) is closed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,14 @@ from typing import Any, TypeAlias
 
 from hinge.channel import Channel, Serve, SessionLike, Transport
 from hinge.errors import ConnectFailed, DefinitionError, StartError
+from hinge.local_sockets import (
+    NO_UNIX_SOCKETS,
+    Listening,
+    connect_locally,
+    is_pipe,
+    is_pipe_transport,
+    listen_on_pipe,
+)
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.records import Origin
 from hinge.signals import stop_on_signals
@@ -26,7 +34,7 @@ from hinge.transports.stream.line_channel import LineChannel
 
 logger = logging.getLogger("hinge")
 
-#: The path of a Unix socket, or host and port.
+#: The path of a Unix socket, the name of a pipe, or host and port.
 Address: TypeAlias = str | tuple[str, int]
 
 
@@ -39,8 +47,8 @@ class _Accepted(LineChannel):
     """The server's end of one connection."""
 
     def __init__(self, server: SocketServer) -> None:
-        is_unix = isinstance(server.address, str)
-        screen = None if is_unix else server.screen_http
+        is_local = isinstance(server.address, str)
+        screen = None if is_local else server.screen_http
         super().__init__("socket", server.limits, server=True, on_closed=server.forget, screen=screen)
         self._listener = server
 
@@ -59,7 +67,9 @@ class _Accepted(LineChannel):
 
 
 def _is_gone(transport: asyncio.Transport) -> bool:
-    """Whether both directions are closed. Known for Unix sockets; for TCP only after a reset."""
+    """Whether both directions are closed. Known for Unix sockets and pipes; for TCP only after a reset."""
+    if is_pipe_transport(transport):
+        return True
     sock = transport.get_extra_info("socket")
     if sock is None or sock.fileno() < 0 or not hasattr(select, "poll"):
         return False
@@ -73,7 +83,8 @@ class SocketServer:
 
     Args:
         serve: Starts a session over a channel.
-        path: The path of a Unix socket. The file of a dead server is replaced.
+        path: The path of a Unix socket, where the file of a dead server is replaced; on Windows the name of a pipe,
+            `\\\\.\\pipe\\NAME`.
         host: The host to listen on with TCP.
         port: The TCP port; 0 takes a free one. Give either `path` or `port`.
         limits: Limits of messages and calls; at most `limits.sessions` connections are open at once.
@@ -104,7 +115,7 @@ class SocketServer:
         self.address: Address = (host, port) if port is not None else os.fspath(path or "")
         self._serve = serve
         self._inode: tuple[int, int] | None = None
-        self._server: asyncio.Server | None = None
+        self._server: Listening | None = None
         self._open: dict[LineChannel, SessionLike] = {}
         self._finishing: set[asyncio.Task[None]] = set()
 
@@ -114,6 +125,9 @@ class SocketServer:
     async def start(self) -> None:
         """Listen. Raises StartError if the path or port is in use or not permitted."""
         loop = asyncio.get_running_loop()
+        if isinstance(self.address, str) and is_pipe(self.address):
+            self._server = await listen_on_pipe(lambda: _Accepted(self), self.address)
+            return
         if isinstance(self.address, str):
             sock = _listen_unix(self.address)
             about = os.stat(self.address)
@@ -169,7 +183,7 @@ class SocketServer:
 
     def _remove_file(self) -> None:
         """Remove the Unix socket's file, if it is still ours."""
-        if isinstance(self.address, str) and not self.address.startswith("\0"):
+        if isinstance(self.address, str) and self._inode is not None:
             with contextlib.suppress(OSError):
                 about = os.lstat(self.address)
                 if (about.st_dev, about.st_ino) == self._inode:
@@ -212,7 +226,7 @@ async def serve_socket(
 
 def _listen_unix(path: str) -> socket.socket:
     if not hasattr(socket, "AF_UNIX"):
-        raise StartError("This system has no Unix sockets; serve on a port instead.")
+        raise StartError(NO_UNIX_SOCKETS)
     _clear(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
@@ -283,10 +297,10 @@ async def _open(
 
 
 class UnixSocket(Transport):
-    """A Transport to a server that listens on a Unix socket.
+    """A Transport to a server that listens on a Unix socket, or on Windows on a named pipe.
 
     Args:
-        path: The path of the socket.
+        path: The path of the socket, or the name of the pipe: `\\\\.\\pipe\\NAME`.
         limits: Limits of messages and calls.
     """
 
@@ -296,11 +310,8 @@ class UnixSocket(Transport):
 
     async def open(self, serve: Serve, /) -> Channel:
         """Connect and start a session. Raises ConnectFailed if nothing answers."""
-        loop = asyncio.get_running_loop()
         advice = "is a server listening on this path?"
-        return await _open(
-            serve, lambda make: loop.create_unix_connection(make, self.path), self.path, advice, self._limits
-        )
+        return await _open(serve, lambda make: connect_locally(make, self.path), self.path, advice, self._limits)
 
 
 class TcpSocket(Transport):

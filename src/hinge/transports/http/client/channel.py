@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import inspect
 import logging
+import os
 import secrets
 from collections.abc import Coroutine
 from importlib.util import find_spec
@@ -111,7 +112,10 @@ class UrlTransport(Transport):
             user_headers(headers)
         self.url = url
         self.limits = limits
-        tls, wire = self._settings["tls"], self._settings["wire"]
+        tls, wire, uds = self._settings["tls"], self._settings["wire"], self._settings["uds"]
+        if uds is not None and wire is not None:
+            raise DefinitionError("`uds` is an option of the built-in HTTP client: leave out `wire`")
+        self._uds = None if uds is None else os.fspath(uds)
         self._tls = DEFAULT_TLS if tls is True and wire is None else TlsContext(tls)
         if wire == "httpx2" and find_spec("httpx2") is None:
             raise DefinitionError("wire=\"httpx2\" needs the extra httpx2: pip install 'hinge[httpx2]'")
@@ -120,7 +124,7 @@ class UrlTransport(Transport):
     def _wire(self) -> Wire:
         wire, proxy = self._settings["wire"], self._settings["proxy"]
         if wire is None:
-            return SocketWire(tls=self._tls, proxy=proxy, connect=self.limits.connect)
+            return SocketWire(tls=self._tls, proxy=proxy, uds=self._uds, connect=self.limits.connect)
         if not isinstance(wire, str):
             return wire()
         from hinge.transports.http.client.httpx_wire import HttpxWire

@@ -1,10 +1,11 @@
 """The options of a client of a URL. Annotations are evaluated here: see `hinge.options`."""
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 from hinge.errors import HttpStatus
-from hinge.options import TEXT, Check, Option, is_function, or_none
+from hinge.options import PATH, TEXT, Check, Option, is_function, or_none
 
 if TYPE_CHECKING:
     import ssl
@@ -79,6 +80,15 @@ class HttpClientOptions(TypedDict, total=False):
             "Address of an HTTP proxy; by default that of the environment (HTTPS_PROXY, NO_PROXY, …).",
             None,
             or_none(TEXT._replace(advice='write the address of a proxy, "http://host:port"')),
+        ),
+    ]
+    uds: Annotated[
+        str | os.PathLike[str] | None,
+        Option(
+            "Path of a Unix socket to connect to in place of the host of the URL; on Windows the name of a pipe, "
+            "`\\\\.\\pipe\\NAME`.",
+            None,
+            or_none(PATH),
         ),
     ]
     wire: Annotated[

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hinge.channel import Serve
 from hinge.errors import DefinitionError
+from hinge.signals import ENDING
 from hinge.transports.http.server.endpoint import Admission, Endpoint, holds_sessions
 from hinge.transports.http.server.exchange import OpenExchanges
 from hinge.transports.http.server.options import Hook, HttpSettings
@@ -145,9 +146,6 @@ class Lifecycle:
             await asyncio.sleep(min(0.02, max(0.0, end - self.loop.time())))
 
 
-ENDING = (signal.SIGINT, signal.SIGTERM)
-
-
 def make_legacy_endpoint(serve: Serve, options: HttpSettings, admission: Admission) -> LegacyEndpoint | None:
     """Make the endpoint of HTTP+SSE, if it is enabled.
 
@@ -165,7 +163,7 @@ def make_legacy_endpoint(serve: Serve, options: HttpSettings, admission: Admissi
 
 
 class StopSignals:
-    """Calls `stop` for SIGINT and SIGTERM in front of the handlers of the HTTP server, which still get each signal."""
+    """Calls `stop` for SIGINT, SIGTERM and Ctrl-Break in front of the handlers of the HTTP server, which still get each signal."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop

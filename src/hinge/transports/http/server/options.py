@@ -166,7 +166,12 @@ class HttpOptions(HttpEndpointOptions, total=False):
     workers: Annotated[int, Option("Processes that serve together.", 1, whole(1))]
     uds: Annotated[
         str | os.PathLike[str] | None,
-        Option("Path of a Unix socket to listen on instead; the umask decides who may connect.", None, or_none(PATH)),
+        Option(
+            "Path of a Unix socket to listen on instead; the umask decides who may connect. On Windows the name of a pipe, "
+            "`\\\\.\\pipe\\NAME`, to which only its owner may write.",
+            None,
+            or_none(PATH),
+        ),
     ]
     tls: Annotated[
         "ssl.SSLContext | None",

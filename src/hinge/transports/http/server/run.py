@@ -11,10 +11,11 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from hinge.errors import StartError
+from hinge.local_sockets import NO_UNIX_SOCKETS, is_pipe
 from hinge.signals import stop_on_signals
 from hinge.transports.http.server.app import HttpApp
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import ssl
 
     from hinge.http1.server.access_log import ServeRequest
+    from hinge.http1.server.listener import Listener
 
 #: Seconds after the last call in which responses may still reach their clients.
 MARGIN = 0.3
@@ -55,12 +57,15 @@ async def serve_http(
         app: The app to serve.
         host: The address to listen on.
         port: The port; 0 takes a free one.
-        uds: The path of a Unix socket to listen on instead.
+        uds: The path of a Unix socket, or on Windows the name of a pipe, to listen on instead.
         options: See `HttpOptions`.
 
     Raises:
         StartError: The server can't start.
     """
+    if uds is not None and is_pipe(uds):
+        await _serve_pipe(app, uds, **options)
+        return
     listening = bind(host, port, uds)
     try:
         await serve_sockets(app, listening, **options)
@@ -71,7 +76,6 @@ async def serve_http(
 async def serve_sockets(app: HttpApp, listening: list[socket.socket], **options: Unpack[ServingOptions]) -> None:
     """The same as `serve_http` on listening sockets, which are closed at the end."""
     tls, announce = options.get("tls"), options.get("announce") or print_url
-    access_log, proxies = options.get("access_log", False), options.get("trusted_proxies", ())
 
     def ready() -> None:
         announce(url_of(listening[0], app.options.path, tls is not None))
@@ -81,20 +85,43 @@ async def serve_sockets(app: HttpApp, listening: list[socket.socket], **options:
     if options.get("engine") == "uvicorn":
         from hinge.transports.http.server.uvicorn import serve_with_uvicorn
 
+        access_log, proxies = options.get("access_log", False), options.get("trusted_proxies", ())
         await app.start()
         await serve_with_uvicorn(app, listening, tls=tls, access_log=access_log, trusted_proxies=proxies, ready=ready)
         return
+    await _serve(app, lambda listener: listener.open(listening, tls), ready, options)
+
+
+async def _serve_pipe(app: HttpApp, name: str, **options: Unpack[ServingOptions]) -> None:
+    """The same as `serve_http` on a named pipe of Windows."""
+    if options.get("tls") is not None:
+        raise StartError(f"Can't serve HTTPS on {name}: a named pipe carries no TLS; leave it out, or listen on a port")
+    if options.get("engine") == "uvicorn":
+        raise StartError(f"uvicorn can't serve on the named pipe {name}: use the built-in engine, or a port")
+    announce = options.get("announce") or print_url
+    app.health = True
+    app.watch_signals = False
+    await _serve(app, lambda listener: listener.open_pipe(name), lambda: announce(f"{name}{app.options.path}"), options)
+
+
+async def _serve(
+    app: HttpApp,
+    open_listener: Callable[[Listener], Awaitable[None]],
+    ready: Callable[[], None],
+    options: ServingOptions,
+) -> None:
+    """Serve with the built-in HTTP server until a signal or cancellation."""
     from hinge.http1.server.listener import Listener
 
     await app.start()
     rules = app.options
-    serve = _wrapped(app.serve, access_log, proxies)
+    serve = _wrapped(app.serve, options.get("access_log", False), options.get("trusted_proxies", ()))
     # The app counts the headers of a complete head; one that goes on beyond that is given up here.
     listener = Listener(serve, 2 * rules.header_bytes, 2 * rules.headers, rules.limits.stream_wait)
     stopping = asyncio.Event()
     try:
         with stop_on_signals(lambda _signal: stopping.set()):
-            await listener.open(listening, tls)
+            await open_listener(listener)
             ready()
             await stopping.wait()
             listener.drain()
@@ -189,7 +216,7 @@ def _open(family: int, address: Any) -> socket.socket:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if sys.platform == "linux" and family != socket.AF_UNIX:
+        if sys.platform == "linux" and family != getattr(socket, "AF_UNIX", None):
             # Connections inherit it. What a slow client has not read then waits here, where it is counted, and each piece
             # that it reads is noticed.
             listening.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_BYTES)
@@ -214,6 +241,10 @@ def _advice(exc: OSError, port: int) -> str:
 
 def _bind_unix(path: str) -> socket.socket:
     """Listen on a Unix socket. A file that a dead server left behind is replaced."""
+    if is_pipe(path):
+        raise StartError(f"Several workers can't share the named pipe {path}: start one, or use a port")
+    if not hasattr(socket, "AF_UNIX"):
+        raise StartError(NO_UNIX_SOCKETS)
     if os.path.exists(path):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
