@@ -6,16 +6,20 @@ On a terminal the text of a server is escaped; into a file or pipe a result goes
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from hinge.client.client import Client
 from hinge.client.content import Result, content_to_text, save_contents
 from hinge.client.terminal.display import escape_line, escape_text, is_terminal, rich_console, terminal_width, write
 from hinge.client.terminal.terminal import Terminal
@@ -147,6 +151,25 @@ def _indent_json(text: str) -> str:
         except (msgspec.DecodeError, RecursionError):
             pass
     return text
+
+
+def describe_server(client: Client) -> str:
+    """Return the name that the server gives itself, and the protocol revision in use."""
+    info = client.server_info
+    return (
+        f"{f'{info.name} {info.version}' if info is not None else 'unnamed server'}, protocol {client.protocol_version}"
+    )
+
+
+@contextmanager
+def until_interrupted() -> Iterator[None]:
+    """Ctrl-C ends the block, and not the command."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.uncancel() > 0:
+            raise
 
 
 def as_json(value: Any) -> str:

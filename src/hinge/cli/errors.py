@@ -13,7 +13,8 @@ from hinge.errors import ConnectFailed, HingeError, PeerError
 def report(exc: HingeError, options: argparse.Namespace | None) -> None:
     """Report what ended a command.
 
-    With `--json`, standard output gets `{"error": {"type", "message"}}`, with `code` and `data` for an error of the server.
+    With `--json`, standard output gets `{"error": {"type", "message"}}`, with `code` and `data` for an error of the server;
+    as one line where the command prints lines of JSON.
     A server that `hinge run` could not start has printed why, as the last line: then nothing more is printed.
 
     Args:
@@ -30,7 +31,9 @@ def report(exc: HingeError, options: argparse.Namespace | None) -> None:
         if isinstance(exc, PeerError):
             error |= {"message": exc.message, "code": exc.code}
             error |= {} if exc.data is msgspec.UNSET or exc.data is None else {"data": exc.data}
-        write(sys.stdout, msgspec.json.format(msgspec.json.encode({"error": error})).decode() + "\n")
+        encoded = msgspec.json.encode({"error": error})
+        is_line = getattr(options, "json_lines", False)
+        write(sys.stdout, (encoded if is_line else msgspec.json.format(encoded)).decode() + "\n")
     elif cause == str(exc):
         print_error(cause)
 

@@ -1,9 +1,11 @@
-"""The arguments of the commands that use a server: list, call, read, prompt."""
+"""The arguments of the commands that use a server: list, call, read, prompt, complete, listen, ping."""
 
 from __future__ import annotations
 
+import argparse
+
 from hinge.cli.arguments.command import Command, CommandParser
-from hinge.cli.arguments.target import add_result, add_target
+from hinge.cli.arguments.target import add_result, add_target, add_timeout, seconds
 
 
 def _list(command: CommandParser) -> None:
@@ -37,6 +39,59 @@ def _prompt(command: CommandParser) -> None:
     add_result(command)
 
 
+def _complete(command: CommandParser) -> None:
+    add_target(command)
+    command.add_argument("name", metavar="NAME", help="a prompt, or a resource template such as shop://{item}")
+    command.add_argument("argument", metavar="ARGUMENT", help="an argument of the prompt, a variable of the template")
+    command.add_argument("prefix", nargs="?", default="", metavar="PREFIX", help="what the values begin with")
+    command.add_argument(
+        "--context",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="the value of another argument; may be repeated",
+    )
+    command.add_argument("--json", action="store_true", help="print the values as JSON")
+    add_timeout(command)
+
+
+def _listen(command: CommandParser) -> None:
+    from hinge.schema.notifications import LOGGING_LEVELS
+
+    add_target(command)
+    command.add_argument("uris", nargs="*", metavar="URI", help="a resource to watch, besides the lists")
+    command.add_argument(
+        "--log-level", choices=LOGGING_LEVELS, default="info", help="the lowest level to show (default: %(default)s)"
+    )
+    command.add_argument("--json", action="store_true", help="print each message as a line of JSON")
+    command.set_defaults(json_lines=True)
+
+
+def _ping(command: CommandParser) -> None:
+    add_target(command)
+    command.add_argument(
+        "--count", type=_count, default=4, metavar="N", help="how often, 0 until Ctrl-C (default: %(default)s)"
+    )
+    command.add_argument(
+        "--interval",
+        type=seconds,
+        default=1.0,
+        metavar="SECONDS",
+        help="the pause between two requests (default: %(default)g)",
+    )
+    command.add_argument(
+        "--timeout", type=seconds, default=10.0, metavar="SECONDS", help="how long to wait (default: %(default)g)"
+    )
+    command.add_argument("--json", action="store_true", help="print all times and their summary as JSON")
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 0:
+        raise argparse.ArgumentTypeError("use a whole number, 0 or more")
+    return count
+
+
 COMMANDS = {
     "list": Command(
         "list the tools, prompts and resources of a server",
@@ -61,4 +116,25 @@ COMMANDS = {
         "read",
     ),
     "prompt": Command("get the messages of a prompt", _prompt, ("prompt weather.py advice city=Oslo",), "prompt"),
+    "complete": Command(
+        "get suggestions for an argument of a prompt or a resource template",
+        _complete,
+        (
+            "complete weather.py advice city Os",
+            "complete https://example.com/mcp 'weather://{country}/{city}' city --context country=NO",
+        ),
+        "complete",
+    ),
+    "listen": Command(
+        "show changes, resource updates and log messages of a server",
+        _listen,
+        ("listen https://example.com/mcp", "listen weather.py weather://oslo/today --json"),
+        "listen",
+    ),
+    "ping": Command(
+        "measure how long a server takes to answer",
+        _ping,
+        ("ping https://example.com/mcp", "ping weather.py --count 1 --json"),
+        "ping",
+    ),
 }

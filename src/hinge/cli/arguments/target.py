@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import math
+
 from hinge.cli.arguments.command import CommandParser
 from hinge.cli.arguments.options import add_options
 
@@ -11,11 +14,16 @@ _ERAS = ("auto", "2025", "2026")
 def add_result(command: CommandParser) -> None:
     command.add_argument("--json", action="store_true", help="print the result as JSON")
     command.add_argument("--save", metavar="DIR", help="save images, audio and resources of the result in this folder")
-    command.add_argument("--timeout", type=float, default=None, metavar="SECONDS", help="fail after this time")
+    add_timeout(command)
     command.add_argument("--root", action="append", default=[], metavar="DIR", help="a root to offer to the server")
     command.add_argument(
         "--no-input", action="store_true", help="never prompt: elicitation is not declared to the server"
     )
+
+
+def add_timeout(command: CommandParser) -> None:
+    """Add the limit of a request; see `hinge.cli.connect.time_limits`."""
+    command.add_argument("--timeout", type=seconds, default=None, metavar="SECONDS", help="fail after this time")
 
 
 def add_target(command: CommandParser, *, eras: bool = True, also: str = "") -> None:
@@ -51,3 +59,11 @@ def add_program(command: CommandParser) -> None:
     )
     command.add_argument("--cwd", metavar="DIR", help="the working directory of the program")
     command.set_defaults(program_arguments=[])
+
+
+def seconds(text: str) -> float:
+    """Parse a time in seconds. Raises ArgumentTypeError for less than 0, infinity and NaN."""
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError("use a number of seconds, 0 or more")
+    return value

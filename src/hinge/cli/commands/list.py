@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from hinge.cli.connect import client_for
-from hinge.cli.console import Console, as_json
+from hinge.cli.console import Console, as_json, describe_server
 from hinge.client.client import Client
 from hinge.client.terminal.display import Layout, escape_line, escape_text
 from hinge.errors import PeerError
@@ -28,7 +28,7 @@ async def run(options: argparse.Namespace) -> int:
     with Console(options) as console:
         async with client_for(options, **console.client_options()) as client:
             lists = await fetch_lists(client)
-            title = _title(client)
+            title = escape_line(describe_server(client))
         if options.json:
             console.print(as_json(lists))
         else:
@@ -89,12 +89,6 @@ def _arguments(schema: dict[str, Any], layout: Layout) -> Iterator[str]:
 def _prompt(prompt: Prompt) -> str:
     names = [item.name if item.required else f"{item.name}?" for item in prompt.arguments or ()]
     return f"prompt {prompt.name}({', '.join(names)})"
-
-
-def _title(client: Client) -> str:
-    info = client.server_info
-    name = f"{info.name} {info.version}" if info is not None else "unnamed server"
-    return escape_line(f"{name}, protocol {client.protocol_version}")
 
 
 def signature(tool: Tool) -> str:
