@@ -110,12 +110,28 @@ def test_a_factory_makes_the_server(file: Path, name: str) -> None:
     [
         ("needs", "needs can't be called without arguments: missing a required argument: 'name'"),
         ("other", r"other\(\) returned int, not a hinge.Server"),
-        ("nothing", "has no server named 'nothing': it has no hinge.Server at the top level"),
+        ("nothing", "has no server named 'nothing': it has make_server, make_later"),
     ],
 )
 def test_a_wrong_factory_is_named(file: Path, name: str, error: str) -> None:
     with pytest.raises(StartError, match=error):
         load(f"{file}:{name}")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (FILE, "a function returns one: use {file}:make_server or {file}:make_later"),
+        ("import hinge\ndef make() -> 'hinge.Server[int]': ...", "a function returns one: use {file}:make"),
+        ("from __future__ import annotations\ndef make() -> Server: ...", "a function returns one: use {file}:make"),
+        ("def make(): ...", "a function that returns one is named as {file}:FUNCTION; a server of another library "),
+    ],
+)
+def test_a_file_without_a_server_names_its_factories(file: Path, text: str, error: str) -> None:
+    file.write_text(text)
+    with pytest.raises(StartError) as caught:
+        load(str(file))
+    assert str(caught.value).startswith(f"{file} has no hinge.Server at its top level; {error.format(file=file)}")
 
 
 def hinge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -6,12 +6,13 @@ import asyncio
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
-from typing import Any
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, get_origin
 
 from hinge.errors import HingeError, StartError
 from hinge.server.run import loading
@@ -48,8 +49,7 @@ def load(target: str) -> Server[Any]:
         if usual in servers:
             return servers[usual]
     if not servers:
-        text = f"{place} has no hinge.Server at its top level"
-        raise StartError(f"{text}; a server of another library is reached by its command line, 'python {place}'")
+        raise StartError(f"{place} has no hinge.Server at its top level; {_suggest(module, place)}")
     if len(set(map(id, servers.values()))) != 1:
         raise StartError(f"{place} has several servers: {_list_servers(module)}; choose one with {place}:NAME")
     return next(iter(servers.values()))
@@ -91,7 +91,33 @@ def _make(factory: Callable[[], Any], place: str) -> Server[Any]:
 
 def _list_servers(module: ModuleType) -> str:
     names = [key for key, value in vars(module).items() if isinstance(value, Server)]
+    names += _factories(module)
     return f"it has {', '.join(names)}" if names else "it has no hinge.Server at the top level"
+
+
+def _suggest(module: ModuleType, place: str) -> str:
+    """Say how a server is reached that does not stand at the top level of a module."""
+    factories = [f"{place}:{name}" for name in _factories(module)]
+    if factories:
+        return f"a function returns one: use {' or '.join(factories)}"
+    foreign = f"a server of another library is reached by its command line, 'python {place}'"
+    return f"a function that returns one is named as {place}:FUNCTION; {foreign}"
+
+
+def _factories(module: ModuleType) -> list[str]:
+    """Name the functions of a module that say by their annotation that they return a server."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and _returns_server(value)
+    ]
+
+
+def _returns_server(function: FunctionType) -> bool:
+    annotation = function.__annotations__.get("return")
+    if isinstance(annotation, str):
+        return re.fullmatch(r"(\w+\.)*Server(\[.*\])?", annotation) is not None
+    return annotation is Server or get_origin(annotation) is Server
 
 
 def _module(place: str) -> ModuleType:
@@ -113,7 +139,7 @@ def _module(place: str) -> ModuleType:
         except Exception as exc:
             import traceback
 
-            frames = [one for one in traceback.extract_tb(exc.__traceback__) if _is_users(one.filename)]
+            frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if _is_users(frame.filename)]
             sys.stderr.write("".join(traceback.format_list(frames)))
             raise StartError(f"{place} can't be imported: {traceback.format_exception_only(exc)[-1].strip()}") from exc
 
