@@ -1,8 +1,15 @@
-"""The arguments of the commands that write or change files of a project: migrate."""
+"""The arguments of the commands that write or change files of a project: init, migrate."""
 
 from __future__ import annotations
 
 from hinge.cli.arguments.command import Command, CommandParser
+
+
+def _init(command: CommandParser) -> None:
+    command.add_argument(
+        "folder", nargs="?", default=".", metavar="DIR", help="a new or empty folder (default: the working directory)"
+    )
+    command.add_argument("--name", metavar="NAME", help="the name of the server (default: that of the folder)")
 
 
 def _migrate(command: CommandParser) -> None:
@@ -11,6 +18,7 @@ def _migrate(command: CommandParser) -> None:
 
 
 COMMANDS = {
+    "init": Command("make a project with a server and its tests", _init, ("init notes", "init . --name notes"), "init"),
     "migrate": Command(
         "rewrite a program for FastMCP or the official SDK",
         _migrate,

@@ -1,0 +1,97 @@
+"""`hinge init`: the project that it makes works as printed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hinge.cli import main
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, with the programs of this environment."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        words, capture_output=True, text=True, timeout=150, check=False, cwd=folder, env={**os.environ, "PATH": path}
+    )
+
+
+@pytest.mark.timeout(120)  # its commands are processes, one of them pytest
+def test_a_new_project_works_as_printed(tmp_path: Path) -> None:
+    done = run(tmp_path, "hinge", "init", "my Notes")
+    assert (done.returncode, done.stderr) == (0, "")
+    commands = [line.partition("#")[0].split() for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert shlex.split(" ".join(commands[0])) == ["cd", "my Notes"]
+    assert commands[1] == ["pip", "install", "pytest"]
+    folder = tmp_path / "my Notes"
+    readme = (folder / "README.md").read_text()
+    lines = re.findall(r"^(\S.*?) +# ", readme, re.MULTILINE)
+    assert [" ".join(words) for words in commands[1:]] == lines
+
+    tested = run(folder, *commands[2])
+    assert commands[2] == ["pytest"]
+    assert tested.returncode == 0, tested.stdout
+    assert " 6 passed" in f" {tested.stdout.splitlines()[-1]}"
+    listed = run(folder, *commands[3])
+    assert listed.stdout.startswith("my-notes 0.1.0, protocol 2026-07-28\n\nadd_note(title: string, text: string)")
+    called = run(folder, *shlex.split(lines[3]))
+    assert called.stdout == "Saved 'tea'.\n"
+    assert lines[4] == "hinge run server.py --http"
+    command = [sys.executable, "-m", *lines[4].split(), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("Serving MCP at http://127.0.0.1:")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+@pytest.mark.timeout(180)  # mypy without a cache
+def test_the_files_are_clean_for_linters_and_type_checkers(tmp_path: Path) -> None:
+    assert main(["init", str(tmp_path), "--name", "notes"]) == 0
+    for words in (["ruff", "check", "--isolated"], ["ruff", "format", "--check", "--isolated"]):
+        done = run(tmp_path, *words, ".")
+        assert done.returncode == 0, done.stdout
+    checked = run(tmp_path, sys.executable, "-m", "mypy", "--strict", "server.py", "tests/test_server.py")
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_a_folder_with_only_a_repository_is_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / ".git").mkdir()
+    assert main(["init", str(tmp_path), "--name", "notes"]) == 0
+    assert 'name = "notes"' in (tmp_path / "pyproject.toml").read_text()
+    assert 'Server("notes"' in (tmp_path / "server.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["used"], "used is not empty (it has a.txt, b.txt, c.txt, …): give a new or empty folder"),
+        (["used/a.txt"], "used/a.txt is a file, or in one: give the name of a new folder"),
+        (["used/a.txt/new"], "used/a.txt/new is a file, or in one: give the name of a new folder"),
+        (["new", "--name", "a/b"], "--name a/b: use letters, digits, '-', '_' and '.', as names of packages do"),
+    ],
+)
+def test_nothing_is_overwritten(
+    words: list[str],
+    error: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("used").mkdir()
+    for name in "abcd":
+        Path("used", f"{name}.txt").write_text(name)
+    assert main(["init", *words]) == 1
+    assert capsys.readouterr().err == f"hinge: {error}\n"
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
+        "used",
+        *(f"used/{name}.txt" for name in "abcd"),
+    ]
