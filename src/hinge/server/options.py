@@ -132,6 +132,15 @@ class ServerOptions(TypedDict, total=False):
             FLAG,
         ),
     ]
+    omit_repeated_text: Annotated[
+        bool,
+        Option(
+            "Whether results of tools leave out the text block that repeats structured content, if that is an object. For "
+            "hosts that show structured content to the model: others then show nothing.",
+            False,
+            FLAG,
+        ),
+    ]
     state_keys: Annotated[
         Sequence[bytes],
         Option(

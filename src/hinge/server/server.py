@@ -135,6 +135,7 @@ class Server(Router, Generic[StateT]):
         self._extensions = Extensions(self._dispatch)
         self._cache = CacheHints(settings["cache"])
         self._middleware: list[Middleware] = list(map(checked, settings["middleware"]))
+        self._omits_repeated_text = settings["omit_repeated_text"]
         connected = settings["connection_lifespan"]
         self._connections = ConnectionLifespans(connected) if connected is not None else None
         self._request_states = RequestStateCodec(
@@ -320,11 +321,20 @@ class Server(Router, Generic[StateT]):
 
     def _build(self) -> None:
         observer: Middleware | None = None
+        innermost: Middleware | None = None
+        if self._omits_repeated_text:
+            from hinge.server.middleware.repeated_text import omit_repeated_text as innermost
         if (telemetry := current_telemetry()) is not None:
             from hinge.server.middleware.telemetry import observer as make_observer
 
             observer = make_observer(telemetry, self._dispatch.serves)
-        self._chains = build_chains(self._dispatch, self._middleware, lifespan=self._connections, observer=observer)
+        self._chains = build_chains(
+            self._dispatch,
+            self._middleware,
+            lifespan=self._connections,
+            observer=observer,
+            innermost=innermost,
+        )
 
     # ---------------------------------------------------------------- serving
 

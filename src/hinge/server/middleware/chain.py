@@ -4,7 +4,8 @@
 2. shaping results that middleware made itself for the caller's revision
 3. the connection lifespan
 4. the middleware that was added, in that order
-5. the handler
+5. leaving out repeated text, for `omit_repeated_text=True`
+6. the handler
 
 Chains are built when serving starts and when middleware is added, never per call.
 """
@@ -32,14 +33,22 @@ class Chains(NamedTuple):
 
 
 def build_chains(
-    dispatch: Dispatch, middleware: Sequence[Middleware], *, lifespan: Middleware | None, observer: Middleware | None
+    dispatch: Dispatch,
+    middleware: Sequence[Middleware],
+    *,
+    lifespan: Middleware | None,
+    observer: Middleware | None,
+    innermost: Middleware | None,
 ) -> Chains:
-    """Compose the chains; `lifespan` and `observer` are left out where they are None."""
+    """Compose the chains; what is None is left out. `innermost` sees only what the client requested."""
     middleware = list(map(_suspendable, middleware))
     inner = [*([_suspendable(lifespan)] if lifespan else []), *middleware]
     outer = [observer] if observer else []
+    shaping = [innermost] if innermost else []
     return Chains(
-        request=compose([*outer, *([dispatch.finish_results] if middleware else []), *inner], dispatch.request),
+        request=compose(
+            [*outer, *([dispatch.finish_results] if middleware else []), *inner, *shaping], dispatch.request
+        ),
         notification=compose([*outer, *inner], dispatch.notification),
         mounted=compose(inner, dispatch.within),
         nested=compose(middleware, dispatch.within),
