@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,20 @@ def test_it_shows_a_diff_and_writes_only_when_told_to(tmp_path: Path, capsys: py
     assert main(["migrate", "--write", str(file)]) == 0
     assert capsys.readouterr().out == ""
     assert file.read_text() == NEW
+
+
+def test_the_diff_of_a_file_without_a_last_line_end_can_be_applied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(OLD.rstrip())
+    assert main(["migrate", str(file)]) == 0
+    (tmp_path / "a.diff").write_text(capsys.readouterr().out)
+    command = ["patch", "--silent", str(file), str(tmp_path / "a.diff")]
+    if shutil.which("patch") is None:
+        pytest.skip("there is no patch")
+    subprocess.run(command, check=True)
+    assert file.read_text() == NEW.rstrip()
 
 
 def test_what_is_left_has_its_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

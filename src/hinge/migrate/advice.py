@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+#: Where the low-level server is explained.
+SDK_GUIDE = "docs/migration/from-official-sdk.md"
+
 #: The beginning of a full name to what to do; the longest that fits counts.
 NAME_ADVICE = {
-    "fastmcp": "it has no counterpart in Hinge; see docs/migration/fastmcp.md",
+    "fastmcp": "it has no counterpart in Hinge; see docs/migration/from-fastmcp.md",
     "fastmcp.apps": "pages of apps are served by hinge.Apps",
     "fastmcp.client.auth": "give Client(url, auth=…) a function that returns the Authorization header",
     "fastmcp.client.transports": "give Client the URL, file or command line itself, with headers=, env= and cwd=",
@@ -16,7 +19,7 @@ NAME_ADVICE = {
     "fastmcp.server.middleware": "write a function `async def middleware(ctx, call_next)`, see docs/servers.md",
     "fastmcp.server.providers": "use Router and include(), mount(), add_files(), or Server.from_client()",
     "fastmcp.server.transforms": "use mount(…, tools={…}) or the middleware ToolChanges",
-    "mcp": "it has no counterpart in Hinge; see docs/migration/mcp.md",
+    "mcp": "it has no counterpart in Hinge; see docs/migration/from-official-sdk.md",
     "mcp.client": "give Client the URL, file or command line itself",
     "mcp.McpError": "on a client catch hinge.PeerError; on a server raise a subclass of hinge.ProtocolError",
     "mcp.MCPError": "on a client catch hinge.PeerError; on a server raise a subclass of hinge.ProtocolError",

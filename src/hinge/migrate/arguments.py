@@ -63,10 +63,22 @@ class CallArguments:
         """Replace the value of an argument where it stands."""
         self._args = [(found, arg.with_changes(value=value) if found == name else arg) for found, arg in self._args]
 
+    def make_positional(self, name: str) -> None:
+        """Put an argument in front, without its keyword."""
+        value = self.pop(name)
+        if value is not None:
+            self.put_first(value)
+
     def put_first(self, value: cst.BaseExpression | str) -> None:
         """Add a positional argument in front."""
         expression = cst.parse_expression(value) if isinstance(value, str) else value
         self._args.insert(0, (None, cst.Arg(expression)))
+
+    def lines(self) -> cst.Call:
+        """Return the call with one argument on each line."""
+        args = [arg.with_changes(comma=_LINE) for _, arg in self._args]
+        args[-1] = args[-1].with_changes(comma=cst.Comma(whitespace_after=_line("")))
+        return self._call.with_changes(args=args, whitespace_before_args=_line("    "))
 
     def call(self) -> cst.Call:
         """Return the call with these arguments."""
@@ -81,6 +93,12 @@ class CallArguments:
         return self._call.with_changes(args=args)
 
 
+def _line(indent: str) -> cst.ParenthesizedWhitespace:
+    """The end of a line within parentheses, and the indentation of the next one."""
+    return cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(indent))
+
+
+_LINE = cst.Comma(whitespace_after=_line("    "))
 _COMMA = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 
 

@@ -30,7 +30,8 @@ class FileMigration(NamedTuple):
         if self.source is None or self.source == self.before:
             return ""
         before, after = self.before.splitlines(keepends=True), self.source.splitlines(keepends=True)
-        return "".join(difflib.unified_diff(before, after, str(self.path), str(self.path)))
+        lines = difflib.unified_diff(before, after, str(self.path), str(self.path))
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
     def write(self) -> None:
         """Write the new source to the file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
@@ -145,7 +146,13 @@ def add_imports(module: cst.Module, wanted: Iterable[Name]) -> cst.Module:
         if home in place:
             body[place[home]] = _extended(body[place[home]], more)
     for home in sorted(set(homes) - set(place), reverse=True):
-        body.insert(_first_place(body), _statement(home, homes[home]))
+        at = _first_place(body)
+        if home in sys.stdlib_module_names:
+            while at < len(body) and _is_standard(body[at]):
+                at += 1
+            if at < len(body) and (_home(body[at]) or "").startswith("hinge"):
+                body[at] = body[at].with_changes(leading_lines=[cst.EmptyLine(indent=False)])
+        body.insert(at, _statement(home, homes[home]))
     return module.with_changes(body=body)
 
 
@@ -156,6 +163,14 @@ def _home(statement: cst.CSTNode) -> str | None:
         if isinstance(imported, cst.ImportFrom) and imported.module is not None and not imported.relative:
             return None if isinstance(imported.names, cst.ImportStar) else code_of(imported.module)
     return None
+
+
+def _is_standard(statement: cst.CSTNode) -> bool:
+    """Whether a statement imports from the standard library."""
+    home = _home(statement)
+    if home is None and isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], cst.Import):
+        home = code_of(statement.body[0].names[0].name)
+    return home is not None and home.partition(".")[0] in sys.stdlib_module_names
 
 
 def _extended(statement: cst.CSTNode, more: Iterable[str]) -> cst.SimpleStatementLine:

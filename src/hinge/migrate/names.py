@@ -63,6 +63,7 @@ WIRE_TYPES = {
 #: Wire types with another name.
 _RENAMED_TYPES = {
     "BlobResourceContents": Name("ResourceContents"),
+    "CallToolRequestParams": Name("CallToolParams", "hinge.schema.tools"),
     "CreateMessageRequestParams": Name("CreateMessageParams"),
     "ElicitRequestFormParams": Name("ElicitFormParams"),
     "ElicitRequestURLParams": Name("ElicitUrlParams"),
@@ -97,10 +98,17 @@ NAMES: dict[str, Name] = {
     "fastmcp.tools.tool.ToolResult": Name("CallToolResult"),
     "mcp.Client": Name("Client"),
     "mcp.client.Client": Name("Client"),
+    "mcp.client.client.Client": Name("Client"),
+    "mcp.shared.memory.create_connected_server_and_client_session": Name("Client"),
     "mcp.server.MCPServer": Name("Server"),
     "mcp.server.fastmcp.FastMCP": Name("Server"),
     "mcp.server.fastmcp.server.FastMCP": Name("Server"),
     "mcp.server.mcpserver.MCPServer": Name("Server"),
+    "mcp.server.Server": Name("Server"),
+    "mcp.server.lowlevel.Server": Name("Server"),
+    "mcp.server.lowlevel.server.Server": Name("Server"),
+    "mcp.server.ServerRequestContext": Name("Context"),
+    "mcp.server.context.ServerRequestContext": Name("Context"),
     "mcp.server.fastmcp.Context": Name("Context"),
     "mcp.server.fastmcp.server.Context": Name("Context"),
     "mcp.server.mcpserver.Context": Name("Context"),
@@ -145,13 +153,22 @@ FIELDS = {
 #: Types whose `type="…"` is fixed in Hinge and not an argument.
 FIXED_TYPE = frozenset({"TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource"})
 
-SERVERS = frozenset(old for old, new in NAMES.items() if new.name == "Server")
+LOW_LEVEL = frozenset({"mcp.server.Server", "mcp.server.lowlevel.Server", "mcp.server.lowlevel.server.Server"})
+SERVERS = frozenset(old for old, new in NAMES.items() if new.name == "Server") - LOW_LEVEL
 CONTEXTS = frozenset(old for old, new in NAMES.items() if new.name == "Context")
 TOOL_RESULTS = frozenset(old for old in NAMES if old.endswith(".ToolResult"))
 #: Clients that raise an error for a failed tool; those of the official SDK return its result.
 RAISING_CLIENTS = frozenset(old for old in NAMES if old.startswith("fastmcp") and old.endswith(".Client"))
-SESSIONS = frozenset({"mcp.ClientSession", "mcp.client.session.ClientSession", "mcp.Client", "mcp.client.Client"})
-LOW_LEVEL = frozenset({"mcp.server.Server", "mcp.server.lowlevel.Server", "mcp.server.lowlevel.server.Server"})
+SESSIONS = frozenset(
+    {
+        "mcp.Client",
+        "mcp.ClientSession",
+        "mcp.client.Client",
+        "mcp.client.client.Client",
+        "mcp.client.session.ClientSession",
+        "mcp.shared.memory.create_connected_server_and_client_session",
+    }
+)
 PROCESS_TRANSPORTS = frozenset({"mcp.stdio_client", "mcp.client.stdio.stdio_client"})
 URL_TRANSPORTS = frozenset(
     {

@@ -574,6 +574,9 @@ class RewritePass(cst.CSTTransformer):
             target = arguments.pop(old)
             if target is not None:
                 arguments.put_first(target)
+        server = arguments.get("target")
+        if isinstance(server, cst.Attribute) and server.attr.value == "_mcp_server":
+            arguments.replace("target", server.value)
         if "roots" in arguments:
             arguments.rename("roots", "on_roots")
         if "verify" in arguments:

@@ -14,6 +14,8 @@ from hinge.migrate import advice
 from hinge.migrate.arguments import code_of
 from hinge.migrate.bindings import Bindings
 from hinge.migrate.imports import add_imports, local_name, remove_imports, statements_of
+from hinge.migrate.low_level import LowLevelPass
+from hinge.migrate.names import Name
 from hinge.migrate.rewrite import RewritePass
 from hinge.migrate.structure import StructurePass
 
@@ -56,16 +58,29 @@ def migrate_source(source: str) -> Migration:
         return Migration(source, ())
     first = MetadataWrapper(cst.parse_module(source))
     lines = {node: place.start.line for node, place in first.resolve(PositionProvider).items()}
+    low_level_notes: list[Note] = []
+    imports: set[Name] = set()
     if _LOW_LEVEL.search(source):
-        return Migration(source, tuple(_low_level_notes(first.module, lines)))
+        low_level_notes = list(_low_level_notes(first.module, lines))
+        low_level = LowLevelPass(Bindings(first), first.module)
+        if not low_level.applies:
+            first_note = Note(
+                1, f"low-level server: {advice.NAME_ADVICE['mcp.server.lowlevel']}; see {advice.SDK_GUIDE}"
+            )
+            return Migration(source, (first_note, *low_level_notes))
+        low_level_notes = [note for note in low_level_notes if not re.search(r"\.(?:list|call)_tools?\(", note.text)]
+        low_level_notes += [Note(lines.get(node, 1), text) for node, text in low_level.left(first.module)]
+        imports = low_level.imports
+        module = remove_imports(first.module.visit(low_level), low_level.dropped)
+        first = MetadataWrapper(module, unsafe_skip_copy=True)
     structure = StructurePass(Bindings(first))
     module = first.module.visit(structure)
     second = MetadataWrapper(module, unsafe_skip_copy=True)
     rewrite = RewritePass(Bindings(second, lines))
     module = second.module.visit(rewrite)
     module = remove_imports(module, rewrite.dropped | structure.dropped)
-    module = add_imports(module, rewrite.imports | structure.imports)
-    notes = [Note(*note) for note in rewrite.notes]
+    module = add_imports(module, rewrite.imports | structure.imports | imports)
+    notes = [*low_level_notes, *(Note(*note) for note in rewrite.notes)]
     notes += _left_imports(module, source)
     return Migration(module.code, tuple(sorted(set(notes))))
 
@@ -96,7 +111,6 @@ def _names_in(statement: cst.ImportFrom | cst.Import, line: str) -> bool:
 
 def _low_level_notes(module: cst.Module, lines: dict[cst.CSTNode, int]) -> Iterable[Note]:
     """A module around the low-level server stays as it is: its handlers take apart what Hinge does by itself."""
-    yield Note(1, f"low-level server: {advice.NAME_ADVICE['mcp.server.lowlevel']}; see docs/migration/mcp.md")
     for found in m.findall(module, _REGISTERS):
         name = code_of(found).strip().splitlines()[0]
         key = name.partition(".")[2].partition("(")[0]
