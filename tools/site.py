@@ -35,7 +35,8 @@ BESIDE = {
     "LICENSE": "project/license.md",
 }
 _HIDDEN = re.compile(
-    r"^<!-- (?:run\n.*?\n-->|printed: [\w-]+ -->|file: [\w./-]+ -->|end of [\w-]+ -->)\n?", re.DOTALL | re.MULTILINE
+    r"^<!-- (?:by hand -->|run\n.*?\n-->|printed: [\w-]+ -->|file: [\w./-]+ -->|end of [\w-]+ -->)\n?",
+    re.DOTALL | re.MULTILINE,
 )
 _FENCED = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}).*?^(?P=indent)(?P=fence)$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)\s:#]+)(?P<anchor>#[^)\s]*)?\)")

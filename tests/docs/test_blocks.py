@@ -14,8 +14,9 @@ from tests.docs.documents import Block, blocks, documents
 from tests.docs.running import Notebook, replace
 from tests.source import ROOT
 
-#: What is shown and not run: drawings, plain text. Commands that install, `sh`, are only parsed.
-SHOWN = {"text", "mermaid"}
+#: What is shown and not run: drawings, plain text, and programs for other libraries (`py`), which tests/migrate rewrites.
+#: Commands that install, `sh`, are only parsed.
+SHOWN = {"text", "mermaid", "py"}
 
 
 @pytest.mark.timeout(300)  # a page starts up to thirty processes; each of its commands has a limit of its own
@@ -38,7 +39,7 @@ async def run(block: Block, notebook: Notebook, console: Console, directory: Pat
     """One block, by its language."""
     if block.file is not None:
         (directory / block.file).parent.mkdir(parents=True, exist_ok=True)
-        (directory / block.file).write_text(block.text, encoding="utf-8")
+        (directory / block.file).write_text(f"{block.text}\n", encoding="utf-8")
     if block.module is not None:
         return
     if block.language == "python":

@@ -1,13 +1,15 @@
-"""Runs a program with the package that it was written for, and compares it with its comments; for the peers' environments.
+"""Runs programs with the package that they were written for, and compares each with its comments; for the peers' environments.
 
-python original.py PROGRAM: prints what differs; exit code 1 if something does.
+python original.py PROGRAM…: prints what differs, a line for each difference; exit code 1 if something does.
 """
 
 import asyncio
 import contextlib
 import inspect
-import io
+import shutil
+import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -47,10 +49,10 @@ def _client(server, expected):
         return types.ElicitResult(action="accept", content=parsed(answer))
 
     options = {"elicitation_callback": answered} if answer else {}
-    if hasattr(server, "_mcp_server"):
+    with contextlib.suppress(ImportError):  # version 1
         from mcp.shared.memory import create_connected_server_and_client_session
 
-        return create_connected_server_and_client_session(server._mcp_server, **options)
+        return create_connected_server_and_client_session(getattr(server, "_mcp_server", server), **options)
     from mcp import Client
 
     return Client(server, **options)
@@ -92,20 +94,35 @@ async def _compare(server, expected):
     return wrong
 
 
-def main() -> int:
-    """Compare one program; return the exit code."""
-    path = Path(sys.argv[1])
+def differences(path: Path) -> list[str]:
+    """What a program does otherwise than its comments say."""
     expected = expected_of(path)
-    if expected.all("prints"):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            import runpy
+    lines = expected.all("prints")
+    if not lines:
+        return asyncio.run(_compare(load(path, path.read_text(encoding="utf-8"))["mcp"], expected))
+    # In a process of its own, beside a server of the same library.
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(path, folder)
+        shutil.copy(path.with_name("served_sums_mcp1.py"), Path(folder, "served_sums.py"))
+        command = [sys.executable, "-W", "ignore", path.name]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode == 0 and done.stdout.splitlines() == lines:
+        return []
+    return [f"expected {lines!r}, got {done.stdout!r}: {done.stderr[-500:]}"]
 
-            runpy.run_path(str(path), run_name="__main__")
-        wrong = [] if printed.getvalue().split("\n")[:-1] == expected.all("prints") else [printed.getvalue()]
-    else:
-        wrong = asyncio.run(_compare(load(path, path.read_text())["mcp"], expected))
-    print("\n".join(map(str, wrong)))
+
+def main() -> int:
+    """Compare the programs; return the exit code."""
+    wrong = 0
+    for name in sys.argv[1:]:
+        path = Path(name)
+        try:
+            lines = differences(path)
+        except Exception as exc:
+            lines = [f"{type(exc).__name__}: {exc}"]
+        for line in lines:
+            print(f"{path.stem}: {line}", flush=True)
+        wrong += bool(lines)
     return bool(wrong)
 
 
