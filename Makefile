@@ -96,7 +96,7 @@ reliability: .venv/.test
 
 interop: .venv/.demo .venv/.test  # the first part installs the peers that the tests need
 	$(PY) -m tests.interop.run
-	REQUIRE_PEERS=1 $(PY) -m pytest -rs tests/proxy/test_chain.py tests/proxy/test_sse_peers.py tests/testing/test_foreign.py tests/migrate/test_originals.py tests/migrate/test_tables.py
+	REQUIRE_PEERS=1 $(PY) -m pytest -rs tests/proxy/test_chain.py tests/proxy/test_sse_peers.py tests/testing/test_foreign.py tests/migrate/test_originals.py tests/migrate/test_tables.py tests/interop/test_twins.py
 
 interop-agents: .venv/.demo
 	$(PY) -m tests.interop.run --agents

@@ -148,6 +148,7 @@ def test_add_ons_are_loaded_through_one_table_only(hinge: list[Module]) -> None:
     """What points from the core to an add-on is listed here; it costs nothing until it is used."""
     assert LAZY_IMPORTS == {
         "contract_check": ("hinge.contracts.check", "ContractCheck"),
+        "gateway": ("hinge.proxy.gateway", "gateway"),
         "proxy": ("hinge.proxy.proxy", "proxy"),
         "server_from_openapi": ("hinge.openapi.server", "server_from"),
     }

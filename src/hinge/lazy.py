@@ -8,6 +8,7 @@ from typing import Any
 #: What is loaded, by the name that the core uses: module and attribute.
 LAZY_IMPORTS = {
     "contract_check": ("hinge.contracts.check", "ContractCheck"),
+    "gateway": ("hinge.proxy.gateway", "gateway"),
     "proxy": ("hinge.proxy.proxy", "proxy"),
     "server_from_openapi": ("hinge.openapi.server", "server_from"),
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import hinge.testing  # noqa: F401  (stays loaded: an inner run forgets what it imported)
 from tests.source import ROOT
 
 pytest_plugins = ("pytester",)

@@ -275,6 +275,21 @@ class ProxyOptions(ServerOptions, total=False):
     ]
 
 
+class GatewayOptions(ServerOptions, total=False):
+    """The options of `Server.from_config`, besides those of a server."""
+
+    name: Annotated[str, Option("The server's name.", "gateway", TEXT)]
+    strict: Annotated[
+        bool,
+        Option(
+            "Whether it fails to start if one of the servers can't be reached. By default that one is named in the log, and "
+            "connecting is tried again in the background.",
+            False,
+            FLAG,
+        ),
+    ]
+
+
 class ApiOptions(ServerOptions, total=False):
     """The options of `Server.from_openapi` and `hinge.openapi.server_from`, besides those of a server."""
 

@@ -38,6 +38,7 @@ from hinge.server.middleware.chain import Middleware, build_chains
 from hinge.server.options import (
     LIFESPAN,
     ApiOptions,
+    GatewayOptions,
     ProxyOptions,
     ServerOptions,
     SocketOptions,
@@ -194,6 +195,32 @@ class Server(Router, Generic[StateT]):
             DefinitionError: for a target or option that can't be used.
         """
         server: Server[Any] = load("proxy")(target, **options)
+        return server
+
+    @staticmethod
+    @accepts(GatewayOptions)
+    def from_config(
+        source: str | os.PathLike[str] | Mapping[str, Any], /, **options: Unpack[GatewayOptions]
+    ) -> Server[Any]:
+        """Make a gateway: a server that offers what all servers of a configuration offer, each with its name as prefix.
+
+        The tool `forecast` of the server "weather" is `weather_forecast`. Each server is a `Server.from_client`.
+
+        Args:
+            source: The path of a JSON file with `mcpServers`, as hosts have it, or its content.
+            options: See `GatewayOptions`, which has those of `Server` as well.
+
+        Returns:
+            A server to run, mount or connect to.
+
+        Raises:
+            StartError: The configuration is invalid; with `strict`, a variable is not set.
+            DefinitionError: A name in the configuration can't be a prefix.
+
+        Example:
+            >>> Server.from_config("mcp.json").run("http")
+        """
+        server: Server[Any] = load("gateway")(source, **options)
         return server
 
     @staticmethod
