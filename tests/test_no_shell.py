@@ -1,0 +1,117 @@
+"""Names and arguments are never interpreted by a shell: what a name may hold, and how programs are started."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge import Client, ClientGroup, DefinitionError, Server
+from hinge.transports.stream.command_line import windows_command_line
+from tests.source import read_package
+
+#: Functions that run their text in a shell, by module.
+SHELLS = {
+    "os": {"system", "popen"},
+    "subprocess": {"getoutput", "getstatusoutput"},
+    "asyncio": {"create_subprocess_shell"},
+    "pty": {"spawn"},
+}
+#: What shells of POSIX systems and of Windows interpret, besides blanks and ends of lines.
+INTERPRETED = "\"'`$&|;<>(){}[]*?!#~%^\\ \t\r\n\0"
+
+
+@pytest.mark.parametrize("character", INTERPRETED)
+def test_names_hold_nothing_that_a_shell_interprets(character: str) -> None:
+    """The part of SEC-51 that concerns names: they become arguments, file names and entries of configurations."""
+    server: Server[Any] = Server("named")
+    name = f"tool{character}id"
+    with pytest.raises(DefinitionError, match="use 1 to 128 of A-Z a-z 0-9"):
+        server.tool(name)(lambda: "x")
+    with pytest.raises(DefinitionError):
+        server.mount(Server("inner"), prefix=name)
+
+
+async def test_a_group_makes_names_of_any_name_of_a_server() -> None:
+    """The part of SEC-51 that concerns names which a group makes of the names in a configuration."""
+    first, second = Server("first"), Server("second")
+    first.tool("same")(lambda: "1")
+    second.tool("same")(lambda: "2")
+    async with ClientGroup({f"a{INTERPRETED}": first, f"b{INTERPRETED}": second}) as group:
+        names = [tool.name for tool in await group.list_tools()]
+    assert len(set(names)) == 2
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+", name) for name in names)
+
+
+def test_nothing_is_started_by_a_shell() -> None:
+    """The part of SEC-51 that concerns shells, as far as the source tells."""
+    wrong = [module.at(node.lineno) for module in read_package() for node in ast.walk(module.tree) if _is_shell(node)]
+    assert wrong == []
+
+
+def _is_shell(node: ast.AST) -> bool:
+    if isinstance(node, ast.keyword):
+        return node.arg == "shell"
+    if isinstance(node, ast.ImportFrom):
+        return any(one.name in SHELLS.get(node.module or "", ()) for one in node.names)
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.attr in SHELLS.get(node.value.id, ())
+    )
+
+
+@pytest.mark.parametrize("line", ["import os; os.system(x)", "from os import popen", "run(x, shell=True)"])
+def test_a_shell_in_the_source_is_noticed(line: str) -> None:
+    assert any(map(_is_shell, ast.walk(ast.parse(line))))
+
+
+PROGRAM = """
+import sys
+from hinge import Server
+
+server = Server("echo")
+
+@server.tool
+def words() -> list[str]:
+    return sys.argv[1:]
+
+server.run()
+"""
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+async def test_arguments_of_a_program_arrive_as_they_are(tmp_path: Path, as_text: bool) -> None:
+    """The part of SEC-51 that concerns arguments: nothing in them is run, expanded or redirected."""
+    program, trace = tmp_path / "pro gram.py", tmp_path / "trace"
+    program.write_text(PROGRAM)
+    hostile = [
+        f"; touch {trace}",
+        f"$(touch {trace})",
+        f"`touch {trace}`",
+        f"| tee {trace}",
+        f"> {trace}",
+        "$HOME",
+        "*",
+    ]
+    command = [sys.executable, str(program), *hostile]
+    target: Any = " ".join(map(shlex.quote, command)) if as_text else command
+    async with Client(target, cwd=tmp_path) as client:
+        assert (await client.call_tool("words", returns=list[str])).data == hostile
+    if as_text:  # without quotes, too
+        async with Client(f"{shlex.quote(sys.executable)} {shlex.quote(str(program))} ;touch {trace}") as client:
+            assert (await client.call_tool("words", returns=list[str])).data == [";touch", str(trace)]
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("program", ["run.cmd", "RUN.BAT"])
+@pytest.mark.parametrize("character", '"%!^&|<>()\r\n\0')
+def test_batch_files_take_no_argument_that_cmd_exe_interprets(program: str, character: str) -> None:
+    """The part of SEC-51 that concerns batch files: Windows runs them in its shell whatever the caller does."""
+    with pytest.raises(DefinitionError, match="batch file"):
+        windows_command_line([program, f"a{character}b"], {}, is_file=lambda path: True)
