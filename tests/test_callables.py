@@ -15,9 +15,12 @@ from hinge import (
     ClientMethod,
     Context,
     DefinitionError,
+    Extension,
+    Method,
     RateLimit,
     Server,
     StartError,
+    Topic,
 )
 from hinge.backends.memory import MemoryBackend
 from hinge.options import is_function
@@ -76,6 +79,22 @@ def extension(serve: Any) -> type[ClientExtension]:
     return Asked
 
 
+def served(method: Method | None = None, topic: Topic | None = None) -> Extension:
+    class Added(Extension):
+        id = "com.example/added"
+
+        def requests(self) -> list[Method]:
+            return [method] if method else []
+
+        def topics(self) -> list[Topic]:
+            return [topic] if topic else []
+
+    return Added()
+
+
+TOPIC = {"key": "feed", "kind": "feed", "method": "notifications/feed"}
+
+
 def visible(condition: Any) -> Callable[[Server[Any]], object]:
     def tool() -> str:
         return ""
@@ -92,6 +111,8 @@ SERVER: list[tuple[str, Callable[[Server[Any]], object]]] = [
     (r"def middleware\(ctx, call_next\)", lambda server: Server("s", middleware=[one])),
     (r"_slow_one\(\) serves 'x/y': write `async def _slow_one\(ctx, params\)`", lambda s: s.request("x/y")(slow_one)),
     (r"_slow_three\(\) serves 'x/y'", lambda server: server.notification("x/y")(slow_three)),
+    (r"_slow_one\(\) serves 'x/y'", lambda s: s.add_extension(served(Method(name="x/y", serve=slow_one)))),
+    (r"topic 'feed'", lambda s: s.add_extension(served(None, Topic(accept=one, describe=two, **TOPIC)))),
     (r"backend=.*def publish\(self, event\)", lambda server: Server("s", backend=wrong(SlowBackend))),
     (r"backend=.*def publish\(self, event\)", lambda server: Server("s", backend=wrong(ManyBackend))),
     (r"authenticate=_one\(a\) .*\(scope, headers\)", lambda server: server.http_app(authenticate=one)),

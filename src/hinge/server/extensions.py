@@ -13,13 +13,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from hinge.errors import DefinitionError, InvalidParams, shorten
+from hinge.options import is_function
 from hinge.protocol.eras.base import Era, EraName
 from hinge.protocol.eras.detect import ERAS, parse_eras
 from hinge.protocol.meta import check_extension_id
 from hinge.schema.methods import METHODS
 from hinge.schema.tools import CallToolParams
 from hinge.server.context import Context
-from hinge.server.dispatch import Dispatch, RequestHandler, Served
+from hinge.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from hinge.server.dispatch import require_client_extension as require_client_extension
 
 ServerT = TypeVar("ServerT")
@@ -160,6 +161,13 @@ class Extensions:
             for method in extension.notifications()
         }
         topics = {topic.key: (name, topic) for topic in extension.topics()}
+        for served in (*requests.values(), *notifications.values()):
+            check_async(served.name, served.handler)
+        for _, topic in topics.values():
+            if not is_function(topic.accept, 2) or not is_function(topic.describe, 2):
+                raise DefinitionError(
+                    f"The topic {topic.key!r} of {name!r} needs `async def accept(ctx, value)` and `async def describe(ctx, key)`"
+                )
         self._check(extension, requests, notifications, topics)
         self._added[name] = extension
         for era in eras:
