@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from hinge import (
     InvalidResponse,
     Limits,
     PeerError,
+    SessionEnded,
     Subscription,
 )
 from tests.client.puppet import HANG_UP, META, SILENCE, Error, Puppet, discovered, legacy, modern, shaken
@@ -126,6 +127,24 @@ async def test_what_the_server_does_not_honour_is_told() -> None:
         assert not changes.honoured.prompts_list_changed
 
 
+@pytest.mark.foreign_words("topics of an extension")
+async def test_topics_of_extensions_that_the_server_does_not_honour_are_left_out() -> None:
+    """SUB-04: a server that doesn't know a topic leaves it out of its acknowledgement."""
+
+    def less(puppet: Puppet, message: dict[str, Any]) -> Any:
+        notifications = {"toolsListChanged": True, "known": ["1"]}
+        told(puppet, message["id"], "notifications/subscriptions/acknowledged", notifications=notifications)
+        return SILENCE
+
+    topics = {"known": ["1", "2"], "unknown": True}
+    async with (
+        Client(modern(subscriptions_listen=less)) as client,
+        client.listen(tools=True, topics=topics) as changes,
+    ):
+        assert changes.topics == {"known": ["1"]}
+        assert changes.honoured.tools_list_changed
+
+
 @pytest.mark.parametrize(
     ("wanted", "member"),
     [
@@ -195,6 +214,15 @@ async def test_too_many_unread_changes_become_one_loss() -> None:
         assert isinstance(lost, ChangesLost)
 
 
+async def test_repeats_take_no_room_when_no_more_changes_fit() -> None:
+    puppet = listening_server()
+    async with Client(puppet, limits=Limits(changes=2)) as client, client.listen(resources=["file:///"]) as changes:
+        for number in (0, 1, 1, 0):
+            told(puppet, listens(puppet)[0], "notifications/resources/updated", uri=f"file:///{number}")
+        await heard_all(puppet)
+        assert await next_of(changes, 2) == [Changed("resource", f"file:///{number}") for number in (0, 1)]
+
+
 @in_no_time
 async def test_a_server_that_ends_a_subscription_is_listened_to_again() -> None:
     """SUB-09, SUB-10, D-002."""
@@ -245,6 +273,91 @@ async def test_a_loss_that_nobody_read_meanwhile_is_told_once() -> None:
         lost, changed = await next_of(changes, 2)
         assert isinstance(lost, ChangesLost)
         assert changed == Changed("tools")
+
+
+@in_no_time
+async def test_a_loss_that_was_read_is_not_told_again_by_attempts_in_vain() -> None:
+    """D-002: there is one loss until it is open again."""
+    puppet = listening_server()
+    async with Client(puppet) as client, client.listen(tools=True) as changes:
+        puppet.by_method["subscriptions/listen"] = HANG_UP
+        puppet.hang_up()
+        (lost,) = await next_of(changes, 1)
+        await puppet.until(lambda: len(listens(puppet)) >= 4)
+        assert not changes._changes
+        puppet.by_method["subscriptions/listen"] = acknowledge
+        assert await next_of(changes, 1) == [lost]
+
+
+class Ending(Puppet):
+    """A server whose first `times` subscriptions end because it no longer knows the session, as over HTTP."""
+
+    def __init__(self, by_method: Any, times: int) -> None:
+        super().__init__(by_method)
+        self.times = times
+
+    async def open(self, serve: Serve, /) -> Channel:
+        channel = await super().open(serve)
+        send, replaceable = channel.send, cast("Any", channel)
+
+        async def refuse(message: Any) -> None:
+            if message.method == "subscriptions/listen" and self.times:
+                self.times -= 1
+                raise SessionEnded("the session is over", 404, {})
+            await send(message)
+
+        replaceable.send = refuse
+        return channel
+
+
+@in_no_time
+async def test_a_session_that_ended_is_opened_again_before_the_first_subscription() -> None:
+    """Nothing was lost then: there was no subscription yet."""
+    puppet = Ending(listening_server().by_method, 1)
+    async with Client(puppet) as client, client.listen(tools=True) as changes:
+        told(puppet, listens(puppet)[-1], "notifications/tools/list_changed")
+        assert await next_of(changes, 1) == [Changed("tools")]
+
+
+@in_no_time
+async def test_a_server_that_ends_every_session_is_an_error_after_the_second() -> None:
+    puppet = Ending(listening_server().by_method, 100)
+    async with Client(puppet) as client:
+        with pytest.raises(SessionEnded, match="the session is over"):
+            async with client.listen(tools=True):
+                raise AssertionError("it was acknowledged")
+    assert puppet.times == 98
+
+
+class Clumsy(Puppet):
+    """A server behind a transport that fails when the subscription on it is cancelled."""
+
+    async def open(self, serve: Serve, /) -> Channel:
+        channel = await super().open(serve)
+        send, replaceable = channel.send, cast("Any", channel)
+
+        async def until_cancelled(message: Any) -> None:
+            await send(message)
+            if message.method == "subscriptions/listen":
+                try:
+                    await asyncio.get_running_loop().create_future()
+                except asyncio.CancelledError:
+                    raise ConnectionLost("the transport failed to cancel it") from None
+
+        replaceable.send = until_cancelled
+        return channel
+
+
+@in_no_time
+async def test_who_has_left_does_not_listen_again_although_the_transport_fails() -> None:
+    puppet = Clumsy(listening_server().by_method)
+    async with Client(puppet) as client:
+        async with asyncio.timeout(60), client.listen(tools=True) as changes:
+            pass
+        await asyncio.sleep(60)
+        with pytest.raises(StopAsyncIteration):
+            await anext(changes)
+    assert len(listens(puppet)) == 1
 
 
 @in_no_time
@@ -310,9 +423,11 @@ async def test_a_subscription_that_is_never_acknowledged_is_an_error_in_time() -
     """SUB-06: nothing waits for ever."""
     limits = Limits(call_idle=3)
     async with Client(modern(subscriptions_listen=SILENCE), limits=limits) as client:
+        start = asyncio.get_running_loop().time()
         with pytest.raises(CallTimeout, match="The subscription was not acknowledged within 3 seconds"):
             async with client.listen(tools=True):
                 raise AssertionError("it was acknowledged")
+        assert asyncio.get_running_loop().time() - start <= 4
 
 
 @in_no_time
@@ -341,7 +456,7 @@ async def test_a_server_that_ends_each_subscription_at_once_is_not_asked_for_eve
         puppet.hang_up()
         with pytest.raises(ConnectionLost, match="The subscription ended"):
             await only_losses(changes)
-    assert len(listens(puppet)) <= limits.reconnects + 2
+    assert len(listens(puppet)) == limits.reconnects + 1
 
 
 async def test_a_refused_subscription_is_the_error_it_is() -> None:
@@ -427,6 +542,17 @@ async def test_single_resources_are_subscribed_to_and_left_again() -> None:
                 told(puppet, None, "notifications/resources/updated", uri=uri)
             assert await next_of(one, 2) == [Changed("resource", "file:///a/x"), Changed("resource", "file:///a")]
         assert [params["uri"] for params in puppet.asked("resources/unsubscribe")] == ["file:///a"]
+
+
+@in_no_time
+async def test_a_server_that_never_confirms_a_subscription_to_a_resource_is_an_error_in_time() -> None:
+    """SUB-15."""
+    async with Client(legacy(resources_subscribe=SILENCE), limits=Limits(call_idle=3)) as client:
+        start = asyncio.get_running_loop().time()
+        with pytest.raises(CallTimeout, match="3 seconds"):
+            async with client.listen(resources=["file:///a"]):
+                raise AssertionError("it was subscribed to")
+        assert asyncio.get_running_loop().time() - start <= 4
 
 
 @pytest.mark.parametrize("answer", [SILENCE, HANG_UP, Error(-32603, "not now")], ids=["silence", "hang up", "error"])

@@ -355,8 +355,8 @@ async def test_clients_listen_to_what_is_the_extensions_own() -> None:
     async with BareEnd(server, capabilities=DECLARED) as end:
         task, said = await listening(end, {"jobIds": ["1", "unknown"], "toolsListChanged": True, "other": [1]})
         assert said["notifications"] == {"toolsListChanged": True, "jobIds": ["1"]}
-        server.notify(Changed("jobs", "2"))
-        jobs.jobs["1"] = "done"
+        jobs.jobs |= {"1": "done", "2": "working"}
+        server.notify(Changed("jobs", "2"))  # exists by now, but was not accepted
         server.notify(Changed("jobs", "1"))
         told = await end.wait_for("notifications/jobs")
         assert told == {"jobId": "1", "state": "done", "_meta": said["_meta"]}
@@ -374,6 +374,46 @@ async def test_what_may_have_been_lost_is_told_again() -> None:
         task, _ = await listening(end, {"jobIds": ["1"]})
         server._subscriptions._on_event(ChangesLost("a test"))
         assert (await end.wait_for("notifications/jobs"))["jobId"] == "1"
+        await server._drain()
+        await task
+
+
+class Feed(Extension):
+    """A topic without keys: who subscribes gets all of it."""
+
+    id = JOBS
+
+    def topics(self) -> Iterable[Topic]:
+        return (
+            Topic(
+                key="feed",
+                type=bool,
+                kind="feed",
+                method="notifications/feed",
+                accept=self.accept,
+                describe=self.describe,
+            ),
+        )
+
+    async def accept(self, ctx: Context[Any], value: bool) -> bool:
+        return value
+
+    async def describe(self, ctx: Context[Any], key: str | None) -> dict[str, Any]:
+        return {"entry": key}
+
+
+@pytest.mark.foreign_words("a filter of the extension's own")
+async def test_a_topic_without_keys_tells_of_every_change_and_of_a_loss_as_a_whole() -> None:
+    server = served(Feed())
+    async with BareEnd(server, capabilities=DECLARED) as end:
+        task, said = await listening(end, {"feed": True})
+        assert said["notifications"] == {"feed": True}
+        for key in ("a", "b", None):
+            server.notify(Changed("feed", key))
+            assert (await end.wait_for("notifications/feed"))["entry"] == key
+            end.heard.clear()
+        server._subscriptions._on_event(ChangesLost("a test"))
+        assert (await end.wait_for("notifications/feed"))["entry"] is None
         await server._drain()
         await task
 

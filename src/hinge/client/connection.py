@@ -139,7 +139,7 @@ class ClientConnection:
         """Whether there is a session that works."""
         return self.session is not None and self.session.connection.closed is None
 
-    async def request(self, session: Session, method: str, params: dict[str, Any], *, total: float) -> Raw:
+    async def request(self, session: Session, method: str, params: dict[str, Any], *, total: float | None) -> Raw:
         """A request of the client itself, for at most `total` seconds, without retries and rounds. Raises a CallError."""
         pending = session.register_request(method)
         with self.observe(method, params, pending.id) as (_, trace):

@@ -246,8 +246,6 @@ class Subscription:
                 async with asyncio.timeout(self._limits.call_idle) as self._open_timeout:
                     await session.send_request(pending, params, headers=headers)
         except TimeoutError as exc:
-            if isinstance(exc, CallError):
-                raise
             raise CallTimeout(
                 f"The subscription was not acknowledged within {self._limits.call_idle:g} seconds"
             ) from exc
@@ -279,8 +277,7 @@ class Subscription:
             async with asyncio.timeout(self._limits.teardown):
                 for uri in self._filter.resource_subscriptions or ():
                     if session.connection.closed is None and not self._registry.watched(uri, but=self):
-                        total = self._limits.teardown
-                        await self._connection.request(session, "resources/unsubscribe", {"uri": uri}, total=total)
+                        await self._connection.request(session, "resources/unsubscribe", {"uri": uri}, total=None)
         except (HingeError, TimeoutError) as exc:
             logger.debug("resources could not be unsubscribed: %s", exc)
 
