@@ -12,7 +12,7 @@ from hinge.transports.http.server.replay import EVENT_OVERHEAD, MemoryReplayLog,
 
 
 def new_log(events: int, size: int) -> MemoryReplayLog:
-    return MemoryReplayStore(Limits(replay_events=events, replay_bytes=size)).open()
+    return MemoryReplayStore(Limits(replay_events=events, replay_bytes=size)).open("session")
 
 
 def event(data: bytes) -> Event:
@@ -30,77 +30,77 @@ def id_of(data: bytes) -> str:
     return found
 
 
-def test_only_the_events_after_an_id_of_the_same_stream_are_replayed() -> None:
+async def test_only_the_events_after_an_id_of_the_same_stream_are_replayed() -> None:
     """LHTTP-19."""
     log = new_log(100, 10_000)
     first = id_of(log.append(1, b"a"))
     log.append(2, b"other")
     log.append(1, b"b")
-    assert log.find(first)[0] == 1
-    assert texts(log.after(*log.find(first))) == [b"b"]
+    assert (await log.find(first))[0] == 1
+    assert texts(await log.after(*await log.find(first))) == [b"b"]
 
 
-def test_ids_are_unique_over_all_streams_and_name_their_stream() -> None:
+async def test_ids_are_unique_over_all_streams_and_name_their_stream() -> None:
     """LHTTP-17."""
     log = new_log(100, 10_000)
     ids = [id_of(log.append(stream, b"x")) for stream in (0, 1, 0, 2)] + [id_of(log.mark(1, 10))]
     assert len(set(ids)) == 5
-    assert [log.find(one)[0] for one in ids] == [0, 1, 0, 2, 1]
+    assert [(await log.find(one))[0] for one in ids] == [0, 1, 0, 2, 1]
 
 
-def test_an_opening_event_has_an_id_a_retry_time_and_no_data() -> None:
+async def test_an_opening_event_has_an_id_a_retry_time_and_no_data() -> None:
     """LHTTP-08."""
     log = new_log(100, 10_000)
     opening = event(log.mark(3, 250))
     assert (opening.data, opening.retry) == (b"", 250)
     log.append(3, b"x")
-    assert texts(log.after(*log.find(str(opening.id)))) == [b"x"]
+    assert texts(await log.after(*await log.find(str(opening.id)))) == [b"x"]
 
 
 @pytest.mark.parametrize("text", ["", "x", "a.b.c", "..", "0.0.0", "t.1.99999999999999999999", "t.-1.1", "t.1.1.1"])
-def test_an_id_that_was_never_given_is_refused(text: str) -> None:
+async def test_an_id_that_was_never_given_is_refused(text: str) -> None:
     """An unknown id must not look like "nothing missed"."""
     log = new_log(100, 10_000)
     given_id = id_of(log.append(1, b"x"))
     tag = given_id.split(".")[0]
     for candidate in (text, text.replace("t.", f"{tag}.")):
         with pytest.raises(InvalidRequest, match="not an event of this session"):
-            log.find(candidate)
+            await log.find(candidate)
 
 
-def test_an_id_of_another_session_is_refused_though_it_looks_alike() -> None:
+async def test_an_id_of_another_session_is_refused_though_it_looks_alike() -> None:
     """SEC-24."""
     ours, theirs = new_log(100, 10_000), new_log(100, 10_000)
     ours.append(1, b"x")
     with pytest.raises(InvalidRequest):
-        ours.find(id_of(theirs.append(1, b"x")))
+        await ours.find(id_of(theirs.append(1, b"x")))
 
 
-def test_events_that_were_dropped_are_missed_loudly() -> None:
+async def test_events_that_were_dropped_are_missed_loudly() -> None:
     log = new_log(2, 10_000)
     ids = [id_of(log.append(1, b"%d" % n)) for n in range(4)]
-    assert texts(log.after(*log.find(ids[1]))) == [b"2", b"3"]
+    assert texts(await log.after(*await log.find(ids[1]))) == [b"2", b"3"]
     with pytest.raises(InvalidRequest, match="no longer kept"):
-        log.after(*log.find(ids[0]))
+        await log.after(*await log.find(ids[0]))
 
 
-def test_a_chatty_stream_does_not_make_a_quiet_one_look_incomplete() -> None:
+async def test_a_chatty_stream_does_not_make_a_quiet_one_look_incomplete() -> None:
     log = new_log(3, 10_000)
     quiet = id_of(log.append(1, b"quiet"))
     for _ in range(10):
         log.append(2, b"chatty")
     log.append(1, b"late")
-    assert texts(log.after(*log.find(quiet))) == [b"late"]
+    assert texts(await log.after(*await log.find(quiet))) == [b"late"]
 
 
-def test_a_stream_that_ended_is_forgotten_with_its_last_event() -> None:
+async def test_a_stream_that_ended_is_forgotten_with_its_last_event() -> None:
     log = new_log(1, 10_000)
     first = id_of(log.append(1, b"result"))
     log.end(1)
-    assert log.find(first)[0] == 1
+    assert (await log.find(first))[0] == 1
     log.append(2, b"pushes it out")
     with pytest.raises(InvalidRequest, match="call again"):
-        log.find(first)
+        await log.find(first)
 
 
 @given(
@@ -108,7 +108,7 @@ def test_a_stream_that_ended_is_forgotten_with_its_last_event() -> None:
     st.integers(1, 20),
     st.integers(1, 600),
 )
-def test_whatever_is_replayed_is_the_exact_tail_of_its_stream(
+async def test_whatever_is_replayed_is_the_exact_tail_of_its_stream(
     sent: list[tuple[int, bytes]], events: int, size: int
 ) -> None:
     """After any id, either everything that followed on that stream comes back, in order, or an error."""
@@ -117,25 +117,25 @@ def test_whatever_is_replayed_is_the_exact_tail_of_its_stream(
     for index, (stream, _, event_id) in enumerate(given_ids):
         expected = [data for number, data, _ in given_ids[index + 1 :] if number == stream]
         try:
-            replayed = texts(log.after(*log.find(event_id)))
+            replayed = texts(await log.after(*await log.find(event_id)))
         except InvalidRequest:
             continue
         assert replayed == expected
 
 
-def test_all_logs_of_a_store_share_one_budget_and_the_oldest_event_goes_first() -> None:
+async def test_all_logs_of_a_store_share_one_budget_and_the_oldest_event_goes_first() -> None:
     store = MemoryReplayStore(Limits(replay_total=3 * (100 + EVENT_OVERHEAD)))
-    logs = [store.open() for _ in range(4)]
+    logs = [store.open("session") for _ in range(4)]
     ids = [id_of(log.append(1, b"x" * 100)) for log in logs]
     assert store.bytes == 3 * (100 + EVENT_OVERHEAD)
-    assert logs[0].find(ids[0]) == (1, 1)
+    assert await logs[0].find(ids[0]) == (1, 1)
     with pytest.raises(InvalidRequest, match="no longer kept"):
-        logs[0].after(1, 0)
-    assert [len(log.after(1, 0)) for log in logs[1:]] == [1, 1, 1]
+        await logs[0].after(1, 0)
+    assert [len(await log.after(1, 0)) for log in logs[1:]] == [1, 1, 1]
     logs[2].close()
     assert store.bytes == 2 * (100 + EVENT_OVERHEAD)
     logs[0].append(1, b"y" * 100)
-    assert [len(log.after(1, 0)) for log in (logs[1], logs[3])] == [1, 1]
+    assert [len(await log.after(1, 0)) for log in (logs[1], logs[3])] == [1, 1]
 
 
 @given(
@@ -143,7 +143,7 @@ def test_all_logs_of_a_store_share_one_budget_and_the_oldest_event_goes_first() 
 )
 def test_a_store_counts_what_its_logs_keep(appended: list[tuple[int, int, int]], budget: int) -> None:
     store = MemoryReplayStore(Limits(replay_total=budget, replay_events=6, replay_bytes=900))
-    logs = [store.open() for _ in range(5)]
+    logs = [store.open("session") for _ in range(5)]
     for number, stream, size in appended:
         logs[number].append(stream, b"x" * size)
         assert store.bytes <= budget

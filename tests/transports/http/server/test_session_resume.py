@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hinge import Limits
+from hinge.transports.http.server.replay import MemoryReplayLog
 from tests.support import V2025_06, V2025_11
 from tests.transports.http_rig import Log, Site, handshake_call, make_server, serving, text_of
 
@@ -97,6 +98,50 @@ async def test_the_standing_stream_can_be_resumed_too(site: Site) -> None:
     resumed = await site.listen(session, opening.id)
     await resumed.head()
     assert (await resumed.message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_what_comes_while_a_slow_log_is_read_is_neither_lost_nor_doubled(
+    site: Site, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is kept elsewhere takes time to read; the call goes on meanwhile."""
+    reads = 0
+
+    async def slowly(self: MemoryReplayLog, stream: int, position: int) -> list[bytes]:
+        nonlocal reads
+        events = await after(self, stream, position)
+        reads += 1
+        if reads == 1:
+            log.gate.set()
+            await log.until("stream ends")
+            await asyncio.sleep(0.05)
+        return events
+
+    session = await site.session()
+    opening, _ = await started(site, session, log)
+    after = MemoryReplayLog.after
+    monkeypatch.setattr(MemoryReplayLog, "after", slowly)
+    resumed = await site.listen(session, opening)
+    await resumed.head()
+    assert (await resumed.message())["params"]["message"] == "stream 0"
+    assert text_of(await resumed.message()) == "stream"
+    assert await resumed.event() is None
+    assert reads == 2
+
+
+async def test_a_session_that_ends_while_a_slow_log_is_read_ends_the_stream(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slowly(self: MemoryReplayLog, stream: int, position: int) -> list[bytes]:
+        assert (await site.ask(session, b"", "DELETE")).status == 204
+        return []
+
+    session = await site.session()
+    monkeypatch.setattr(MemoryReplayLog, "after", slowly)
+    stream = await site.listen(session)
+    await stream.head()
+    async with asyncio.timeout(5):
+        while await stream.event() is not None:
+            pass
 
 
 async def test_who_resumes_takes_over_from_a_connection_that_is_still_there(site: Site, log: Log) -> None:

@@ -2,6 +2,9 @@
 
 `ReplayStore` and `ReplayLog` are the interface. `MemoryReplayStore` keeps events in this process, within one budget for all
 sessions. Each session has a log of its own, so that no event can reach another one.
+
+Writing is on the path of a call, so it does not wait: a log that keeps events elsewhere makes the ids itself, and writes
+behind, in order. Reading happens when a client resumes a stream; it is awaited, and includes all that was written before.
 Specification (2025-11-25): Transports, section "Resumability and Redelivery".
 """
 
@@ -38,7 +41,7 @@ class ReplayLog(Protocol):
     def end(self, stream: int) -> None:
         """No more events follow on this stream; those that are kept can still be read."""
 
-    def find(self, event_id: str) -> tuple[int, int]:
+    async def find(self, event_id: str) -> tuple[int, int]:
         """Return the stream and the position of an event id.
 
         Raises:
@@ -46,7 +49,7 @@ class ReplayLog(Protocol):
         """
         ...
 
-    def after(self, stream: int, position: int) -> list[bytes]:
+    async def after(self, stream: int, position: int) -> list[bytes]:
         """Return the events of one stream after a position. Raises InvalidRequest if some of them were dropped."""
         ...
 
@@ -57,8 +60,8 @@ class ReplayLog(Protocol):
 class ReplayStore(Protocol):
     """Makes the replay logs of the sessions of one app."""
 
-    def open(self) -> ReplayLog:
-        """Make the log of a new session."""
+    def open(self, session_id: str) -> ReplayLog:
+        """Make the log of a new session, which the id names in every process."""
         ...
 
 
@@ -73,7 +76,7 @@ class MemoryReplayStore:
         #: The log of each event, the oldest event first.
         self._log_of: OrderedDict[int, MemoryReplayLog] = OrderedDict()
 
-    def open(self) -> MemoryReplayLog:
+    def open(self, session_id: str) -> MemoryReplayLog:
         """Make the log of a new session."""
         return MemoryReplayLog(self, self._limits)
 
@@ -186,7 +189,7 @@ class MemoryReplayLog:
         if state.ended and not state.events:
             del self._streams[stream]
 
-    def find(self, event_id: str) -> tuple[int, int]:
+    async def find(self, event_id: str) -> tuple[int, int]:
         """Return the stream and the position of an event id.
 
         Raises:
@@ -201,7 +204,7 @@ class MemoryReplayLog:
             raise InvalidRequest("The stream of this Last-Event-ID is no longer kept: call again")
         return stream, position
 
-    def after(self, stream: int, position: int) -> list[bytes]:
+    async def after(self, stream: int, position: int) -> list[bytes]:
         """Return the events of one stream after a position. Raises InvalidRequest if some of them were dropped."""
         state = self._streams.get(stream)
         if state is None:

@@ -66,7 +66,7 @@ class HttpSession:
         self._options = options
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._log: ReplayLog = replay.open()
+        self._log: ReplayLog = replay.open(session_id)
         self._next_stream = STANDING
         #: Streams that have not ended, by number.
         self._streams: dict[int, SessionStream] = {}
@@ -207,12 +207,12 @@ class HttpSession:
         position = None
         stream = self.standing
         if last_event_id is not None:
-            number, position = self._log.find(last_event_id)
+            number, position = await self._log.find(last_event_id)
             # A stream that has ended lives on in the replay log alone.
             stream = self._streams.get(number) or SessionStream(number, self._log, None)
         response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
-        stream.attach(response, position)
-        if self._streams.get(stream.number) is not stream or self._stopping:
+        await stream.attach(response, position)
+        if stream.ended or self._streams.get(stream.number) is not stream or self._stopping:
             response.finish()
         await self._carry(response)
 
@@ -368,13 +368,18 @@ class SessionStream:
         if self.response is not None:
             self.response.finish()
 
-    def attach(self, response: StreamResponse, position: int | None) -> None:
+    async def attach(self, response: StreamResponse, position: int | None) -> None:
         """Go on with this response after a position; without one, after what earlier responses were given.
 
         Raises:
             InvalidRequest: Events after the position are no longer kept.
         """
-        events = self._log.after(self.number, self._given if position is None else position)
+        events: list[bytes] = []
+        start, newest = self._given if position is None else position, -1
+        while newest != self._log.position:  # again for what came while the log was read
+            newest = self._log.position
+            events += await self._log.after(self.number, start)
+            start = newest
         if self.response is not None:
             self.response.leave()
         self.response = response
