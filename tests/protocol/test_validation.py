@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hinge.protocol.validation import MAX_BYTES, MAX_DEPTH, MAX_PROBLEMS, compile_schema, first_problem
+from hinge.protocol.validation import MAX_BYTES, MAX_DEPTH, compile_schema, first_problem
 
 DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 NEWEST = "https://json-schema.org/draft/2020-12/schema"
@@ -154,6 +154,13 @@ HOSTILE: dict[str, Any] = {
     "by another word": doubling(40, lambda n: {"if": by_pointer(n), "else": by_pointer(n)}),
     "one place deeper each": doubling(40, lambda n: {"properties": {"x": by_pointer(n)}}),
     "one item deeper each": doubling(40, lambda n: {"items": by_pointer(n)}),
+    "the first item each": doubling(40, lambda n: {"prefixItems": [by_pointer(n)]}),
+    "by names of properties": doubling(40, lambda n: {"patternProperties": {"^a": by_pointer(n)}}),
+    "if there is a property": doubling(40, lambda n: {"dependentSchemas": {"a": by_pointer(n)}}),
+    "by pointer, within a part with a URN": {
+        "$defs": {"part": {"$id": "urn:example:part", **doubling(40, by_pointer)}},
+        "$ref": "urn:example:part",
+    },
 }
 
 
@@ -180,9 +187,25 @@ def test_a_part_may_be_referred_to_from_many_places() -> None:
 
 def test_references_follow_each_other_so_far() -> None:
     """JSON-04: an error, not the end of the stack."""
-    chain = {f"s{n}": by_pointer(n + 1) for n in range(5000)}
-    with pytest.raises(ValueError, match="more than 300 steps"):
-        compile_schema({"$defs": {**chain, "s5000": {}}, "$ref": "#/$defs/s0"})
+    assert first_problem(compile_schema(chain(300)), "x") is not None
+    for length in (301, 5000):
+        with pytest.raises(ValueError, match="more than 300 steps"):
+            compile_schema(chain(length))
+
+
+def chain(references: int) -> dict[str, Any]:
+    """So many references that follow each other to a type."""
+    parts = {f"s{n}": by_pointer(n + 1) for n in range(1, references)}
+    return {"$defs": {**parts, f"s{references}": {"type": "integer"}}, **by_pointer(1)}
+
+
+@pytest.mark.parametrize(
+    "pointer", ["/allOf/1", "/allOf/9", "/allOf/x", "/allOf/-1", "/title/x", "/$defs/none", "/allOf/0/x"]
+)
+def test_a_pointer_that_leads_nowhere_makes_the_schema_unusable(pointer: str) -> None:
+    schema = {"title": "x", "allOf": [{"type": "integer"}], "not": {"$ref": f"#{pointer}"}}
+    with pytest.raises(ValueError, match="no usable JSON Schema"):
+        compile_schema(schema)
 
 
 def test_the_library_is_loaded_with_the_first_schema() -> None:
@@ -237,6 +260,24 @@ ALTERNATIVES = {
     },
     "$ref": "#/$defs/n",
 }
+OBJECTS = {
+    "$defs": {
+        "n": {
+            "anyOf": [
+                {"type": "object", "additionalProperties": {"$ref": "#/$defs/n"}},
+                {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}},
+            ]
+        }
+    },
+    "$ref": "#/$defs/n",
+}
+
+
+def nested_objects(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
 
 
 def nested_lists(levels: int) -> Any:
@@ -255,6 +296,7 @@ def nested_lists(levels: int) -> Any:
         ({"additionalProperties": False}, {f"name {number}": 1 for number in range(300_000)}),
         (ALTERNATIVES, nested_lists(20)),
         (ALTERNATIVES, nested_lists(200)),
+        (OBJECTS, nested_objects(20)),
     ],
 )
 def test_a_large_wrong_value_is_decided_and_not_explained(schema: Any, value: Any) -> None:
@@ -282,7 +324,7 @@ def test_a_validation_that_takes_too_many_steps_does_not_begin(schema: Any, valu
 
 def test_at_most_twenty_problems_are_listed() -> None:
     problems, _ = asked({"items": {"type": "integer"}}, ["x"] * 100)
-    assert len(problems) == MAX_PROBLEMS
+    assert len(problems) == 20
     assert problems[0].startswith("0: ")
 
 

@@ -31,6 +31,8 @@ _IMPORTED_FIRST = (
 TEST_SECONDS = 10.0
 #: With the mutant they may take three times as long as without it, and so much longer.
 EXTRA_SECONDS = 30.0
+#: One test may take so many seconds: more than usual, since on a busy machine each that is late would count as noticing.
+TEST_TIMEOUT = 120
 #: A mutant that never stops allocating must not harm the machine.
 _MEMORY = 4 << 30
 _POLL_SECONDS = 0.01
@@ -104,7 +106,7 @@ class Laboratory:
         original = (self.root / file).read_text(encoding="utf-8")
         self._write(file, mutant.text)
         try:
-            return _in_child(lambda: self._run(tests, _Chosen(tests)), seconds) != 0
+            return _in_child(lambda: self._run(tests, _Chosen(tests), f"--timeout={TEST_TIMEOUT}"), seconds) != 0
         finally:
             self._write(file, original)
 
