@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from hinge.cli.arguments.parser import COMMANDS, command_parsers
+from hinge.cli.arguments.parser import COMMANDS, command_parser
 
 _HEAD = """\
 # The command line
@@ -19,8 +19,8 @@ described in [calling servers from a shell]({shell}).
 def page(shell: str) -> str:
     """The page; `shell` is the link to the guide."""
     parts = [_HEAD.format(shell=shell)]
-    for name, command in command_parsers().items():
-        text = COMMANDS[name].help
+    for name, declaration in COMMANDS.items():
+        command, text = command_parser(name), declaration.help
         parts.append(
             f"## `hinge {name}` {{ #{name} }}\n\n{text[:1].upper()}{text[1:]}.\n\n{_usage(command)}\n\n{_table(command)}\n"
             f"\n{_examples(name)}\n"

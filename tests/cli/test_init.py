@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hinge.cli import main
+from tests.source import ROOT
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -58,7 +59,8 @@ def test_the_files_are_clean_for_linters_and_type_checkers(tmp_path: Path) -> No
     for words in (["ruff", "check", "--isolated"], ["ruff", "format", "--check", "--isolated"]):
         done = run(tmp_path, *words, ".")
         assert done.returncode == 0, done.stdout
-    checked = run(tmp_path, sys.executable, "-m", "mypy", "--strict", "server.py", "tests/test_server.py")
+    mypy = ("-m", "mypy", "--strict", "--config-file", "", "--cache-dir", str(ROOT / ".mypy_cache" / "strict"))
+    checked = run(tmp_path, sys.executable, *mypy, "server.py", "tests/test_server.py")
     assert checked.returncode == 0, checked.stdout
 
 

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("griffe")
 
-from hinge.cli.arguments.parser import command_parsers, parser
+from hinge.cli.arguments.parser import COMMANDS, command_parser, parser
 from tests.docs.test_links import anchors_of
 from tests.source import ROOT
 from tools import command_line, messages, public_api, reference, site
@@ -100,7 +100,7 @@ def test_every_option_is_in_the_reference_with_its_meaning() -> None:
 
 def test_every_command_and_option_is_on_the_page_of_the_command_line() -> None:
     page = command_line.page("#")
-    commands = command_parsers()
+    commands = {name: command_parser(name) for name in COMMANDS}
     assert set(commands) == set(re.findall(r"^  (?:  )?([a-z]+) {2,}", parser().format_help(), re.MULTILINE))
     for name, command in commands.items():
         section = page.partition(f"## `hinge {name}`")[2].partition("\n## ")[0]

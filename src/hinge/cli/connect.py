@@ -35,7 +35,7 @@ def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | N
 
 
 #: A configuration file with `mcpServers`, and the name of one of them.
-_CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.json)(?::(?P<name>.+))?")
+CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.json)(?::(?P<name>.+))?")
 #: A Python file, or a module, with the name of the server in it. `unix:path` is the address of a socket.
 _PYTHON = re.compile(r"\S+\.py(:\w+)?|(?!unix:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -68,7 +68,7 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
         transport["headers"] = dict(_header(text) for text in options.header)
     if options.wire:
         transport["wire"] = options.wire
-    entry = _CONFIGURED.fullmatch(options.target)
+    entry = CONFIGURED.fullmatch(options.target)
     if entry is not None:
         from hinge.client.group.config import pick, read_config
 

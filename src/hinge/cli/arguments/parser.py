@@ -43,15 +43,11 @@ def parser() -> Parser:
     return top
 
 
-def command_parsers() -> dict[str, CommandParser]:
-    """Return the parser of each command by its name, with its arguments declared."""
-    parsers: dict[str, CommandParser] = {}
-    for action in parser()._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            parsers = action.choices
-    for command_parser in parsers.values():
-        command_parser.declare()
-    return parsers
+def command_parser(name: str) -> CommandParser:
+    """Return the parser of one command, with its arguments declared."""
+    command = CommandParser(prog=f"hinge {name}", declaration=COMMANDS[name])
+    command.declare()
+    return command
 
 
 def _run_module(module: str) -> Callable[[argparse.Namespace], int]:

@@ -1,4 +1,4 @@
-"""The arguments of the commands that write or change files of a project: init, migrate."""
+"""The arguments of the commands about a project and a shell: init, migrate, completion."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def _migrate(command: CommandParser) -> None:
     command.add_argument("--write", action="store_true", help="change the files; without it, only the diff is shown")
 
 
+def _completion(command: CommandParser) -> None:
+    command.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help="bash, zsh or fish")
+    command.set_defaults(program_arguments=[])  # the words to complete, from the script
+
+
 COMMANDS = {
     "init": Command("make a project with a server and its tests", _init, ("init notes", "init . --name notes"), "init"),
     "migrate": Command(
@@ -24,5 +29,15 @@ COMMANDS = {
         _migrate,
         ("migrate server.py", "migrate src tests --write"),
         "migrate",
+    ),
+    "completion": Command(
+        "print the completion script of a shell",
+        _completion,
+        (
+            "completion bash >> ~/.bashrc",
+            "completion zsh > ~/.zfunc/_hinge",
+            "completion fish > ~/.config/fish/completions/hinge.fish",
+        ),
+        "completion",
     ),
 }

@@ -14,11 +14,16 @@ async def run(options: argparse.Namespace) -> int:
     options.no_input = True
     context = parse_strings(options.context) if options.context else None
     is_template = "{" in options.name or "://" in options.name
-    subject = {"resource": options.name} if is_template else {"prompt": options.name}
+    prompt, resource = (None, options.name) if is_template else (options.name, None)
     with Console(options) as console:
         async with client_for(options, **console.client_options()) as client:
             completion = await client.complete(
-                argument=options.argument, value=options.prefix, given=context, **subject, **time_limits(options)
+                argument=options.argument,
+                value=options.prefix,
+                prompt=prompt,
+                resource=resource,
+                given=context,
+                **time_limits(options),
             )
         if options.json:
             console.print(as_json(completion))

@@ -1,0 +1,246 @@
+"""Shell completion: what is suggested, by whom, and in real shells (zsh and fish where they are installed)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hinge.cli import main
+from hinge.cli.completion.candidates import Candidate, candidates, for_bash, split_line
+from hinge.cli.completion.scripts import SCRIPTS
+from tests.typist import at_the_terminal
+
+SERVER = """
+import pathlib
+from typing import Literal
+from hinge import Server
+
+pathlib.Path("started").touch()
+server = Server("shop")
+
+@server.tool
+def order(item: str, size: Literal["small", "very large"] = "small", gift: bool = False) -> str:
+    "Order something.\\n\\nMore about it."
+    return item
+
+@server.tool
+def offer() -> str:
+    return ""
+
+@server.prompt
+def advice(city: str, country: str = "") -> str:
+    return city
+
+@advice.complete("city")
+def cities(value: str, chosen: dict[str, str]) -> list[str]:
+    return [city for city in ("Oslo", "Osaka", *chosen.values()) if city.startswith(value)]
+
+@server.resource("shop://{item}/stock")
+def stock(item: str) -> str:
+    return item
+
+@server.resource("shop://logo")
+def logo() -> str:
+    return ""
+"""
+BREAKS = "\"'@><=;|&(:"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.py").write_text(SERVER)
+    return tmp_path
+
+
+def words(*line: str) -> list[str]:
+    return [candidate.word for candidate in candidates(line)]
+
+
+# ---------------------------------------------------------------- what is suggested
+
+
+@pytest.mark.parametrize(
+    ("line", "suggested"),
+    [
+        (["li"], ["list", "listen"]),
+        (["--v"], ["--version"]),
+        (["nothing", ""], []),
+        (["list", "x", "--er"], ["--era"]),
+        (["list", "--era", "2025", "--er"], []),
+        (["list", "--env", "A", "--env"], ["--env", "--env-file"]),
+        (["list", "x", "--era", ""], ["auto", "2025", "2026"]),
+        (["list", "x", "--era=20"], ["--era=2025", "--era=2026"]),
+        (["run", "x", "--http", "--eng"], ["--engine"]),
+        (["run", "x", "--engine", ""], ["hinge", "uvicorn"]),
+        (["completion", "z"], ["zsh"]),
+        (["list", ""], []),
+        (["call", "shop.py", "x", "--save", ""], []),
+        (["call", "shop.py", "--", "o"], []),
+    ],
+)
+def test_commands_options_and_values_are_suggested(line: list[str], suggested: list[str]) -> None:
+    assert words(*line) == suggested
+
+
+def test_commands_and_options_have_meanings() -> None:
+    assert candidates(["ca"]) == [Candidate("call", "call a tool")]
+    assert candidates(["diff", "x", "y", "--f"])[0].meaning.endswith("(default: harmless)")
+
+
+def test_names_of_a_file_are_suggested() -> None:
+    """It is on the line and imports Hinge, so it is started."""
+    assert candidates(["call", "shop.py", "or"]) == [Candidate("order", "Order something.\n\nMore about it.")]
+    assert words("call", "shop.py:server", "order", "item=tea", "") == ["size=", "gift="]
+    assert words("call", "shop.py", "order", "size=v") == ["size=very large"]
+    assert words("call", "shop.py", "order", "gift:=") == ["gift:=true", "gift:=false"]
+    assert words("prompt", "shop.py", "advice", "country=Ostia", "city=Os") == ["city=Oslo", "city=Osaka", "city=Ostia"]
+    assert words("read", "shop.py", "shop:") == ["shop://logo"]
+    assert words("listen", "shop.py", "") == ["shop://logo"]
+    assert words("complete", "shop.py", "") == ["advice", "shop://{item}/stock"]
+    assert words("complete", "shop.py", "shop://{item}/stock", "") == ["item"]
+    assert words("complete", "shop.py", "advice", "city", "Osa") == ["Osaka"]
+    assert words("call", "shop.py", "nothing", "") == []
+
+
+@pytest.mark.parametrize("target", ["{python} shop.py", "servers.json:shop", "other.py", "shop:server", "missing.py"])
+def test_no_other_program_is_started(target: str, folder: Path) -> None:
+    entry = {"command": sys.executable, "args": ["-m", "hinge", "run", "shop.py"]}
+    (folder / "servers.json").write_text(json.dumps({"mcpServers": {"shop": entry}}))
+    (folder / "other.py").write_text("import pathlib; pathlib.Path('started').touch()")
+    assert words("call", target.format(python=sys.executable), "") == []
+    assert not (folder / "started").exists()
+
+
+def test_a_saved_contract_is_read(folder: Path) -> None:
+    """Of the working directory for a program, of its configuration for a server there."""
+    assert main(["lock", "shop.py"]) == 0
+    (folder / "started").unlink()
+    entries = {"shop": {"command": "shop", "lock": "hinge.lock"}, "store": {"command": "store"}}
+    (folder / "servers.json").write_text(json.dumps({"mcpServers": entries}))
+    assert words("call", "shop-server --fast", "o") == ["offer", "order"]
+    assert words("call", "servers.json:shop", "order", "s") == ["size="]
+    assert words("call", "servers.json:store", "o") == []
+    assert words("call", "servers.json:s") == ["servers.json:shop", "servers.json:store"]
+    assert not (folder / "started").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "parts", "quoted"),
+    [
+        ("hinge ", [""], False),
+        ("hinge li", ["li"], False),
+        ("hinge call x ", ["call", "x", ""], False),
+        ('hinge call "npx -y', ["call", "npx -y"], True),
+        ("hinge call 'a b' ", ["call", "a b", ""], False),
+        ("hinge call a\\ ", ["call", "a "], False),
+        ("hinge call a\\", ["call", "a"], False),
+    ],
+)
+def test_a_line_is_split_as_bash_does(line: str, parts: list[str], quoted: bool) -> None:
+    assert split_line(line) == (parts, quoted)
+
+
+def test_bash_gets_what_it_replaces() -> None:
+    sizes = [Candidate("size=very large"), Candidate("size=small")]
+    assert for_bash(sizes, "size=", BREAKS, is_quoted=False) == ["'very large'", "small"]
+    assert for_bash(sizes, "size=", " ", is_quoted=False) == ["'size=very large'", "size=small"]
+    assert for_bash(sizes, "size=", BREAKS, is_quoted=True) == ["size=very large", "size=small"]
+
+
+# ---------------------------------------------------------------- real shells
+
+
+def environment(folder: Path) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "HOME": str(folder), "PS1": "$ ", "INPUTRC": "/dev/null"}
+
+
+@pytest.mark.timeout(120)  # each key starts a process
+async def test_bash_completes(folder: Path) -> None:
+    async with at_the_terminal(["bash", "--norc", "-i"], environment(folder), columns=200) as (typist, _):
+        await typist.asks('bind "set bell-style none"; eval "$(hinge completion bash)"; echo re""ady', "ready\n")
+        typist.type("hinge comp\t")
+        await typist.sees("complet")
+        typist.type("\t\t")
+        await typist.sees("complete")
+        await typist.sees("completion")
+        typist.type("\x15hinge call sho\t")
+        await typist.sees("hinge call shop.py ")
+        typist.type("or\t")
+        await typist.sees("order ")
+        typist.type("it\t")
+        await typist.sees("item=")
+        typist.type("tea si\t")
+        await typist.sees("size=")
+        typist.type("v\t")
+        await typist.sees("'very large' ")
+        typist.type("--js\t")
+        await typist.sees("--json ")
+        typist.type("\x15hinge read shop.py shop:\t")
+        await typist.sees("shop://logo ")
+        typist.type("\n")
+        await typist.sees("$ ")
+        typist.type("exit\n")
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+async def test_zsh_completes(folder: Path) -> None:
+    async with at_the_terminal(["zsh", "-f", "-i"], environment(folder), columns=200) as (typist, _):
+        typist.type(
+            'autoload -U compinit; compinit -u -D; unsetopt beep; eval "$(hinge completion zsh)"; echo re""ady\n'
+        )
+        await typist.sees("ready\n")
+        for line, completed in (
+            ("hinge comple", "complet"),
+            ("hinge call shop.py or", "order"),
+            ("hinge call shop.py order it", "item="),
+            ("hinge call shop.py order size=v", r"size=very\ large"),
+            ("hinge read shop.py shop:", "shop://logo"),
+            ("hinge list sho", "shop.py"),
+        ):
+            typist.type(f"{line}\t")
+            await typist.sees(completed)
+            typist.type("\x15")
+        typist.type("exit\n")
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes(folder: Path) -> None:
+    (folder / "hinge.fish").write_text(SCRIPTS["fish"])
+
+    def complete(line: str) -> list[str]:
+        command = ["fish", "--no-config", "-c", f"source hinge.fish; complete -C '{line}'"]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+            cwd=folder,
+            env={**os.environ, **environment(folder)},
+        )
+        return done.stdout.splitlines()
+
+    assert complete("hinge comp") == [
+        "complete\tget suggestions for an argument of a prompt or a resource template",
+        "completion\tprint the completion script of a shell",
+    ]
+    assert complete("hinge call shop.py or") == ["order\tOrder something."]
+    assert complete("hinge call shop.py order it") == ["item="]
+    assert complete('hinge call "shop.py" order size=v') == ["size=very large"]
+    assert complete("hinge list sho") == ["shop.py"]
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_scripts_have_the_syntax_of_their_shell(shell: str, folder: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    (folder / "script").write_text(SCRIPTS[shell])
+    subprocess.run([shell, "-n", "script"], check=True, timeout=30)
