@@ -136,7 +136,9 @@ def test_a_file_without_a_server_names_its_factories(file: Path, text: str, erro
 
 def hinge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hinge", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, cwd=cwd
+    )
 
 
 def test_a_factory_in_a_module_is_called_as_a_target(file: Path) -> None:
@@ -144,6 +146,64 @@ def test_a_factory_in_a_module_is_called_as_a_target(file: Path) -> None:
     file.rename(file.parent / "package" / "factory.py")
     done = hinge("call", "package.factory:make_later", "limits", "--env", "HINGE_LIMIT=calls=3", cwd=file.parent)
     assert (done.returncode, done.stdout) == (0, "[3,5,1800.0]\n"), done.stderr
+
+
+MODULES = [
+    ["list", "package.place"],
+    ["list", "package.place:server"],
+    ["list", "-m", "package"],
+    ["list", "package"],
+    ["list", "place", "--cwd", "package"],
+    ["call", "package.place", "look"],
+    ["read", "package.place", "place://here"],
+    ["prompt", "package.place", "ask"],
+    ["complete", "package.place", "ask", "word"],
+    ["ping", "package.place", "--count", "1"],
+    ["lock", "package.place", "-o", "-"],
+    ["doctor", "package.place"],
+    ["stubs", "package.place"],
+    ["proxy", "package.place", "--to", "stdio"],
+    ["record", "tape", "package.place"],
+    ["run", "package.place"],
+    ["run", "-m", "package"],
+    ["run", "package"],
+]
+PLACE = """
+from typing import Literal
+from hinge import Server
+server = Server("place")
+
+@server.tool
+def look() -> str: return "here"
+
+@server.resource("place://here")
+def here() -> str: return "here"
+
+@server.prompt
+def ask(word: Literal["tea"] = "tea") -> str: return word
+"""
+
+
+@pytest.mark.parametrize("words", MODULES, ids=" ".join)
+def test_every_command_takes_a_module(words: list[str], tmp_path: Path) -> None:
+    """Also a package, beside its folder."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("from .place import server as server")
+    (tmp_path / "package" / "place.py").write_text(PLACE)
+    done = hinge(*words, cwd=tmp_path)
+    assert (done.returncode, "hinge:" in done.stderr) == (0, False), done.stderr
+
+
+def test_a_module_is_taken_although_a_file_has_its_name(tmp_path: Path) -> None:
+    (tmp_path / "place.py").write_text(PLACE)
+    (tmp_path / "place").write_text("#!/bin/sh\n")
+    assert hinge("list", "-m", "place", cwd=tmp_path).stdout.startswith("place 0")
+
+
+@pytest.mark.parametrize("command", [["list", "nowhere.py"], ["proxy", "nowhere.py", "--to", "stdio"]])
+def test_a_start_that_fails_has_one_cause(command: list[str], tmp_path: Path) -> None:
+    done = hinge(*command, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "hinge: No such file: nowhere.py\n")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
+import sys
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from typing import Any
 
 from hinge.cli.program.environment import program_options, refuse_program_options
@@ -36,6 +39,7 @@ def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | N
 
 #: A configuration file with `mcpServers`, and the name of one of them.
 CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.json)(?::(?P<name>.+))?")
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 #: A Python file, or a module, with the name of the server in it. `unix:path` is the address of a socket.
 _PYTHON = re.compile(r"\S+\.py(:\w+)?|(?!unix:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -44,11 +48,12 @@ def target_of(options: argparse.Namespace, show: Callable[[str], object] | None 
     """Return the TARGET as Client takes it, and options of its transport. Raises StartError."""
     target, transport = _find_target(options)
     if _starts_program(target):
-        given = program_options(options)
-        if "env" in given:
-            given["env"] = {**(transport.get("env") or {}), **given["env"]}
-        is_own = isinstance(target, list) and target[1:4] == ["-m", "hinge", "run"]
-        transport.update(given, stderr=_OwnStderr(options, show) if is_own else Shown(show))
+        more = program_options(options)
+        if "env" in more:
+            more["env"] = {**(transport.get("env") or {}), **more["env"]}
+        own = [*own_program(), "run"]
+        is_own = isinstance(target, list) and target[: len(own)] == own
+        transport.update(more, stderr=_OwnStderr(options, show) if is_own else Shown(show))
     else:
         refuse_program_options(options)
     return target, transport
@@ -74,11 +79,20 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
 
         target, configured = pick(read_config(entry["path"]), entry["name"]).reach()
         return _with_arguments(options, target), dict(configured)
-    if _PYTHON.fullmatch(options.target):
-        words = ["--", *options.program_arguments] if options.program_arguments else []
+    if options.module or _PYTHON.fullmatch(options.target) or _is_module(options):
+        words = ["-m"] if options.module else []
+        words += [_located(options), *(["--", *options.program_arguments] if options.program_arguments else [])]
         # A program of the user's own: it gets the whole environment.
-        return [*own_program(), "run", _located(options), *words], {"env": dict(os.environ)}
+        return [*own_program(), "run", *words], {"env": dict(os.environ)}
     return _with_arguments(options, options.target), transport
+
+
+def _is_module(options: argparse.Namespace) -> bool:
+    """Return whether the TARGET is the name of a Python module, and not of a program on the PATH. Nothing is imported."""
+    if _MODULE.fullmatch(options.target) is None or shutil.which(options.target) is not None:
+        return False
+    top = options.target.partition(".")[0]
+    return PathFinder.find_spec(top, [options.cwd or os.getcwd(), *sys.path]) is not None
 
 
 class _OwnStderr(Shown):

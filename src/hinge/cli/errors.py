@@ -7,7 +7,7 @@ import sys
 
 import msgspec
 
-from hinge.errors import ConnectFailed, HingeError, PeerError
+from hinge.errors import HingeError, PeerError
 
 
 def report(exc: HingeError, options: argparse.Namespace | None) -> None:
@@ -22,7 +22,7 @@ def report(exc: HingeError, options: argparse.Namespace | None) -> None:
         options: The parsed command line; None if it was not parsed.
     """
     cause = str(exc)
-    if isinstance(exc, ConnectFailed) and "exited with code" in cause:
+    if "exited with code" in cause:
         cause = getattr(options, "start_error", None) or cause
     if getattr(options, "json", False):
         from hinge.client.terminal.display import write

@@ -96,7 +96,7 @@ COMMANDS = {
     "list": Command(
         "list the tools, prompts and resources of a server",
         _list,
-        ("list weather.py", "list https://example.com/mcp --json", "list mcp.json:weather"),
+        ("list weather.py", "list https://example.com/mcp --json", "list mcp.json:weather", "list package.weather"),
         "list",
     ),
     "call": Command(

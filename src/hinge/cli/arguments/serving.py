@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hinge.cli.arguments.command import Command, CommandParser
 from hinge.cli.arguments.options import HTTP, TLS, add_http, add_options
-from hinge.cli.arguments.target import add_program, add_target
+from hinge.cli.arguments.target import add_module, add_program, add_target
 
 
 def _run(command: CommandParser) -> None:
@@ -13,6 +13,7 @@ def _run(command: CommandParser) -> None:
         metavar="FILE[:NAME]",
         help="a Python file or module, and the name of the server in it, or of a function that returns it",
     )
+    add_module(command)
     command.add_argument("--http", action="store_true", help="serve HTTP instead of stdio")
     command.add_argument("--socket", metavar="PATH", help="serve a Unix socket instead of stdio")
     add_http(command, *HTTP, *TLS)
@@ -65,7 +66,7 @@ COMMANDS = {
         (
             "run weather.py",
             "run weather.py:make_server --http --port 8080",
-            "run package.weather --env-file .env",
+            "run -m package.weather --env-file .env",
         ),
         "run",
     ),

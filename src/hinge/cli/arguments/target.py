@@ -27,10 +27,11 @@ def add_timeout(command: CommandParser) -> None:
 
 
 def add_target(command: CommandParser, *, eras: bool = True, also: str = "") -> None:
-    what = f"a URL, FILE.py[:NAME], MODULE:NAME, CONFIG.json[:NAME], or a command line in quotes{also}"
+    what = f"a URL, FILE.py[:NAME], MODULE[:NAME], CONFIG.json[:NAME], or a command line in quotes{also}"
     from hinge.client.targets import address_of
 
     command.add_argument("target", metavar="TARGET", type=address_of, help=what)
+    add_module(command)
     if eras:
         command.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era (default: negotiated)")
     command.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header to send")
@@ -38,6 +39,13 @@ def add_target(command: CommandParser, *, eras: bool = True, also: str = "") -> 
 
     add_options(command, HttpClientOptions, "wire", note="; with a URL")
     add_program(command)
+
+
+def add_module(command: CommandParser) -> None:
+    """Add `-m`, as Python has it."""
+    command.add_argument(
+        "-m", "--module", action="store_true", help="the target is a Python module, not a file or program"
+    )
 
 
 def add_program(command: CommandParser) -> None:

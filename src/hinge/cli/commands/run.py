@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         return reload(words, Path(options.target.partition(":")[0]).resolve().parent)
     place, name = split_target(options.target)
     path = Path(place)
-    if options.cwd is not None and (path.suffix == ".py" or path.exists()):
+    if options.cwd is not None and not options.module and (path.suffix == ".py" or path.is_file()):
         place = str(path.resolve())
     if options.cwd is not None:
         os.chdir(working_directory(options.cwd))
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     if "log_level" in own:
         logging.basicConfig(level=own["log_level"].upper(), format="%(levelname)s %(name)s: %(message)s")
     override_limits(_parse_limits(own.get("limit", ())))
-    server = load(f"{place}:{name}" if name else place)
+    server = load(f"{place}:{name}" if name else place, is_module=options.module)
     if options.http:
         server.run("http", **address)
     elif options.socket:

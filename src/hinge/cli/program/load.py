@@ -29,14 +29,18 @@ def split_target(target: str) -> tuple[str, str]:
     return drive + place, name
 
 
-def load(target: str) -> Server[Any]:
+def load(target: str, *, is_module: bool = False) -> Server[Any]:
     """Return the server of `FILE[:NAME]` or `MODULE[:NAME]`; NAME may be a function that returns one.
+
+    Args:
+        target: The file or module, and the name.
+        is_module: Whether it is a module, also if there is a file of that name.
 
     Raises:
         StartError: There is none, or there are several.
     """
     place, name = split_target(target)
-    module = _module(place)
+    module = _module(place, is_module=is_module)
     if name:
         attribute = getattr(module, name, None)
         if inspect.isroutine(attribute):
@@ -120,11 +124,11 @@ def _returns_server(function: FunctionType) -> bool:
     return annotation is Server or get_origin(annotation) is Server
 
 
-def _module(place: str) -> ModuleType:
+def _module(place: str, *, is_module: bool) -> ModuleType:
     path = Path(place)
     with loading():
         try:
-            if path.suffix == ".py" or path.exists():
+            if not is_module and (path.suffix == ".py" or path.is_file()):
                 return _file(path)
             sys.path.insert(0, "")
             return importlib.import_module(place)
