@@ -180,7 +180,7 @@ def look() -> str: return "here"
 def here() -> str: return "here"
 
 @server.prompt
-def ask(word: Literal["tea"] = "tea") -> str: return word
+def ask(word: Literal["tea", "coffee"] = "tea") -> str: return word
 """
 
 

@@ -33,7 +33,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def parser() -> Parser:
     """Return the parser of the whole command line."""
-    top = Parser(prog="hinge", description="The Model Context Protocol: run and call servers.", allow_abbrev=False)
+    text = "The Model Context Protocol: run and call servers."
+    top = Parser(prog="hinge", description=text, allow_abbrev=False, formatter_class=_TopFormatter)
     top.command_names = COMMANDS
     top.add_argument("--version", action="version", version=f"hinge {__version__}")
     subparsers = top.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=CommandParser)
@@ -41,6 +42,14 @@ def parser() -> Parser:
         command_parser = subparsers.add_parser(name, help=command.help, declaration=command)
         command_parser.set_defaults(command=_run_module(command.module))
     return top
+
+
+class _TopFormatter(argparse.HelpFormatter):
+    """Leaves room for the longest name of a command: argparse measures names without their indentation."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self._action_max_length = max(map(len, COMMANDS)) + 4
 
 
 def command_parser(name: str) -> CommandParser:
