@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from hinge.cli import main
-from hinge.cli.completion.candidates import Candidate, candidates, for_bash, split_line
+from hinge.cli.completion.candidates import candidates
 from hinge.cli.completion.scripts import SCRIPTS
+from hinge.cli.completion.words import Candidate, for_bash, split_line
 from tests.typist import at_the_terminal
 
 SERVER = """

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from hinge.cli.completion.candidates import candidates, for_bash, split_line
+from hinge.cli.completion.candidates import candidates
 from hinge.cli.completion.scripts import SCRIPTS
+from hinge.cli.completion.words import for_bash, split_line
 from hinge.client.terminal.display import escape_line, write
 
 #: Characters of a meaning that shells show beside a word.

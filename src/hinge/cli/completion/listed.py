@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from hinge.cli.completion.candidates import Candidate
+from hinge.cli.completion.words import Candidate
 from hinge.cli.connect import CONFIGURED, client_for
 from hinge.cli.program.load import split_target
 from hinge.cli.values import parse_strings
