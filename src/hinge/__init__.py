@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     from hinge.server.middleware.chain import Middleware as Middleware
     from hinge.server.middleware.rate_limit import RateLimit as RateLimit
     from hinge.server.middleware.result_limit import ResultLimit as ResultLimit
+    from hinge.server.middleware.result_pages import Spill as Spill
     from hinge.server.router import Router as Router
     from hinge.server.server import Server as Server
 
@@ -228,6 +229,7 @@ _HOME = {
     "SentMethod": "hinge.client.extensions",
     "Server": "hinge.server.server",
     "SessionEnded": "hinge.errors",
+    "Spill": "hinge.server.middleware.result_pages",
     "StartError": "hinge.errors",
     "Subscription": "hinge.client.subscriptions",
     "Terminal": "hinge.client.terminal.terminal",

@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
 import msgspec
 
-from hinge import Context, Limits, ProtocolError, Server, ToolError, errors
+from hinge import Context, Limits, ProtocolError, ResultLimit, Server, ToolError, errors
 from hinge.schema.notifications import LOGGING_LEVELS
 
 #: What `acme/throw` and the tool `throw` can raise: the kinds of failure that a handler knows.
@@ -54,8 +54,14 @@ class Pong(msgspec.Struct):
 
 
 def build(**options: Any) -> Server[Any]:
-    """A server with one of everything. `shelf` tools stand in its list, and what happens is kept to be asked for."""
+    """A server with one of everything. `shelf` tools stand in its list, and what happens is kept to be asked for.
+
+    With `spill` it keeps results of more bytes in pages.
+    """
     shelf = options.pop("shelf", 0)
+    spill = options.pop("spill", None)
+    if spill is not None:
+        options["middleware"] = [ResultLimit(spill, spill=True)]
     if "limits" in options:
         options["limits"] = Limits(**options["limits"])
     server: Server[Any] = Server("wire", version="1", **options)
@@ -69,6 +75,8 @@ def build(**options: Any) -> Server[Any]:
     _add_waiting(server, gates, events)
     _add_asking(server, events)
     _add_methods(server, events)
+    if spill is not None:
+        _add_long(server)
     return server
 
 
@@ -122,6 +130,16 @@ def _add_plain(server: Server[Any]) -> None:
     @greet.complete("mood")
     def moods(value: str) -> list[str]:
         return [mood for mood in ("glad", "grim", "sad") if mood.startswith(value)]
+
+
+def _add_long(server: Server[Any]) -> None:
+    @server.tool
+    async def lines(count: int) -> str:
+        return "".join(f"line {number}\n" for number in range(count))
+
+    @server.tool
+    async def numbers(count: int) -> list[int]:
+        return list(range(count))
 
 
 def _add_waiting(server: Server[Any], gates: defaultdict[str, asyncio.Event], events: list[str]) -> None:

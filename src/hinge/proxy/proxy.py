@@ -35,7 +35,7 @@ from hinge.proxy.translation import Json, error_for, forwarded_meta, result_for
 from hinge.proxy.upstream import Upstream
 from hinge.schema.base import CLIENT_CAPABILITIES, LOG_LEVEL
 from hinge.schema.input_required import InputRequiredResult
-from hinge.schema.lifecycle import ServerCapabilities
+from hinge.schema.lifecycle import ResourcesCapability, ServerCapabilities
 from hinge.schema.methods import METHODS
 from hinge.schema.notifications import SetLevelParams
 from hinge.server.composition.mount import Catalog, Kind
@@ -116,10 +116,13 @@ class UpstreamCatalog(Catalog):
     def capabilities(self) -> ServerCapabilities:
         """The capabilities of the upstream server that can be forwarded: no tasks, nothing experimental."""
         upstream = self.upstream_capabilities()
+        resources = upstream.resources
+        if resources is None and self.keepers():
+            resources = ResourcesCapability()
         return ServerCapabilities(
             tools=upstream.tools,
             prompts=upstream.prompts,
-            resources=upstream.resources,
+            resources=resources,
             completions=upstream.completions,
             logging=upstream.logging,
         )
@@ -138,7 +141,7 @@ class UpstreamCatalog(Catalog):
     async def offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
         if kind == "resources":
             templates = await self._upstream_names(ctx, "templates")
-            if any(key.startswith(one.partition("{")[0]) for one in templates):
+            if any(key.startswith(one.partition("{")[0]) for one in templates) or await self.keeps(key):
                 return True
         return key in await self._upstream_names(ctx, kind)
 

@@ -34,6 +34,7 @@ logger = logging.getLogger("hinge")
 SERVER = "hinge/server"
 
 ItemT = TypeVar("ItemT", Tool, Prompt, Resource, ResourceTemplate)
+NamedT = TypeVar("NamedT", Tool, Prompt, Resource, ResourceTemplate, ResourceLink)
 Kind = Literal["tools", "prompts"]
 
 
@@ -252,9 +253,13 @@ class ClientGroup:
         """
         origin = await self._find("tools", name, server)
         async with self._member(origin.server).turn() as client:
-            return await client.call_tool(
+            result = await client.call_tool(
                 origin.name, arguments, returns=returns, raise_on_error=raise_on_error, **options
             )
+        result.content = [
+            _of_server(origin.server, block) if isinstance(block, ResourceLink) else block for block in result.content
+        ]
+        return result
 
     async def get_prompt(
         self,
@@ -295,8 +300,8 @@ class ClientGroup:
 
         Args:
             uri: The URI, a listed resource, or a link from a result.
-            server: The name of the server; by default the one that listed the resource, that lists its URI, or that has a
-                template for it.
+            server: The name of the server; by default the one that listed the resource or sent the link, that lists its
+                URI, or that has a template for it.
             cache: "use" the cache of the client, "refresh" it, or "bypass" it.
             **options: See `CallOptions`.
 
@@ -307,7 +312,7 @@ class ClientGroup:
             NotSent: No server or several servers list the URI, or the server is not available.
             CallError: There is no result for another reason.
         """
-        if server is None and isinstance(uri, Resource):
+        if server is None and isinstance(uri, Resource | ResourceLink):
             server = (uri.meta or {}).get(SERVER)
         uri = uri if isinstance(uri, str) else uri.uri
         async with self._member(server or await self._owner(uri)).turn() as client:
@@ -416,7 +421,7 @@ def _named(callback: Any, server: str) -> Any:
     return lambda *arguments: callback(*arguments, server)
 
 
-def _of_server(server: str, item: ItemT, **changes: Any) -> ItemT:
+def _of_server(server: str, item: NamedT, **changes: Any) -> NamedT:
     return msgspec.structs.replace(item, meta={**(item.meta or {}), SERVER: server}, **changes)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -34,7 +34,7 @@ from hinge.server.extensions import Extensions
 from hinge.server.features.caching import list_scope
 from hinge.server.features.pagination import item_key, paginate
 from hinge.server.features.subscriptions import Authorize
-from hinge.server.middleware.chain import Middleware
+from hinge.server.middleware.chain import Middleware, ResourceKeeper
 
 logger = logging.getLogger("hinge")
 
@@ -199,7 +199,20 @@ class Catalog:
             _METHODS[kind] in self.custom_methods
             or self._has(ctx, kind, key)
             or (await self._find(ctx, kind, key))[0] is not None
+            or (kind == "resources" and await self.keeps(key))
         )
+
+    async def keeps(self, uri: str) -> bool:
+        """Whether a middleware has a resource of this URI."""
+        for keeper in self.keepers():
+            if await keeper.keeps(uri):
+                return True
+        return False
+
+    def keepers(self) -> list[ResourceKeeper]:
+        """The middleware that serves resources of its own."""
+        candidates: Iterable[object] = self._middleware
+        return [one for one in candidates if isinstance(one, ResourceKeeper) and one.keeps_resources]
 
     async def may_watch(self, ctx: Context[Any], uri: str) -> bool:
         """Whether this caller may watch a resource: this server's `authorize_subscription`, then that of a mounted one."""

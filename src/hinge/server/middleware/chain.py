@@ -13,7 +13,7 @@ Chains are built when serving starts and when middleware is added, never per cal
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from hinge.protocol.middleware import compose
 from hinge.server.context import Context
@@ -21,6 +21,20 @@ from hinge.server.dispatch import Dispatch, run_handler
 
 CallNext: TypeAlias = Callable[[Context[Any]], Awaitable[Any]]
 Middleware: TypeAlias = Callable[[Context[Any], CallNext], Awaitable[Any]]
+
+
+@runtime_checkable
+class ResourceKeeper(Protocol):
+    """A middleware that may serve resources of its own."""
+
+    @property
+    def keeps_resources(self) -> bool:
+        """Whether it does."""
+        ...
+
+    async def keeps(self, uri: str) -> bool:
+        """Whether it has a resource of this URI, whoever may read it."""
+        ...
 
 
 class Chains(NamedTuple):

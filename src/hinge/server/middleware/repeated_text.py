@@ -43,8 +43,17 @@ async def omit_repeated_text(ctx: Context[Any], call_next: CallNext) -> Any:
 def is_repeated(content: list[Any], structured: Any) -> bool:
     """Whether the first block is plain text that holds the same JSON object as the structured content."""
     text = _text(content[0]) if content else None
-    if text is None or not text.lstrip().startswith("{"):
-        return False
+    return text is not None and text.lstrip().startswith("{") and _equal(text, structured)
+
+
+def same_json(text: str, structured: Any) -> bool:
+    """Whether a text holds the same JSON as structured content, which may be wrapped for an older revision."""
+    if isinstance(structured, dict) and structured.keys() == {"result"} and _equal(text, structured["result"]):
+        return True
+    return _equal(text, structured)
+
+
+def _equal(text: str, structured: Any) -> bool:
     written = encode_value(structured)
     if text.encode() == written:
         return True

@@ -1,0 +1,203 @@
+"""Pages of results that are too long: how a result is cut, and where its pages are kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from hinge.options import Check, check_values, is_number, whole
+from hinge.schema.content import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceContents,
+    TextContent,
+)
+
+#: Where a text may be cut, best first: after a line, an item of JSON, a word. Else between two characters.
+_MARKS = (b"\n", b"},", b"],", b",", b" ")
+_OPTIONS = {
+    "expires": Check(lambda value: is_number(value) and 0 < value < float("inf"), "use seconds, more than 0"),
+    "results": whole(1),
+    "bytes": whole(1),
+}
+
+
+class Spill(msgspec.Struct, frozen=True, kw_only=True):
+    """How long `ResultLimit` keeps results that are too long, and how much of them. The oldest one is dropped first.
+
+    Args:
+        expires: Seconds for which the pages of a result can be read, more than 0.
+        results: How many results are kept in this process.
+        bytes: How many bytes all of them have together. A larger result is not kept.
+
+    Raises:
+        DefinitionError: A value out of range.
+    """
+
+    expires: float = 900.0
+    results: int = 1000
+    bytes: int = 64 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        check_values(msgspec.structs.asdict(self), _OPTIONS)
+
+
+# ---------------------------------------------------------------- where pages are kept
+
+
+class KeptPage(msgspec.Struct, array_like=True):
+    """One page: text or base64, and who may read it."""
+
+    owner: str
+    mime_type: str | None
+    text: str | None = None
+    blob: str | None = None
+
+
+class PageStore(Protocol):
+    """Keeps the pages of results for a while. For several processes: one value for each key and number, with expiry."""
+
+    async def put(self, key: str, pages: Sequence[bytes]) -> bool:
+        """Keep the pages of a result. False if it has more bytes than can be kept."""
+        ...
+
+    async def get(self, key: str, number: int) -> bytes | None:
+        """A page, counted from 1; None for one that isn't there, or no longer."""
+        ...
+
+
+class _Kept(NamedTuple):
+    pages: Sequence[bytes]
+    size: int
+    ends: float
+
+
+class MemoryPages:
+    """Keeps pages in this process."""
+
+    def __init__(self, spill: Spill, clock: Callable[[], float]) -> None:
+        self._spill = spill
+        self._clock = clock
+        #: In the order in which they expire.
+        self._results: OrderedDict[str, _Kept] = OrderedDict()
+        self._size = 0
+
+    async def put(self, key: str, pages: Sequence[bytes]) -> bool:
+        size = sum(map(len, pages))
+        if size > self._spill.bytes:
+            return False
+        self._results[key] = _Kept(pages, size, self._clock() + self._spill.expires)
+        self._size += size
+        while len(self._results) > self._spill.results or self._size > self._spill.bytes:
+            self._drop_oldest()
+        return True
+
+    async def get(self, key: str, number: int) -> bytes | None:
+        now = self._clock()
+        while self._results and next(iter(self._results.values())).ends <= now:
+            self._drop_oldest()
+        kept = self._results.get(key)
+        return kept.pages[number - 1] if kept is not None and 1 <= number <= len(kept.pages) else None
+
+    def _drop_oldest(self) -> None:
+        self._size -= self._results.popitem(last=False)[1].size
+
+
+# ---------------------------------------------------------------- how a result is cut
+
+
+class Parts(NamedTuple):
+    """The content of a result in two parts: blocks that are sent, and pages that are kept."""
+
+    sent: list[ContentBlock]
+    pages: list[ResourceContents]
+    #: How many of the pages are text; they come first.
+    texts: int
+    #: The bytes of text that are kept.
+    size: int
+
+
+def divide(content: Sequence[ContentBlock], room: int, page: int) -> Parts:
+    """Divide content blocks into what fits into `room` and pages, both in bytes of JSON.
+
+    Texts are kept from the first one that doesn't fit, whose beginning is sent, so that what is sent and the pages
+    give the whole text. Images, audio and files that don't fit are a page each, of any size. Further blocks become text.
+    """
+    sent: list[ContentBlock] = []
+    rest: list[str] = []
+    blobs: list[ResourceContents] = []
+    for block in content:
+        text = _text_of(block)
+        needed = len(msgspec.json.encode(block)) + 1
+        if needed <= room and (text is None or not rest):
+            sent.append(block)
+            room -= needed
+        elif text is not None and not rest:
+            data = text.encode()
+            end = _end_of_page(data, 0, room - 100) if room > 200 else 0
+            if end:
+                sent.append(TextContent(text=data[:end].decode()))
+            rest.append(data[end:].decode())
+            room = 0
+        elif text is not None:
+            rest.append(text)
+        elif (blob := _blob_of(block)) is not None:
+            blobs.append(blob)
+        else:
+            rest.append(msgspec.json.encode(block).decode())
+    data = "\n".join(rest).encode()
+    texts = [ResourceContents(uri="", text=text, mime_type="text/plain") for text in cut(data, page)]
+    return Parts(sent, [*texts, *blobs], len(texts), len(data))
+
+
+def _text_of(block: ContentBlock) -> str | None:
+    if isinstance(block, EmbeddedResource):
+        return block.resource.text
+    return block.text if isinstance(block, TextContent) else None
+
+
+def _blob_of(block: ContentBlock) -> ResourceContents | None:
+    """The data of a block as the contents of a resource."""
+    if isinstance(block, ImageContent | AudioContent):
+        return ResourceContents(uri="", blob=block.data, mime_type=block.mime_type)
+    return block.resource if isinstance(block, EmbeddedResource) else None
+
+
+def cut(data: bytes, most: int) -> list[str]:
+    """Cut UTF-8 text into pages of at most so many bytes, as JSON strings. Joined they are the text."""
+    pages = []
+    start = 0
+    while start < len(data):
+        end = _end_of_page(data, start, most)
+        pages.append(data[start:end].decode())
+        start = end
+    return pages
+
+
+def _end_of_page(data: bytes, start: int, most: int) -> int:
+    """Where the page ends that begins at `start`."""
+    window = most
+    while True:
+        end = _end_of_window(data, start, window)
+        written = len(msgspec.json.encode(data[start:end].decode())) - 2
+        if written <= most or window <= 8:
+            return end
+        window = max(8, min(window * most // written, window * 7 // 8))
+
+
+def _end_of_window(data: bytes, start: int, window: int) -> int:
+    end = start + window
+    if end >= len(data):
+        return len(data)
+    for mark in _MARKS:
+        place = data.rfind(mark, start + window // 2, end)
+        if place >= 0:
+            return place + len(mark)
+    while data[end] & 0xC0 == 0x80:  # inside of a character
+        end -= 1
+    return end
