@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import pytest
 
 from hinge import Client, ConnectFailed, DefinitionError, signals
+from hinge.cli.program import reload
 from hinge.transports.stream import command_line, windows_job
 from hinge.transports.stream import subprocess as process
 from hinge.transports.stream.blocking import BlockingTransport
@@ -187,6 +188,37 @@ def test_ctrl_break_requests_a_stop_where_it_exists() -> None:
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
     assert output.split() == ["SIGINT", "SIGTERM", "SIGUSR2"]
     assert signals.ENDING == (signal.SIGINT, signal.SIGTERM)
+
+
+def test_a_server_that_reloads_is_stopped_by_ctrl_break(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its command is a list: no quoting is needed. It has a process group of its own, which gets the signal alone."""
+    (tmp_path / "a folder").mkdir()
+    calls: list[Any] = []
+
+    class Server:
+        def __init__(self, command: list[str], *, creationflags: int) -> None:
+            calls.append((command[-2:], creationflags))
+
+        def poll(self) -> None:
+            return None
+
+        def send_signal(self, number: int) -> None:
+            calls.append(number)
+
+        def wait(self, seconds: float) -> int:
+            return 0
+
+    def watch(*roots: Path, watch_filter: Any, debounce: int) -> Any:
+        assert watch_filter(None, str(tmp_path / "a folder" / "x.py"))
+        yield {("changed", "x.py")}
+
+    monkeypatch.setattr(subprocess, "Popen", Server)
+    monkeypatch.setattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0x200, raising=False)
+    monkeypatch.setattr(signal, "CTRL_BREAK_EVENT", 1, raising=False)
+    monkeypatch.setattr("watchfiles.watch", watch)
+    started = (["run", "a b.py"], 0x200)
+    assert reload.reload(["run", "a b.py"], tmp_path / "a folder") == 0
+    assert calls == [started, 1, started, 1]
 
 
 @pytest.mark.parametrize(("word", "output"), [("import", ""), ("memory", "3\n")])

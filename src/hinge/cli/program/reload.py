@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
+import contextlib
+import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 from hinge.cli.program.own_program import own_program
 from hinge.errors import StartError
 
 _IGNORED = frozenset({".venv", "venv", "node_modules", "__pycache__", ".git", ".cache"})
+#: Seconds that a server has to end before it is killed.
+_STOP_SECONDS = 5.0
 
 
 def reload(words: Sequence[str], folder: Path) -> int:
@@ -27,22 +32,46 @@ def reload(words: Sequence[str], folder: Path) -> int:
         StartError: watchfiles is not installed, or the folders can't be watched.
     """
     try:
-        from watchfiles import run_process
+        from watchfiles import watch
     except ImportError:
         raise StartError("--reload needs the extra cli: pip install 'hinge[cli]'") from None
     roots = {folder, Path.cwd()}
+    command = [*own_program(), *words]
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    process = _start(command)
     try:
-        run_process(
-            *roots,
-            target=shlex.join([*own_program(), *words]),
-            target_type="command",
-            watch_filter=lambda change, path: _is_source(Path(path), roots),
-            callback=lambda changes: print("hinge: a file changed, starting again", file=sys.stderr),
-            debounce=500,
-        )
+        changes = watch(*roots, watch_filter=lambda _, path: _is_source(Path(path), roots), debounce=500)
+        with contextlib.suppress(KeyboardInterrupt):
+            for _ in changes:
+                print("hinge: a file changed, starting again", file=sys.stderr)
+                _stop(process)
+                process = _start(command)
     except OSError as exc:
         raise StartError(f"--reload can't watch the files: {exc}") from exc
+    finally:
+        _stop(process)
+        signal.signal(signal.SIGTERM, before)
     return 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    # On Windows a group of its own, which Ctrl-Break can be sent to.
+    return subprocess.Popen(command, creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0))
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Request a stop, as Ctrl-C does (on Windows Ctrl-Break); kill the process if it takes too long."""
+    if process.poll() is None:
+        process.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGINT))
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _is_source(path: Path, roots: set[Path]) -> bool:
