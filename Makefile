@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak interop interop-agents bench bench-quick coverage-ids site packages all-checks format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak interop interop-agents bench bench-quick coverage-ids site packages pythons lowest all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -26,7 +26,9 @@ help:
 	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server (needs npm)"
 	@echo "make bench         Hinge beside its peers; bench-quick takes less than 90 s"
 	@echo "make coverage-ids  which requirements the tests cite"
-	@echo "make packages      the wheel, a zip application and a frozen program, used without the repository"
+	@echo "make packages      the wheel, pipx, the sdist, zip applications and a frozen program, used without the repository"
+	@echo "make pythons       the tests that depend on it on each supported Python of this machine; WHOLE=1 for all tests"
+	@echo "make lowest        the same tests with the lowest versions of the dependencies that pyproject.toml allows"
 	@echo "make site          the documentation as a web site, in site/"
 	@echo "make all-checks    everything above"
 	@echo "make format        format and fix what can be fixed"
@@ -62,7 +64,7 @@ shape: .venv/.check
 conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
 
-all-checks: test check shape demo conformance hostile http-differential fuzz load soak interop interop-agents bench packages coverage-ids
+all-checks: test check shape demo conformance hostile http-differential fuzz load soak interop interop-agents bench packages pythons lowest coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
@@ -113,6 +115,14 @@ coverage-ids: .venv/.demo
 PACKAGES ?=
 packages: .venv/.demo
 	$(PY) -m tests.packages.run $(PACKAGES)
+
+# Other Pythons are taken from PATH, pyenv, uv, and the variable PYTHONS (their programs, separated by colons).
+WHOLE ?=
+pythons: .venv/.test
+	$(PY) -m tools.pythons $(if $(WHOLE),--whole)
+
+lowest: .venv/.test
+	$(PY) -m tools.pythons --lowest $(if $(WHOLE),--whole)
 
 site: .venv/.test
 	$(PY) -m tools.site

@@ -6,7 +6,7 @@ python -m tools.pythons --lowest           on this Python, with the lowest versi
 python -m tools.pythons --whole            all tests; with --list none, it only tells what is here
 
 Pythons are taken from the variable PYTHONS (paths, separated as in PATH), from PATH, and from the folders of pyenv and uv.
-Each gets an environment in .cache/pythons, which is made anew when pyproject.toml changes.
+Each other one gets an environment in .cache/pythons, which is made anew when pyproject.toml changes.
 """
 
 from __future__ import annotations
@@ -147,11 +147,18 @@ def _parse(requirement: str) -> tuple[str, str]:
 
 def environment(interpreter: Interpreter, *, lowest: bool) -> Path:
     """Make the environment of an interpreter, or take the one that is there. Returns the path of its Python."""
+    if interpreter.path == sys.executable and sys.prefix != sys.base_prefix and not lowest:
+        return Path(sys.executable)  # this environment, as `make` has made it
     name = f"{interpreter.version}{'-lowest' if lowest else ''}"
     folder = ENVIRONMENTS / name
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     needed, held = requirements(lowest=lowest)
-    state = hashlib.sha256(repr((PROJECT, interpreter.path)).encode()).hexdigest()
+    groups = [
+        PROJECT["project"]["dependencies"],
+        PROJECT["project"]["optional-dependencies"],
+        PROJECT["dependency-groups"],
+    ]
+    state = hashlib.sha256(repr((groups, held, interpreter)).encode()).hexdigest()
     stamp = folder / "made"
     if stamp.is_file() and stamp.read_text() == state:
         return python
@@ -175,7 +182,7 @@ def run_tests(python: Path, arguments: Sequence[str]) -> int:
     """Run pytest with an interpreter; its programs are the first on the PATH. Returns the exit code."""
     variables = os.environ | {"PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     variables.pop("VIRTUAL_ENV", None)
-    cache = ["-o", f"cache_dir={python.parent.parent / 'pytest'}"]
+    cache = ["-o", f"cache_dir={ENVIRONMENTS / 'pytest' / python.parent.parent.name}"]
     command = [str(python), "-m", "pytest", "-n", "auto", "--dist", "worksteal", "-q", *cache, *arguments]
     return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
 

@@ -1,7 +1,7 @@
 """Builds the package and uses it without the repository, as people get it: `make packages`.
 
 python -m tests.packages.run                     all ways
-python -m tests.packages.run wheel zipapp        some of them: wheel, zip, zipapp, frozen
+python -m tests.packages.run wheel zipapp        some of them: wheel, pipx, sdist, zip, zipapp, frozen
 
 Each way runs the command `hinge`: it tells its version, serves a file, and is the client of a server in a child process.
 """
@@ -12,6 +12,7 @@ import argparse
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import venv
@@ -37,6 +38,14 @@ def greet(name: str) -> str:
 if __name__ == "__main__":
     server.run()
 """
+#: What is run from the source distribution: tests with files beside them, of the package as it is installed.
+SDIST_TESTS = (
+    "tests/test_jsonrpc.py",
+    "tests/test_exports.py",
+    "tests/protocol",
+    "tests/schema",
+    "tests/docs/test_links.py",
+)
 ENTRY = "import sys\n\nfrom hinge.cli import main\n\nsys.exit(main())\n"
 
 
@@ -75,13 +84,52 @@ class Environment:
 
 
 def wheel(environment: Environment) -> None:
-    """Installed with pip, as `pipx run` does: the program and `python -m hinge`."""
+    """Installed with pip: the program and `python -m hinge`."""
     with zipfile.ZipFile(environment.wheel) as file:
         names = file.namelist()
     assert "hinge/py.typed" in names
     assert not [name for name in names if not name.startswith(("hinge/", "hinge-"))], "nothing else comes along"
     environment.check([environment.program("hinge")], environment.python)
     assert environment.output(environment.python, "-m", "hinge", "--version") == f"hinge {__version__}"
+
+
+def pipx(environment: Environment) -> None:
+    """`pipx run hinge`, in an environment that pipx makes."""
+    environment.install("pipx")
+    run = [environment.program("pipx"), "run", "--spec", str(environment.wheel), "hinge"]
+    environment.check(run, environment.python)
+
+
+def sdist(environment: Environment) -> None:
+    """The source distribution holds what the wheel is made of, and the tests; they run from it."""
+    environment.install("build")
+    _run([environment.python, "-m", "build", "--sdist", "--outdir", str(environment.folder), str(ROOT)], ROOT)
+    (archive,) = environment.folder.glob("hinge-*.tar.gz")
+    with tarfile.open(archive) as file:
+        names = [name.partition("/")[2] for name in file.getnames()]
+        file.extractall(environment.folder, filter="data")
+    for name in (
+        "LICENSE",
+        "README.md",
+        "pyproject.toml",
+        "src/hinge/py.typed",
+        "tests/conftest.py",
+        "tools/__init__.py",
+    ):
+        assert name in names, f"{name} is missing"
+    assert not [name for name in names if name.startswith((".cache", ".venv")) or "__pycache__" in name]
+    source = environment.folder / archive.name.removesuffix(".tar.gz")
+    _run(
+        [environment.python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", "again", str(source)], source
+    )
+    (again,) = (source / "again").glob("*.whl")
+    with zipfile.ZipFile(environment.wheel) as ours, zipfile.ZipFile(again) as other:
+        assert sorted(other.namelist()) == sorted(ours.namelist()), "the same wheel comes from it"
+    venv.create(source / "env", with_pip=True)
+    python = environment.python.replace(str(environment.folder), str(source))
+    _run([python, "-m", "pip", "install", "--quiet", "--upgrade", "pip"], source)
+    _run([python, "-m", "pip", "install", "--quiet", ".", "--group", "test"], source)
+    _run([python, "-m", "pytest", "-q", *SDIST_TESTS], source)
 
 
 def plain_zip(environment: Environment) -> None:
@@ -121,6 +169,8 @@ def frozen(environment: Environment) -> None:
 
 WAYS: dict[str, Callable[[Environment], None]] = {
     "wheel": wheel,
+    "pipx": pipx,
+    "sdist": sdist,
     "zip": plain_zip,
     "zipapp": zipapp,
     "frozen": frozen,
@@ -155,6 +205,7 @@ def _run(command: Sequence[str], folder: Path) -> str:
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     environment["SHIV_ROOT"] = str(folder / ".shiv")
+    environment["PIPX_HOME"] = str(folder / ".pipx")
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
