@@ -197,7 +197,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--whole", action="store_true", help="all tests, not only those of CORE")
     parser.add_argument("--others", action="store_true", help="fail if there is no Python besides this one")
     parser.add_argument("--list", action="store_true", help="only tell what is here and what is missing")
-    parser.add_argument("--tests", nargs="+", metavar="ARGUMENT", help="other arguments for pytest")
+    parser.add_argument("--tests", nargs=argparse.REMAINDER, metavar="…", help="the rest are arguments for pytest")
     options = parser.parse_args(words)
     here = Interpreter(sys.executable, _version_of(sys.executable)).minor
     versions = options.versions or ([here] if options.lowest else supported())

@@ -13,7 +13,7 @@ import socket
 import sys
 
 #: Libraries that import modules of their own on Windows, which are not here: they come first.
-FOREIGN = ("uvicorn",)
+FOREIGN = ("shutil", "uvicorn")
 MISSING_MODULES = ("fcntl", "termios", "tty", "pty", "pwd", "grp", "resource", "uvloop")
 MISSING = {
     os: (
@@ -38,6 +38,7 @@ def become_windows() -> None:
     """Take away what Windows doesn't have."""
     for name in FOREIGN:
         importlib.import_module(name)
+    asyncio.new_event_loop().close()  # since Python 3.14 the kind of loop is chosen with the first one
     family, pair = socket.AF_UNIX, socket.socketpair
     setattr(socket, "socketpair", lambda *arguments: pair(family))  # noqa: B010 (the event loop needs one)
     for name in MISSING_MODULES:

@@ -227,7 +227,7 @@ def test_a_value_without_json_form_is_told_with_its_type(annotation: Any) -> Non
 def test_a_value_that_contains_itself_is_told() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    assert mistake(output(list), endless).startswith("returned list (maximum recursion depth exceeded")
+    assert mistake(output(list), endless).startswith("returned list (contains itself, or is nested too deeply), which")
 
 
 def test_text_that_is_no_unicode_is_told() -> None:

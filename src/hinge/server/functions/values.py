@@ -153,7 +153,9 @@ def _written(value: Any) -> bytes:
     except TypeError as error:
         unsupported = re.search(r"objects of type (\S+) is unsupported", str(error))
         raise NotSerializable(unsupported[1] if unsupported else str(error)) from None
-    except (ValueError, RecursionError, OverflowError) as error:
+    except RecursionError:  # each version of Python has another text for it
+        raise NotSerializable(f"{type(value).__name__} (contains itself, or is nested too deeply)") from None
+    except (ValueError, OverflowError) as error:
         raise NotSerializable(f"{type(value).__name__} ({error})") from None
 
 
