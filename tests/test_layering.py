@@ -27,7 +27,7 @@ LAYERS = (
     ("server", "client"),
     ("extensions",),
     ("sync",),
-    ("contracts", "doctor"),
+    ("contracts", "doctor", "install"),
     ("proxy", "openapi", "stubs", "testing", "migrate"),
     ("cli", "pytest_plugin"),
     ("__init__", "__main__"),

@@ -37,11 +37,11 @@ def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | N
     return Client(target, **{"era": options.era, **transport, **more})
 
 
-#: A configuration file with `mcpServers`, and the name of one of them.
-CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.json)(?::(?P<name>.+))?")
+#: A configuration file of a host, and the name of one of them.
+CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.(?:json|toml))(?::(?P<name>.+))?")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 #: A Python file, or a module, with the name of the server in it. `unix:path` is the address of a socket.
-_PYTHON = re.compile(r"\S+\.py(:\w+)?|(?!unix:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+PYTHON = re.compile(r"\S+\.py(:\w+)?|(?!unix:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 def target_of(options: argparse.Namespace, show: Callable[[str], object] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -70,7 +70,7 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
         if getattr(options, name) and not options.target.startswith(("http://", "https://")):
             raise StartError(f"--{name} needs a URL as the target")
     if options.header:
-        transport["headers"] = dict(_header(text) for text in options.header)
+        transport["headers"] = dict(map(parse_header, options.header))
     if options.wire:
         transport["wire"] = options.wire
     entry = CONFIGURED.fullmatch(options.target)
@@ -79,7 +79,7 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
 
         target, configured = pick(read_config(entry["path"]), entry["name"]).reach()
         return _with_arguments(options, target), dict(configured)
-    if options.module or _PYTHON.fullmatch(options.target) or _is_module(options):
+    if options.module or PYTHON.fullmatch(options.target) or _is_module(options):
         words = ["-m"] if options.module else []
         words += [_located(options), *(["--", *options.program_arguments] if options.program_arguments else [])]
         # A program of the user's own: it gets the whole environment.
@@ -128,7 +128,8 @@ def _starts_program(target: Any) -> bool:
     return isinstance(target, list) or (isinstance(target, str) and not is_address(target))
 
 
-def _header(text: str) -> tuple[str, str]:
+def parse_header(text: str) -> tuple[str, str]:
+    """Split NAME:VALUE. Raises StartError, also for a header that the protocol sets."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         raise StartError(f"--header {text!r} is not a header: write NAME:VALUE")

@@ -38,6 +38,24 @@ def given_environment(options: argparse.Namespace) -> dict[str, str]:
     return variables
 
 
+def referenced_environment(options: argparse.Namespace) -> dict[str, str]:
+    """Return the same variables as `given_environment`; `--env NAME` alone is the reference `${NAME}`, not its value.
+
+    Args:
+        options: The parsed command line.
+
+    Raises:
+        StartError: As `given_environment`, except for variables that are not set.
+    """
+    variables: dict[str, str] = {}
+    for path in options.env_file:
+        variables.update(_read_file(path))
+    for text in options.env:
+        is_reference = text and "=" not in text and "\0" not in text
+        variables.update([(text, f"${{{text}}}") if is_reference else _parse_option(text)])
+    return variables
+
+
 def program_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return `env` and `cwd` for Client, as far as they are given. Raises StartError."""
     given: dict[str, Any] = {}

@@ -17,14 +17,17 @@ from hinge.errors import StartError, shorten
 
 logger = logging.getLogger("hinge")
 
-#: A configuration: the path of a JSON file, or what such a file holds.
+#: A configuration: the path of a JSON or TOML file, or what such a file holds.
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 Kind: TypeAlias = Literal["stdio", "http", "sse"]
 
-#: The names of the section in the files of different hosts.
-_SECTIONS = ("mcpServers", "servers")
+#: The names of the section in the files of different hosts: most of them, VS Code, Zed, Codex.
+_SECTIONS = ("mcpServers", "servers", "context_servers", "mcp_servers")
+#: Keys by which Gemini CLI, Windsurf and Codex call the same thing.
+_ALIASES = {"httpUrl": "url", "serverUrl": "url", "http_headers": "headers"}
 _KINDS: dict[str, Kind] = {
     "stdio": "stdio",
+    "local": "stdio",
     "http": "http",
     "streamable-http": "http",
     "streamable_http": "http",
@@ -94,7 +97,7 @@ def read_config(source: Source, *, environ: Mapping[str, str] | None = None) -> 
     `${env:VAR}` are replaced by variables. Keys that only other hosts know are ignored.
 
     Args:
-        source: The path of a JSON file, or its content.
+        source: The path of a JSON file, which may have comments, or of a TOML file as Codex has it; or its content.
         environ: The variables; those of the process by default.
 
     Returns:
@@ -145,13 +148,33 @@ def _names(entries: Mapping[str, ServerEntry]) -> str:
 
 def _load(path: str | os.PathLike[str]) -> Any:
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=partial(_object, path))
+        text = Path(path).read_text(encoding="utf-8-sig")
+        return _read_toml(path, text) if str(path).endswith(".toml") else _read_json(path, text)
     except OSError as exc:
         raise StartError(f"{path} can't be read: {exc.strerror or exc}") from exc
     except UnicodeDecodeError as exc:
         raise StartError(f"{path} is not UTF-8: {exc.reason} at byte {exc.start}") from exc
+
+
+def _read_json(path: str | os.PathLike[str], text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=partial(_object, path))
     except json.JSONDecodeError as exc:
-        raise StartError(f"{path}:{exc.lineno}:{exc.colno}: not JSON: {exc.msg}") from exc
+        from hinge.client.group.jsonc import read
+
+        try:
+            return read(text).value
+        except StartError:  # more than comments and trailing commas
+            raise StartError(f"{path}:{exc.lineno}:{exc.colno}: not JSON: {exc.msg}") from exc
+
+
+def _read_toml(path: str | os.PathLike[str], text: str) -> Any:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise StartError(f"{path}: not TOML: {exc}") from exc
 
 
 def _object(path: str | os.PathLike[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -167,6 +190,20 @@ class _Unset(StartError):
     """The environment lacks a variable, which concerns this server alone."""
 
 
+def _unified(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The table with the keys of most hosts, and with references in place of Codex's names of variables."""
+    unified = {_ALIASES.get(key, key): value for key, value in table.items()}
+    names, headers = table.get("env_vars"), dict(table.get("env_http_headers") or {})
+    if isinstance(names, list):
+        unified["env"] = {**(unified.get("env") or {}), **{str(name): f"${{{name}}}" for name in names}}
+    written = {name: f"${{{variable}}}" for name, variable in headers.items()}
+    if token := table.get("bearer_token_env_var"):
+        written["Authorization"] = f"Bearer ${{{token}}}"
+    if written:
+        unified["headers"] = {**(unified.get("headers") or {}), **written}
+    return unified
+
+
 class _EntryReader:
     """Reads the table of one server."""
 
@@ -175,7 +212,7 @@ class _EntryReader:
         self._name = name
         if not isinstance(table, Mapping):
             raise StartError(f'{self._place} must be an object with a "command" or a "url"')
-        self._table: Mapping[str, Any] = table
+        self._table: Mapping[str, Any] = _unified(table)
         self._variables = variables
 
     def read(self) -> ServerEntry:
