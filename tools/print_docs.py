@@ -17,6 +17,8 @@ from typing import Any, is_typeddict
 
 import msgspec
 
+from hinge.install import HOSTS, SHORT_NAMES, Launch, entry_for, jsonc, toml
+
 ROOT = Path(__file__).resolve().parents[1]
 _PART = re.compile(r"(<!-- printed: (?P<name>[\w-]+) -->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL)
 
@@ -110,6 +112,34 @@ def client_options() -> str:
     from hinge.client.options import ClientOptions
 
     return _options(ClientOptions)
+
+
+def hosts() -> str:
+    """A section for each host that `hinge install` writes to: its files, and an entry."""
+    return "\n\n".join(_host(name) for name in HOSTS)
+
+
+def _host(name: str) -> str:
+    host = HOSTS[name]
+    homes = {"linux": ("Linux", "~"), "darwin": ("macOS", "~"), "win32": ("Windows", r"%USERPROFILE%")}
+    environs = {"APPDATA": "C:/%APPDATA%"}
+    places: dict[str, str] = {}
+    for platform, (title, home) in homes.items():
+        variables = {"HOME": home, "USERPROFILE": home, **(environs if platform == "win32" else {})}
+        place = str(host.path(platform, variables)).removeprefix("C:/")
+        places[title] = place.replace("/", "\\") if platform == "win32" else place
+    files = ", ".join(f"`{place}` ({title})" for title, place in places.items())
+    if places["Linux"] == places["macOS"]:
+        files = f"`{places['Linux']}`" + ("" if not host.files else f", on Windows `{places['Windows']}`")
+    short = next((f" or `--host {short}`" for short, full in SHORT_NAMES.items() if full == name), "")
+    project = f"; in a project `{host.project}`, with `--project`" if host.project else ""
+    launch = Launch(
+        ["/opt/weather/.venv/bin/python", "-m", "hinge", "run", "/opt/weather/weather.py"], {"TOKEN": "${TOKEN}"}
+    )
+    value = entry_for(host, launch, {"TOKEN": "…"}).value
+    syntax, language = (toml, "toml") if host.file.endswith(".toml") else (jsonc, "json")
+    text = syntax.put("", (host.section, "weather"), value).rstrip()
+    return f"### {host.title}\n\n`--host {name}`{short}: {files}{project}.\n\n```{language}\n{text}\n```"
 
 
 def _options(*kinds: type) -> str:
@@ -298,6 +328,7 @@ def _tables(text: str) -> dict[str, dict[str, dict[str, str]]]:
 
 PARTS: dict[str, Callable[[], str]] = {
     "figures": figures,
+    "hosts": hosts,
     "handshake-states": handshake,
     "call-states": calls,
     "pending-states": pending,

@@ -32,7 +32,12 @@ class Console:
         self._serving: list[subprocess.Popen[str]] = []
         self._address = _PORT
         # Plugins of pytest that are installed here have things to say that a reader's terminal won't show.
-        self._environment = {**os.environ, "COLUMNS": "80", "PYTHONWARNINGS": "ignore::DeprecationWarning"}
+        self._environment = {
+            **os.environ,
+            "COLUMNS": "80",
+            "PYTHONWARNINGS": "ignore::DeprecationWarning",
+            "XDG_STATE_HOME": str(directory / ".state"),
+        }
 
     def run(self, block: Block) -> None:
         """Run each command and hold what it prints against the document."""

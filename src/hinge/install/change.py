@@ -30,7 +30,7 @@ class Change(NamedTuple):
         before: What it holds; None if there is none.
         after: What it is going to hold; None if it is going to be deleted.
         diff: The difference, with values of environment variables and headers left out.
-        record: Where to remember it.
+        installation: Where to remember it.
         remembered: What to remember; None to forget.
     """
 
@@ -38,7 +38,7 @@ class Change(NamedTuple):
     before: bytes | None
     after: bytes | None
     diff: str
-    record: Record
+    installation: Installation
     remembered: Mapping[str, Any] | None
 
     @property
@@ -59,16 +59,16 @@ class Change(NamedTuple):
             raise StartError(f"{self.path} has changed meanwhile: nothing is written, try again")
         try:
             if self.remembered is not None:
-                self.record.keep(self.before, self.remembered)
+                self.installation.keep(self.before, self.remembered)
             _write(self.path, self.after)
             if self.remembered is None:
-                self.record.forget()
+                self.installation.forget()
         except OSError as exc:
             raise StartError(f"{exc.filename or self.path} can't be written: {exc.strerror or exc}") from exc
-        return self.record.backup if self.remembered is not None and self.record.backup.exists() else None
+        return self.installation.backup if self.remembered is not None and self.installation.backup.exists() else None
 
 
-class Record:
+class Installation:
     """What Hinge remembers of one entry, in a folder of its own that only the user can read.
 
     Args:
@@ -126,15 +126,15 @@ def plan_install(
         StartError: The file can't be read or changed, or has an entry of that name that Hinge did not write.
     """
     file = _File(host, path, name)
-    record = Record(file.path, name, state)
-    remembered = record.load()
+    installation = Installation(file.path, name, state)
+    remembered = installation.load()
     if file.entry is not None and not force and file.entry != entry and remembered.get("entry") != _digest(file.entry):
         text = f"{path} has a server {name!r} that hinge did not write, or that was changed since"
         raise StartError(f"{text}: choose another --name, or --force to replace it")
     after = file.before if file.entry == entry else file.with_entry(entry)
     existed = remembered.get("existed", file.before is not None)
     kept = {"file": str(file.path), "entry": _digest(entry), "written": _hash(after), "existed": existed}
-    return Change(file.path, file.before, after, file.diff(after, file.entry, entry), record, kept)
+    return Change(file.path, file.before, after, file.diff(after, file.entry, entry), installation, kept)
 
 
 def plan_uninstall(host: Host, path: Path, name: str, *, force: bool = False, state: Path | None = None) -> Change:
@@ -154,21 +154,21 @@ def plan_uninstall(host: Host, path: Path, name: str, *, force: bool = False, st
         StartError: There is no such entry, or Hinge did not write it.
     """
     file = _File(host, path, name)
-    record = Record(file.path, name, state)
-    remembered = record.load()
+    installation = Installation(file.path, name, state)
+    remembered = installation.load()
     if file.entry is None:
         raise StartError(f"{path} has no server {name!r}; it has {', '.join(file.names) or 'none'}")
     if not force and remembered.get("entry") != _digest(file.entry):
         text = f"{path}: hinge did not write the server {name!r}, or it was changed since"
         raise StartError(f"{text}: --force removes it")
-    earlier = _File(host, record.backup, name) if remembered and record.backup.exists() else None
+    earlier = _File(host, installation.backup, name) if remembered and installation.backup.exists() else None
     if remembered and remembered.get("written") == _hash(file.before):
         after = None if not remembered.get("existed", True) else earlier.before if earlier else file.without_entry()
     elif earlier is not None and earlier.entry is not None:
         after = file.with_entry(earlier.entry)
     else:
         after = file.without_entry()
-    return Change(file.path, file.before, after, file.diff(after, file.entry), record, None)
+    return Change(file.path, file.before, after, file.diff(after, file.entry), installation, None)
 
 
 class _File:

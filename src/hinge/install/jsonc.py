@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hinge.client.group.jsonc import COMMENT, Node, read
+from hinge.client.group.jsonc import COMMENT, JsonNode, read
 from hinge.errors import StartError
 
 _INDENTATION = re.compile(r"[ \t]*")
@@ -41,23 +41,21 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     """
     text = text if text.strip() else "{}\n"
     root = node = read(text)
-    for depth, key in enumerate(path):
-        if not isinstance(node.value, dict):
+    changed: Any = root.value
+    for depth, key in enumerate(path, 1):
+        if not isinstance(changed, dict):
             raise StartError(f"{key!r} can't be added: what should contain it is not an object")
         member = node.member(key)
         if member is None:
-            for outer in reversed(path[depth + 1 :]):
-                value = {outer: value}
-            edited = _insert(text, root, node, key, value)
-            break
+            for inner in reversed(path[depth:]):
+                value = {inner: value}
+            changed[key] = value
+            return _checked(_insert(text, root, node, key, value), root.value)
         node = member.node
-    else:
-        edited = _replace(text, root, node, value)
-    changed: Any = root.value
-    for key in path[:depth]:
+        if depth == len(path):
+            changed[key] = value
         changed = changed[key]
-    changed[path[depth]] = value
-    return _checked(edited, root.value)
+    return _checked(_replace(text, root, node, value), root.value)
 
 
 def cut(text: str, path: Sequence[str]) -> str:
@@ -79,7 +77,7 @@ def cut(text: str, path: Sequence[str]) -> str:
     return _checked(_remove(text, node, path[-1]), root.value)
 
 
-def _insert(text: str, root: Node, node: Node, key: str, value: Any) -> str:
+def _insert(text: str, root: JsonNode, node: JsonNode, key: str, value: Any) -> str:
     """Add a member behind all others, and behind the comments that follow them."""
     newline, unit = _newline(text), _unit(text, root)
     outer = _line_indentation(text, node.start)
@@ -99,13 +97,13 @@ def _insert(text: str, root: Node, node: Node, key: str, value: Any) -> str:
     return head + piece + (tail if "\n" in tail else newline + outer) + text[close:]
 
 
-def _replace(text: str, root: Node, node: Node, value: Any) -> str:
+def _replace(text: str, root: JsonNode, node: JsonNode, value: Any) -> str:
     newline = _newline(text)
     rendered = _render(value, newline + _line_indentation(text, node.start), _unit(text, root))
     return text[: node.start] + rendered + text[node.end :]
 
 
-def _remove(text: str, node: Node, key: str) -> str:
+def _remove(text: str, node: JsonNode, key: str) -> str:
     """Cut a member with its line; the comma before it goes if nothing else follows."""
     place = next(place for place, member in enumerate(node.members) if member.key == key)
     member = node.members[place]
@@ -155,6 +153,6 @@ def _own_line(text: str, at: int) -> str | None:
     return before if not before.strip() and "\n" in text[:at] else None
 
 
-def _unit(text: str, root: Node) -> str:
+def _unit(text: str, root: JsonNode) -> str:
     """One step of indentation: that of the first member."""
     return (_own_line(text, root.members[0].start) if root.members else "") or "  "

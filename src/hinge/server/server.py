@@ -502,6 +502,11 @@ class Server(Router, Generic[StateT]):
         from hinge.transports.http.server.app import HttpApp
 
         resolve(HttpAppOptions, options, "HTTP", FROM_SERVER)  # before names of ours are added
+        if (card := options.get("server_card")) is not None:
+            from hinge.server.card import ServerCard
+
+            app = ServerCard(card, self._description, path)
+            options["routes"] = {**(options.get("routes") or {}), f"{path.rstrip('/')}/server-card": app}
         return HttpApp(
             self.serve,
             path,

@@ -120,7 +120,7 @@ def test_each_mistake_is_named_with_its_server_and_key(table: Any, words: str) -
     ("text", "words"),
     [
         ("{", "c.json:1:2: not JSON"),
-        ('{"mcpServers": {}, // hello\n}', "c.json:1:20: not JSON"),
+        ('{"mcpServers": {} // hello\n "a"}', "c.json:2:2: not JSON: expected ','"),
         ("[]", 'c.json has no "mcpServers"'),
         ('{"other": 1}', "it holds 'other'"),
         ('{"mcpServers": []}', "c.json: 'mcpServers' must be an object"),
@@ -152,6 +152,39 @@ def test_one_server_is_picked_by_its_name_or_because_it_is_the_only_one() -> Non
         pick(entries, None)
     del entries["b"]
     assert pick(entries, None).name == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("zed.json", '// settings\n{"context_servers": {"a": {"command": "x", /* why */ "args": ["-y"],}, },}'),
+        ("codex.toml", '[mcp_servers.a]\ncommand = "x"\nargs = ["-y"]\n'),
+    ],
+)
+def test_files_with_comments_and_of_codex_are_read(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert read_config(tmp_path / name)["a"].command == ("x", "-y")
+
+
+def test_entries_in_the_words_of_other_hosts() -> None:
+    variables = {"TOKEN": "t", "KEY": "k"}
+    servers = {
+        "gemini": {"httpUrl": "https://g.com"},
+        "windsurf": {"serverUrl": "https://w.com"},
+        "codex": {
+            "url": "https://c.com",
+            "bearer_token_env_var": "TOKEN",
+            "env_http_headers": {"X-Key": "KEY"},
+            "http_headers": {"X-Team": "blue"},
+        },
+        "local": {"command": "x", "env": {"A": "1"}, "env_vars": ["TOKEN"]},
+        "copilot": {"type": "local", "command": "x"},
+    }
+    entries = read_config({"mcpServers": servers}, environ=variables)
+    assert [entry.url for entry in entries.values()][:3] == ["https://g.com", "https://w.com", "https://c.com"]
+    assert entries["codex"].headers == {"X-Team": "blue", "X-Key": "k", "Authorization": "Bearer t"}
+    assert entries["local"].env == {"A": "1", "TOKEN": "t"}
+    assert entries["copilot"].kind == "stdio"
 
 
 async def test_a_client_is_made_from_a_file_and_its_own_options_win(tmp_path: Path) -> None:

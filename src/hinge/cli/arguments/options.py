@@ -24,6 +24,7 @@ HTTP = (
     "engine",
     "sessions",
     "access_log",
+    "server_card",
     "headers",
     "header_bytes",
     "body_wait",

@@ -10,7 +10,7 @@ from pathlib import Path
 from hinge.cli.connect import PYTHON, parse_header
 from hinge.cli.program.environment import referenced_environment, refuse_program_options, working_directory
 from hinge.cli.program.own_program import own_program
-from hinge.client.targets import ADDRESSES, command_line
+from hinge.client.targets import command_line, is_address
 from hinge.client.terminal.display import escape_line, is_styled, is_terminal, write
 from hinge.errors import StartError
 from hinge.install import (
@@ -61,7 +61,7 @@ def _launch(options: argparse.Namespace) -> Launch:
         return Launch(url=options.target, headers=dict(map(parse_header, options.header)))
     if options.header:
         raise StartError("--header needs a URL as the target")
-    if options.target.startswith(ADDRESSES):
+    if is_address(options.target):
         raise StartError("Hosts take programs and URLs, no sockets")
     env, arguments = referenced_environment(options), options.program_arguments
     cwd = working_directory(options.cwd) if options.cwd is not None else None

@@ -27,12 +27,12 @@ _SECTIONS = ("mcpServers", "servers", "context_servers", "mcp_servers")
 _ALIASES = {"httpUrl": "url", "serverUrl": "url", "http_headers": "headers"}
 _KINDS: dict[str, Kind] = {
     "stdio": "stdio",
-    "local": "stdio",
     "http": "http",
     "streamable-http": "http",
     "streamable_http": "http",
     "streamableHttp": "http",
     "sse": "sse",
+    "local": "stdio",
 }
 _KEYS = ("command", "args", "env", "cwd", "url", "headers", "type", "transport", "disabled", "enabled", "lock", "drift")
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
@@ -159,13 +159,13 @@ def _load(path: str | os.PathLike[str]) -> Any:
 def _read_json(path: str | os.PathLike[str], text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=partial(_object, path))
-    except json.JSONDecodeError as exc:
-        from hinge.client.group.jsonc import read
+    except json.JSONDecodeError:
+        from hinge.client.group.jsonc import MalformedJson, read
 
         try:
             return read(text).value
-        except StartError:  # more than comments and trailing commas
-            raise StartError(f"{path}:{exc.lineno}:{exc.colno}: not JSON: {exc.msg}") from exc
+        except MalformedJson as exc:
+            raise StartError(f"{path}:{exc.line}:{exc.column}: not JSON: {exc.what}") from None
 
 
 def _read_toml(path: str | os.PathLike[str], text: str) -> Any:

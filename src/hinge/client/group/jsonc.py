@@ -14,15 +14,15 @@ _BLANK = re.compile(rf"(?:\s+|{COMMENT.pattern})*")
 _DECODER = json.JSONDecoder(strict=False)
 
 
-class Node(NamedTuple):
+class JsonNode(NamedTuple):
     """A value: where it begins and ends, and of an object its members."""
 
     start: int
     end: int
     value: Any
-    members: Sequence[Member] = ()
+    members: Sequence[JsonMember] = ()
 
-    def member(self, key: str) -> Member | None:
+    def member(self, key: str) -> JsonMember | None:
         """The member of that key. Raises StartError if it is there twice."""
         members = [member for member in self.members if member.key == key]
         if len(members) > 1:
@@ -30,40 +30,45 @@ class Node(NamedTuple):
         return members[0] if members else None
 
 
-class Member(NamedTuple):
+class JsonMember(NamedTuple):
     """A member of an object: where its key begins, its value, and the comma behind it."""
 
     key: str
     start: int
-    node: Node
+    node: JsonNode
     comma: int | None
 
 
-def read(text: str) -> Node:
+class MalformedJson(StartError):
+    """A text that is not JSON with comments.
+
+    Attributes:
+        line: The line of the mistake, from 1.
+        column: Its column, from 1.
+        what: What is wrong there.
+    """
+
+    def __init__(self, text: str, at: int, what: str) -> None:
+        self.line, self.column, self.what = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at), what
+        super().__init__(f"line {self.line}, column {self.column}: not JSON: {what}")
+
+
+def read(text: str) -> JsonNode:
     """Read JSON with comments and trailing commas; an empty text is an empty object.
 
     Raises:
-        StartError: It is something else; the error has line and column.
+        MalformedJson: It is something else.
     """
     if not text.strip():
-        return Node(0, len(text), {})
+        return JsonNode(0, len(text), {})
     try:
         node = _value(text, _skip(text, 0))
-        end = _skip(text, node.end)
-        if end != len(text):
-            raise _Malformed(end, "expected the end")
-    except _Malformed as exc:
-        line, column = text.count("\n", 0, exc.at) + 1, exc.at - text.rfind("\n", 0, exc.at)
-        raise StartError(f"line {line}, column {column}: not JSON: {exc.what}") from None
     except RecursionError:
-        raise StartError("nested too deeply") from None
+        raise MalformedJson(text, 0, "nested too deeply") from None
+    end = _skip(text, node.end)
+    if end != len(text):
+        raise MalformedJson(text, end, "expected the end")
     return node
-
-
-class _Malformed(Exception):
-    def __init__(self, at: int, what: str) -> None:
-        super().__init__(what)
-        self.at, self.what = at, what
 
 
 def _skip(text: str, at: int) -> int:
@@ -72,7 +77,7 @@ def _skip(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def _value(text: str, at: int) -> Node:
+def _value(text: str, at: int) -> JsonNode:
     if text.startswith("{", at):
         return _object(text, at)
     if text.startswith("[", at):
@@ -81,29 +86,29 @@ def _value(text: str, at: int) -> Node:
             item = _value(text, end)
             values.append(item.value)
             end, _ = _separator(text, item.end, "]")
-        return Node(at, end + 1, values)
+        return JsonNode(at, end + 1, values)
     try:
         value, end = _DECODER.raw_decode(text, at)
     except json.JSONDecodeError as exc:
-        raise _Malformed(exc.pos, "expected a value" if exc.pos >= at else exc.msg) from None
-    return Node(at, end, value)
+        raise MalformedJson(text, exc.pos, "expected a value" if exc.pos >= at else exc.msg) from None
+    return JsonNode(at, end, value)
 
 
-def _object(text: str, at: int) -> Node:
-    members: list[Member] = []
+def _object(text: str, at: int) -> JsonNode:
+    members: list[JsonMember] = []
     end = _skip(text, at + 1)
     while not text.startswith("}", end):
         if not text.startswith('"', end):
-            raise _Malformed(end, "expected a key in quotes")
+            raise MalformedJson(text, end, "expected a key in quotes")
         key = _value(text, end)
         colon = _skip(text, key.end)
         if not text.startswith(":", colon):
-            raise _Malformed(colon, "expected ':'")
+            raise MalformedJson(text, colon, "expected ':'")
         node = _value(text, _skip(text, colon + 1))
         start = end
         end, comma = _separator(text, node.end, "}")
-        members.append(Member(key.value, start, node, comma))
-    return Node(at, end + 1, {member.key: member.node.value for member in members}, members)
+        members.append(JsonMember(key.value, start, node, comma))
+    return JsonNode(at, end + 1, {member.key: member.node.value for member in members}, members)
 
 
 def _separator(text: str, at: int, close: str) -> tuple[int, int | None]:
@@ -112,5 +117,5 @@ def _separator(text: str, at: int, close: str) -> tuple[int, int | None]:
     if text.startswith(",", end):
         return _skip(text, end + 1), end
     if not text.startswith(close, end):
-        raise _Malformed(end, f"expected ',' or '{close}'")
+        raise MalformedJson(text, end, f"expected ',' or '{close}'")
     return end, None

@@ -107,6 +107,15 @@ class HttpEndpointOptions(TypedDict, total=False):
             or_none(instance(Mapping, 'routes={"/metrics": app} with an ASGI app')),
         ),
     ]
+    server_card: Annotated[
+        str | None,
+        Option(
+            "Answer `<path>/server-card` with the server's card (draft), under this name in reverse DNS form, such as "
+            '"com.example/weather". Everybody may read it.',
+            None,
+            or_none(TEXT._replace(advice='write a name like "com.example/weather"')),
+        ),
+    ]
     headers: Annotated[
         int, Option("Maximum number of header lines of one request; a repeated header counts each time.", 100, whole(1))
     ]
@@ -230,6 +239,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     guard: Guard | None
     authenticate: Authenticate | None
     routes: Mapping[str, AsgiApp] | None
+    server_card: str | None
     headers: int
     header_bytes: int
     body_wait: float
