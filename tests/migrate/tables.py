@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, get_overloads
 
 import hinge
-from hinge.cli.arguments import parser
+from hinge.cli.arguments.parser import parser
 from hinge.transports.http.server import options as http_options
 from tests.source import ROOT
 

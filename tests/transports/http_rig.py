@@ -164,7 +164,7 @@ class Wire:
         async with asyncio.timeout(10):
             if "content-length" in reply.headers:
                 reply.body = await self.reader.readexactly(int(reply.headers["content-length"]))
-            elif reply.status != 204:
+            elif reply.status not in (204, 304):
                 while chunk := await self.chunk():
                     reply.body += chunk
         return reply

@@ -167,11 +167,16 @@ class _Table:
         """The value of a key. Raises StartError if it is not of that type."""
         value = self._table.get(key, default)
         if value is not default and not isinstance(value, kind):
-            raise StartError(f"{self._place}: {key} must be a {_KINDS[kind]}")
+            raise StartError(f"{self._place}: {key} must be {_KINDS[kind]}")
         return value
 
 
-_KINDS: Mapping[type, str] = {str: "string", bool: "true or false", dict: "table", list: "list of strings"}
+_KINDS: Mapping[type, str] = {
+    str: "a string",
+    bool: "true or false",
+    dict: "a table",
+    list: "a list of strings",
+}
 
 
 def icons_of(info: Implementation) -> list[dict[str, Any]]:

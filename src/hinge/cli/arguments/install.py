@@ -21,7 +21,9 @@ def _install(command: CommandParser) -> None:
         "--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header, with a URL"
     )
     add_program(command)
-    command.epilog = f"{command.epilog} --env NAME alone, and ${{NAME}} in values, refer to the environment of the host."
+    command.epilog = (
+        f"{command.epilog} --env NAME alone, and ${{NAME}} in values, refer to the environment of the host."
+    )
 
 
 def _uninstall(command: CommandParser) -> None:
