@@ -50,7 +50,17 @@ def test_the_newest_dialect_is_meant_unless_another_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "schema", [{"type": "no type"}, {"minimum": "1"}, {"properties": []}, 7, "x", {"pattern": "("}]
+    "schema",
+    [
+        {"type": "no type"},
+        {"minimum": "1"},
+        {"properties": []},
+        7,
+        "x",
+        {"pattern": "("},
+        {"enum": 5},
+        {"enum": {"a": 1}},
+    ],
 )
 def test_what_is_no_schema_is_refused(schema: Any) -> None:
     """JSON-01."""
@@ -92,9 +102,9 @@ def test_a_schema_may_be_so_deep_and_so_large_and_no_more() -> None:
     compile_schema(nested(MAX_DEPTH - 1))
     with pytest.raises(ValueError, match=f"deeper than {MAX_DEPTH}"):
         compile_schema(nested(MAX_DEPTH))
-    compile_schema({"description": "x" * (MAX_BYTES - 100)})
+    compile_schema({"description": "x" * (MAX_BYTES - len('{"description":""}'))})
     with pytest.raises(ValueError, match=f"larger than {MAX_BYTES} bytes"):
-        compile_schema({"description": "x" * MAX_BYTES})
+        compile_schema({"description": "x" * (MAX_BYTES - len('{"description":""}') + 1)})
 
 
 @pytest.mark.parametrize(
@@ -145,7 +155,17 @@ def by_address(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
+def in_list(schema: dict[str, Any]) -> dict[str, Any]:
+    return {**schema, "$defs": {"all": list(schema["$defs"].values())}}
+
+
+def by_number(schema: dict[str, Any]) -> dict[str, Any]:
+    return {**schema, "$defs": {name[1:]: part for name, part in schema["$defs"].items()}}
+
+
 HOSTILE: dict[str, Any] = {
+    "by pointer into a list": in_list(doubling(40, lambda n: {"$ref": f"#/$defs/all/{n}"})),
+    "by pointer to a number": by_number(doubling(40, lambda n: {"$ref": f"#/$defs/{n}"})),
     "by pointer": doubling(40, by_pointer),
     "by anchor": by_anchor(doubling(40, lambda n: {"$ref": f"#s{n}"}), "$anchor"),
     "by dynamic anchor": by_anchor(doubling(40, lambda n: {"$dynamicRef": f"#s{n}"}), "$dynamicAnchor"),
@@ -310,6 +330,7 @@ def test_a_large_wrong_value_is_decided_and_not_explained(schema: Any, value: An
     ("schema", "value"),
     [
         ({"items": {"enum": [{"a": number} for number in range(5000)]}}, [{"a": -1}] * 2000),
+        ({"items": {"enum": [{"a": number} for number in range(5000)]}}, [{"a": -1}] * 100),
         ({"allOf": [{"pattern": f"{number}$"} for number in range(1000)]}, "x" * 4_000_000),
         ({"items": {"allOf": [{"minimum": number} for number in range(2000)]}}, list(range(100_000))),
         ({"items": {"dependentRequired": {f"p{number}": [] for number in range(5000)}}}, [{"q": 1}] * 20_000),
@@ -320,6 +341,22 @@ def test_a_validation_that_takes_too_many_steps_does_not_begin(schema: Any, valu
     assert problems == ["validating it takes more than 10,000,000 steps: it is too large for its schema"]
     assert calls == []
     assert not compile_schema(schema).is_valid(value)
+
+
+@pytest.mark.parametrize("value", [object(), nested_lists(100_000)], ids=["no JSON", "too deep"])
+def test_what_cannot_be_written_as_json_is_not_validated(value: Any) -> None:
+    problems, calls = asked({}, value)
+    assert "more than 10,000,000 steps" in problems[0]
+    assert calls == []
+    assert not compile_schema({}).is_valid(value)
+
+
+def test_a_value_is_valid_if_it_has_no_problems() -> None:
+    validator = compile_schema({"type": "integer"})
+    assert validator.is_valid(5) is True
+    assert validator.is_valid("5") is False
+    assert validator.problems(5) == []
+    assert validator.problems("5") == ['the value is not of type "integer"']
 
 
 def test_at_most_twenty_problems_are_listed() -> None:

@@ -215,6 +215,19 @@ async def test_two_questions_of_one_name_are_an_error_and_no_mix_up(caplog: pyte
     assert "'k'" in caplog.text
 
 
+async def test_two_questions_of_one_name_in_one_round_are_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    """MRTR-04: a key is unique in its request."""
+
+    async def tool(ctx: Context[Any]) -> str:
+        first, second = ctx.elicit("first", str, key="k"), ctx.elicit("second", str, key="k")
+        return str([await first, await second])
+
+    async with Client(serves(tool), era="2026", on_elicit=lambda request: {"value": request.message}) as client:
+        with pytest.raises((ToolCallError, PeerError)):
+            await client.call_tool("it")
+    assert "input with the key 'k' is requested already" in caplog.text
+
+
 @both_eras
 async def test_prompts_ask_too(era: Any) -> None:
     """MRTR-02."""
@@ -278,7 +291,8 @@ async def test_a_notification_cannot_ask(caplog: pytest.LogCaptureFixture) -> No
             await talk.say({"method": "notifications/acme"})
             await talk.call("nothing")
             assert talk.heard() == []
-    assert caplog.text.count("is a notification: its handler can't request input") >= 2
+        assert "is a notification: its handler can't request input" in caplog.text
+        caplog.clear()
 
 
 async def test_a_state_belongs_to_whom_it_was_given() -> None:

@@ -483,3 +483,19 @@ async def test_an_answer_that_comes_before_its_question_is_not_taken() -> None:
         assert len(both) == 2
         again = await end.ask("tools/call", {**retry, "inputResponses": both})
         assert again["inputRequests"] == second["inputRequests"]
+
+
+async def test_a_retry_that_cannot_be_read_is_refused_and_one_without_answers_is_asked_again() -> None:
+    """`inputResponses` may be missing; null is the same."""
+
+    async def tool(ctx: Context[Any]) -> str:
+        return f"hello {await ctx.elicit('name', str)}"
+
+    async with BareEnd(serves(tool), capabilities={"elicitation": {}}) as end:
+        params = {"name": "it", "arguments": {}}
+        first = await end.ask("tools/call", params)
+        retry = {**params, "requestState": first["requestState"]}
+        for wrong in ({**params, "requestState": 5}, {**retry, "inputResponses": [1]}):
+            assert (await end.refusal("tools/call", wrong))["code"] == -32602
+        for again in (retry, {**retry, "inputResponses": None}):
+            assert (await end.ask("tools/call", again))["inputRequests"] == first["inputRequests"]
