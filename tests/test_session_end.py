@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -38,6 +40,24 @@ async def test_closing_stops_what_runs_and_fails_what_waits_and_twice_is_fine() 
         await session.notify("notifications/acme")
     assert session.receive(jsonrpc.encode_request(2, "acme/do")) is None
     assert await session.ended() == "the pipe broke"
+
+
+async def test_a_session_that_has_ended_is_not_kept_until_its_time_limits_are_over() -> None:
+    """Clients that come and go would fill the memory for minutes otherwise."""
+
+    async def use_and_close() -> weakref.ref[Session]:
+        session = serving(nothing)
+        waiting = asyncio.create_task(session.request("roots/list", total=600.0))
+        await turns()
+        session.close("over")
+        await asyncio.wait([waiting])
+        assert isinstance(waiting.exception(), ConnectionLost)
+        return weakref.ref(session)
+
+    ended = await use_and_close()
+    await turns()
+    gc.collect()
+    assert ended() is None
 
 
 async def test_closing_stops_the_handlers_of_notifications_too() -> None:
