@@ -84,6 +84,25 @@ async def test_events_that_were_dropped_are_missed_loudly() -> None:
         await log.after(*await log.find(ids[0]))
 
 
+@pytest.mark.parametrize(("size", "kept"), [(199, 1), (200, 2), (250, 2), (300, 3), (99, 0)])
+async def test_a_session_keeps_so_many_bytes_and_the_newest_events(size: int, kept: int) -> None:
+    log = new_log(1000, size)
+    ids = [id_of(log.append(1, b"%d" % number * 100)) for number in range(6)]
+    assert texts(await log.after(1, 6 - kept)) == [b"%d" % number * 100 for number in range(6 - kept, 6)]
+    with pytest.raises(InvalidRequest, match="no longer kept"):
+        await log.after(*await log.find(ids[4 - kept]))
+
+
+@pytest.mark.parametrize("events", [1, 3])
+async def test_a_session_keeps_so_many_events(events: int) -> None:
+    log = new_log(events, 10_000)
+    for number in range(6):
+        log.append(1, b"%d" % number)
+    assert texts(await log.after(1, 6 - events)) == [b"%d" % number for number in range(6 - events, 6)]
+    with pytest.raises(InvalidRequest, match="no longer kept"):
+        await log.after(1, 5 - events)
+
+
 async def test_a_chatty_stream_does_not_make_a_quiet_one_look_incomplete() -> None:
     log = new_log(3, 10_000)
     quiet = id_of(log.append(1, b"quiet"))
