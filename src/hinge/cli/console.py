@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from hinge.cli.pace import Pace
 from hinge.client.client import Client
 from hinge.client.content import Result, content_to_text, save_contents
 from hinge.client.terminal.display import escape_line, escape_text, is_terminal, rich_console, terminal_width, write
@@ -39,6 +41,8 @@ class Console(logging.Handler):
         self._no_input: bool = options.no_input
         self._draws_bar = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb" and bool(find_spec("rich"))
         self._bar: Progress | None = None
+        self._paced = is_terminal(sys.stderr)
+        self._pace = Pace()
 
     def __enter__(self) -> Self:
         logging.getLogger("hinge").addHandler(self)
@@ -75,9 +79,14 @@ class Console(logging.Handler):
         self.note(f"{params.level}: {text}")
 
     def progress(self, params: ProgressParams) -> None:
-        """Show the progress of a call: a bar on a terminal, otherwise a line for each notification."""
+        """Show the progress of a call: a bar on a terminal, otherwise a line for each notification.
+
+        A terminal also gets its rate and the remaining time.
+        """
         total = f"/{params.total:g}" if params.total is not None else ""
-        text = f"{params.progress:g}{total} {params.message or ''}".rstrip()
+        pace = self._pace.describe(params.progress, params.total, time.monotonic()) if self._paced else ""
+        parts = (f"{params.progress:g}{total}", pace and f"({pace})", params.message)
+        text = " ".join(filter(None, parts))
         if not self._draws_bar or self.terminal.prompting:
             self.note(text)
             return
