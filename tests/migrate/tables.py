@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import importlib
 import inspect
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, get_overloads
 
 import hinge
-from hinge.cli.arguments.parser import parser
+from hinge.cli.arguments.parser import COMMANDS
 from hinge.transports.http.server import options as http_options
 from tests.source import ROOT
 
@@ -54,7 +53,7 @@ def missing_in_hinge(text: str) -> Iterator[str]:
     """The code in a cell that names something Hinge doesn't have."""
     for code in _CODE.findall(text):
         if code.startswith("hinge "):
-            if code.split()[1] not in _commands():
+            if code.split()[1] not in COMMANDS:
                 yield code
             continue
         tree = ast.parse(code.removeprefix("@").replace("…", "_").replace("{_}", "_"), mode="eval").body
@@ -65,11 +64,6 @@ def missing_in_hinge(text: str) -> Iterator[str]:
         head = tree.func if isinstance(tree, ast.Call) else tree
         if isinstance(head, ast.Name | ast.Attribute) and _value(head) is None:
             yield code
-
-
-def _commands() -> set[str]:
-    chosen = next(action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
-    return set(chosen.choices)
 
 
 def _value(node: ast.expr) -> Any:

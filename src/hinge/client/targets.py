@@ -143,10 +143,10 @@ def _interpreter() -> str:
     """The Python that runs a file: this one, or the one on the PATH if this is a frozen program."""
     if not getattr(sys, "frozen", False):
         return sys.executable
-    found = shutil.which("python3") or shutil.which("python")
-    if found is None:
+    interpreter = shutil.which("python3") or shutil.which("python")
+    if interpreter is None:
         raise DefinitionError("There is no Python on the PATH to run the file: give a command line with its path")
-    return found
+    return interpreter
 
 
 def command_line(target: Any) -> list[str]:
@@ -161,10 +161,10 @@ def command_line(target: Any) -> list[str]:
                 f"{shorten(target)!r} is not an address that a client knows: write http://…, https://…, tcp://host:port, "
                 "unix:/path, or a command line"
             )
-        if found := _PYTHON_FILE.fullmatch(target):
-            if not Path(found["path"]).is_file():
-                raise DefinitionError(f"No such file: {found['path']}")
-            return [_interpreter(), *(["-m", "hinge", "run"] if found["name"] else []), target]
+        if file := _PYTHON_FILE.fullmatch(target):
+            if not Path(file["path"]).is_file():
+                raise DefinitionError(f"No such file: {file['path']}")
+            return [_interpreter(), *(["-m", "hinge", "run"] if file["name"] else []), target]
         try:
             words = split_command_line(target)
         except ValueError as exc:

@@ -68,14 +68,17 @@ def entry_differences(
     lines = list(entry.changes(before, after))
     if not lines:
         lines = [entry.line("harmless", "", "is written differently, and says the same")]
-    return sorted(lines, key=lambda one: -SEVERITIES.index(one.severity))
+    return sorted(lines, key=lambda line: -SEVERITIES.index(line.severity))
 
 
 def _inlined(definition: Definition) -> Definition:
     """A definition whose schemas have no references, so that it makes no difference how they were written."""
     schemas = {word: definition[word] for word in ("inputSchema", "outputSchema") if word in definition}
     # Larger than what servers inline: the normal form of a schema has another size.
-    return {**definition, **{word: normal(inline_references(one, 2 * MAX_GROWTH)) for word, one in schemas.items()}}
+    return {
+        **definition,
+        **{word: normal(inline_references(schema, 2 * MAX_GROWTH)) for word, schema in schemas.items()},
+    }
 
 
 def gravest(lines: Iterable[Difference]) -> Severity | None:
@@ -84,7 +87,7 @@ def gravest(lines: Iterable[Difference]) -> Severity | None:
     Args:
         found: The differences.
     """
-    severities: list[Severity] = [one.severity for one in lines]
+    severities: list[Severity] = [line.severity for line in lines]
     return max(severities, key=SEVERITIES.index, default=None)
 
 
@@ -138,7 +141,7 @@ class _Entry:
         for word in ("title", "description", "name"):
             if before.get(word) != after.get(word):
                 yield self.line("text", word, change_shown(before.get(word), after.get(word)))
-        titles = [one.get("annotations", {}).get("title") for one in (before, after)]
+        titles = [definition.get("annotations", {}).get("title") for definition in (before, after)]
         if titles[0] != titles[1]:
             yield self.line("text", "annotations.title", change_shown(*titles))
         if before or self._section != "tools":
@@ -219,7 +222,7 @@ class _Entry:
     # ---------------------------------------------------------------- prompts
 
     def _arguments(self, before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Iterator[Difference]:
-        was, now = ({one["name"]: one for one in some} for some in (before, after))
+        was, now = ({argument["name"]: argument for argument in some} for some in (before, after))
         for name in sorted(was.keys() | now.keys()):
             old, new, place = was.get(name), now.get(name), f"arguments.{name_shown(name)}"
             if new is None:

@@ -126,13 +126,13 @@ def check(offers: Offers, hosts: Iterable[str] = ()) -> list[Finding]:
             for rule in _rules(host)
             for place, message in _CHECKS[rule.subject](rule, offers)
         ]
-        findings += sorted(of_host, key=lambda one: -SEVERITIES.index(one.severity))
+        findings += sorted(of_host, key=lambda finding: -SEVERITIES.index(finding.severity))
     return findings
 
 
 def at_least(findings: Iterable[Finding], severity: Severity) -> list[Finding]:
     """Return the findings of a severity and of worse ones."""
-    return [one for one in findings if SEVERITIES.index(one.severity) >= SEVERITIES.index(severity)]
+    return [finding for finding in findings if SEVERITIES.index(finding.severity) >= SEVERITIES.index(severity)]
 
 
 def _rules(host: str) -> Sequence[Rule]:
@@ -177,11 +177,11 @@ def _in_schemas(offers: Offers, test: Callable[[dict[str, Any]], str | None], *,
     for tool in offers.tools:
         schemas = {"input": tool.input_schema, **({"output": tool.output_schema} if outputs else {})}
         for use, root in schemas.items():
-            found = [(place, message) for place, part in _parts(root, use) if (message := test(part))]
-            if found:
-                others = len(found) - 1
+            places = [(place, message) for place, part in _parts(root, use) if (message := test(part))]
+            if places:
+                others = len(places) - 1
                 more = f" (and at {others} more place{'s' if others > 1 else ''})" if others else ""
-                yield f"{_tool(tool)}, {found[0][0]}", f"{found[0][1]}{more}"
+                yield f"{_tool(tool)}, {places[0][0]}", f"{places[0][1]}{more}"
 
 
 def _parts(root: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -195,9 +195,9 @@ def _parts(root: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
         for word, value in part.items():
             if word in NAMED and isinstance(value, dict):
                 outer = place if word == "properties" else f"{place}.{word}"
-                inner += [(one, f"{outer}.{shorten(name)}") for name, one in value.items()]
+                inner += [(schema, f"{outer}.{shorten(name)}") for name, schema in value.items()]
             elif word in LISTED and isinstance(value, list):
-                inner += [(one, place) for one in value]
+                inner += [(schema, place) for schema in value]
             elif word in ONE:
                 inner.append((value, f"{place}[]" if word == "items" else f"{place}.{word}"))
         pending += reversed(inner)

@@ -182,9 +182,9 @@ def name_advice(full_name: str) -> str:
     """Return what to do about a name that has no counterpart."""
     parts = full_name.split(".")
     for length in range(len(parts), 0, -1):
-        found = NAME_ADVICE.get(".".join(parts[:length]))
-        if found is not None:
-            return found
+        text = NAME_ADVICE.get(".".join(parts[:length]))
+        if text is not None:
+            return text
     return "it has no counterpart in Hinge"
 
 

@@ -27,7 +27,7 @@ class CallArguments:
             self._args.append((name, arg))
 
     def __contains__(self, name: str) -> bool:
-        return any(found == name for found, _ in self._args)
+        return any(keyword == name for keyword, _ in self._args)
 
     def names(self) -> list[str]:
         """Return the names of all arguments that have one."""
@@ -35,17 +35,19 @@ class CallArguments:
 
     def get(self, name: str) -> cst.BaseExpression | None:
         """Return the value of an argument."""
-        return next((arg.value for found, arg in self._args if found == name), None)
+        return next((arg.value for keyword, arg in self._args if keyword == name), None)
 
     def pop(self, name: str) -> cst.BaseExpression | None:
         """Remove an argument and return its value."""
         value = self.get(name)
-        self._args = [(found, arg) for found, arg in self._args if found != name]
+        self._args = [(keyword, arg) for keyword, arg in self._args if keyword != name]
         return value
 
     def rename(self, old: str, new: str) -> None:
         """Give an argument another keyword; a positional one becomes a keyword argument."""
-        self._args = [(new, _keyword(new, arg.value)) if found == old else (found, arg) for found, arg in self._args]
+        self._args = [
+            (new, _keyword(new, arg.value)) if keyword == old else (keyword, arg) for keyword, arg in self._args
+        ]
 
     def name_all_but(self, count: int) -> None:
         """Make positional arguments after the first ones keyword arguments."""
@@ -61,7 +63,9 @@ class CallArguments:
 
     def replace(self, name: str, value: cst.BaseExpression) -> None:
         """Replace the value of an argument where it stands."""
-        self._args = [(found, arg.with_changes(value=value) if found == name else arg) for found, arg in self._args]
+        self._args = [
+            (keyword, arg.with_changes(value=value) if keyword == name else arg) for keyword, arg in self._args
+        ]
 
     def make_positional(self, name: str) -> None:
         """Put an argument in front, without its keyword."""

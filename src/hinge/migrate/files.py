@@ -67,8 +67,8 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
         if path.is_file():
             yield path
         elif path.is_dir():
-            for found in sorted(path.rglob("*.py")):
-                if not _SKIPPED.intersection(found.relative_to(path).parts[:-1]):
-                    yield found
+            for file in sorted(path.rglob("*.py")):
+                if not _SKIPPED.intersection(file.relative_to(path).parts[:-1]):
+                    yield file
         else:
             raise StartError(f"{path} doesn't exist")

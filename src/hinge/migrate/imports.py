@@ -45,7 +45,7 @@ def remove_imports(module: cst.Module, dropped: set[str]) -> cst.Module:
     """
     uses = _Uses()
     module.visit(uses)
-    remover = _Remover(dropped - uses.found)
+    remover = _Remover(dropped - uses.names)
     return module.visit(remover)
 
 
@@ -54,7 +54,7 @@ class _Uses(cst.CSTVisitor):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: set[str] = set()
+        self.names: set[str] = set()
 
     def visit_Import(self, node: cst.Import) -> bool:
         return False
@@ -63,23 +63,23 @@ class _Uses(cst.CSTVisitor):
         return False
 
     def visit_Name(self, node: cst.Name) -> None:
-        self.found.add(node.value)
+        self.names.add(node.value)
 
     def visit_Attribute_attr(self, node: cst.Attribute) -> None:
-        self._before = set(self.found)
+        self._before = set(self.names)
 
     def leave_Attribute_attr(self, node: cst.Attribute) -> None:
-        self.found = self._before
+        self.names = self._before
 
     def visit_Arg_keyword(self, node: cst.Arg) -> None:
-        self._before_keyword = set(self.found)
+        self._before_keyword = set(self.names)
 
     def leave_Arg_keyword(self, node: cst.Arg) -> None:
-        self.found = self._before_keyword
+        self.names = self._before_keyword
 
     def visit_SimpleString(self, node: cst.SimpleString) -> None:
         if re.fullmatch(r"""["'][\w.\[\], |]+["']""", node.value):
-            self.found.update(re.findall(r"\w+", node.value) if " " not in node.value else ())
+            self.names.update(re.findall(r"\w+", node.value) if " " not in node.value else ())
 
 
 class _Remover(cst.CSTTransformer):
@@ -104,27 +104,27 @@ class _Remover(cst.CSTTransformer):
 
 def _without(node: ImportT, unused: set[str]) -> ImportT | cst.RemovalSentinel:
     assert not isinstance(node.names, cst.ImportStar)
-    kept = [alias for alias in node.names if local_name(alias) not in unused]
-    if not kept:
+    used = [alias for alias in node.names if local_name(alias) not in unused]
+    if not used:
         return cst.RemoveFromParent()
-    if len(kept) == len(node.names):
+    if len(used) == len(node.names):
         return node
-    kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-    return node.with_changes(names=kept)
+    used[-1] = used[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    return node.with_changes(names=used)
 
 
-def add_imports(module: cst.Module, wanted: Iterable[Name]) -> cst.Module:
+def add_imports(module: cst.Module, additions: Iterable[Name]) -> cst.Module:
     """Add imports, and write those of one module of Hinge at the top level as one statement.
 
     Args:
         module: The rewritten module.
-        wanted: The names to import; an empty name imports the module.
+        additions: The names to import; an empty name imports the module.
     """
     homes: dict[str, dict[str, str]] = {}
     statements = list(module.body)
-    for name in sorted(wanted):
-        module_name, found = (name.module, name.name) if name.module else (name.name, "")
-        homes.setdefault(module_name, {})[found] = ""
+    for name in sorted(additions):
+        module_name, member = (name.module, name.name) if name.module else (name.name, "")
+        homes.setdefault(module_name, {})[member] = ""
     body: list[cst.BaseStatement | cst.SimpleStatementLine] = []
     place: dict[str, int] = {}
     for statement in statements:
@@ -195,8 +195,8 @@ def _alias(text: str) -> cst.ImportAlias:
     return parsed.body[0].names[0]
 
 
-def _statement(home: str, found: Iterable[str]) -> cst.SimpleStatementLine:
-    listed = ", ".join(sorted(name for name in found if name))
+def _statement(home: str, names: Iterable[str]) -> cst.SimpleStatementLine:
+    listed = ", ".join(sorted(name for name in names if name))
     parsed = cst.parse_statement(f"from {home} import {listed}" if listed else f"import {home}")
     assert isinstance(parsed, cst.SimpleStatementLine)
     return parsed

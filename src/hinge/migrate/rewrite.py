@@ -78,7 +78,7 @@ class RewritePass(cst.CSTTransformer):
             self._quoted.update(re.findall(r"\w+", code_of(annotation.annotation)))  # type: ignore[attr-defined]  # found by its kind
         for function in m.findall(node, m.FunctionDef()):
             assert isinstance(function, cst.FunctionDef)
-            if any(self._registers(one) for one in function.decorators):
+            if any(self._registers(decorator) for decorator in function.decorators):
                 self._registered.add(function.name.value)
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
@@ -98,19 +98,19 @@ class RewritePass(cst.CSTTransformer):
             self._note(original_node, f"`from {module} import *`: name what is used")
             return updated_node
         ours: dict[str, list[cst.ImportAlias]] = {}
-        rest: list[cst.ImportAlias] = []
+        foreign: list[cst.ImportAlias] = []
         for alias in original_node.names:
             name = code_of(alias.name)
             new = NAMES.get(f"{module}.{name}")
             if new is None:
-                rest.append(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT))
+                foreign.append(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT))
                 continue
             ours.setdefault(new.module, []).append(self._alias(original_node, alias, name, new))
         if not ours:
             return updated_node
-        statements: list[cst.BaseSmallStatement] = [_import_from(home, found) for home, found in ours.items()]
-        if rest:
-            statements.append(updated_node.with_changes(names=rest, lpar=None, rpar=None))
+        statements: list[cst.BaseSmallStatement] = [_import_from(home, aliases) for home, aliases in ours.items()]
+        if foreign:
+            statements.append(updated_node.with_changes(names=foreign, lpar=None, rpar=None))
         return cst.FlattenSentinel(statements)
 
     def _alias(self, node: cst.CSTNode, alias: cst.ImportAlias, old: str, new: Name) -> cst.ImportAlias:
@@ -131,10 +131,10 @@ class RewritePass(cst.CSTTransformer):
         if len(original_node.body) != 1 or len(updated_node.body) < 2:
             return updated_node
         lines = [
-            updated_node.with_changes(body=[one.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
-            for one in updated_node.body
+            updated_node.with_changes(body=[statement.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+            for statement in updated_node.body
         ]
-        lines[1:] = [one.with_changes(leading_lines=()) for one in lines[1:]]
+        lines[1:] = [statement.with_changes(leading_lines=()) for statement in lines[1:]]
         return cst.FlattenSentinel(lines)
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
@@ -398,9 +398,9 @@ class RewritePass(cst.CSTTransformer):
             self._note(original_node, "add_middleware: it takes a function `async def middleware(ctx, call_next)`")
         if method in ("enable", "disable"):
             arguments = CallArguments(updated_node)
-            found = arguments.pop("names")
-            if isinstance(found, cst.Set | cst.List | cst.Tuple):
-                for element in reversed(found.elements):
+            item_names = arguments.pop("names")
+            if isinstance(item_names, cst.Set | cst.List | cst.Tuple):
+                for element in reversed(item_names.elements):
                     arguments.put_first(element.value)
             for name in set(arguments.names()) - {"tags"}:
                 self._note(original_node, f"server.{method}({name}=…): it takes names and tags=")
@@ -442,15 +442,15 @@ class RewritePass(cst.CSTTransformer):
         return self._item(original_node, arguments.call().with_changes(func=register), "tool")
 
     def _dropped_in(self, node: cst.CSTNode) -> None:
-        for found in m.findall(node, m.Name()):
-            assert isinstance(found, cst.Name)
-            self.dropped.add(found.value)
+        for name in m.findall(node, m.Name()):
+            assert isinstance(name, cst.Name)
+            self.dropped.add(name.value)
 
     def _run(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
         assert isinstance(updated_node.func, cst.Attribute)
         arguments = CallArguments(updated_node, ("transport",))
-        given = arguments.get("transport")
-        transport = _RUNS[method] or text_of(given) or ("stdio" if given is None else None)
+        written = arguments.get("transport")
+        transport = _RUNS[method] or text_of(written) or ("stdio" if written is None else None)
         arguments.pop("show_banner")
         arguments.pop("json_response")
         for option in ("log_level", "uvicorn_config", "middleware", "mount_path", "event_store"):
@@ -664,7 +664,7 @@ class RewritePass(cst.CSTTransformer):
         return updated_node
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        self._tools.append(any(self._registers(one) for one in node.decorators))
+        self._tools.append(any(self._registers(decorator) for decorator in node.decorators))
 
     def _registers(self, decorator: cst.Decorator) -> bool:
         inner = decorator.decorator
@@ -693,21 +693,26 @@ class RewritePass(cst.CSTTransformer):
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
         self._tools.pop()
         parameters = updated_node.params
-        kept: list[cst.Param] = []
+        remaining: list[cst.Param] = []
         moved: list[cst.Param] = []
         for old, new in zip(original_node.params.params, parameters.params, strict=True):
             changed = self._injected(old, new)
             if changed is None:
-                kept.append(new)
-            elif kept and kept[-1].default is not None:
+                remaining.append(new)
+            elif remaining and remaining[-1].default is not None:
                 moved.append(changed)
             else:
-                kept.append(changed)
-        if not moved and all(a is b for a, b in zip(kept, parameters.params, strict=True)):
+                remaining.append(changed)
+        if not moved and all(a is b for a, b in zip(remaining, parameters.params, strict=True)):
             return updated_node
-        first = next((index for index, one in enumerate(kept) if one.default is not None), len(kept))
-        ordered = [one.with_changes(comma=cst.MaybeSentinel.DEFAULT) for one in (*kept[:first], *moved, *kept[first:])]
-        return updated_node.with_changes(params=parameters.with_changes(params=ordered if moved else kept))
+        first = next(
+            (index for index, parameter in enumerate(remaining) if parameter.default is not None), len(remaining)
+        )
+        ordered = [
+            parameter.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+            for parameter in (*remaining[:first], *moved, *remaining[first:])
+        ]
+        return updated_node.with_changes(params=parameters.with_changes(params=ordered if moved else remaining))
 
     def _injected(self, old: cst.Param, new: cst.Param) -> cst.Param | None:
         """A parameter with `CurrentContext()` or `Depends(…)` as its default, without it; None for others."""

@@ -89,7 +89,9 @@ def _left_imports(module: cst.Module, source: str) -> Iterable[Note]:
     """A note for each import of the foreign packages that is still there."""
     for statement in statements_of(module):
         text = code_of(statement).strip()
-        line = next((number for number, one in enumerate(source.splitlines(), 1) if _names_in(statement, one)), 1)
+        line = next(
+            (number for number, written in enumerate(source.splitlines(), 1) if _names_in(statement, written)), 1
+        )
         if isinstance(statement, cst.ImportFrom):
             home = code_of(statement.module) if statement.module is not None else ""
             if isinstance(statement.names, cst.ImportStar):
@@ -111,8 +113,8 @@ def _names_in(statement: cst.ImportFrom | cst.Import, line: str) -> bool:
 
 def _low_level_notes(module: cst.Module, lines: dict[cst.CSTNode, int]) -> Iterable[Note]:
     """A module around the low-level server stays as it is: its handlers take apart what Hinge does by itself."""
-    for found in m.findall(module, _REGISTERS):
-        name = code_of(found).strip().splitlines()[0]
+    for call in m.findall(module, _REGISTERS):
+        name = code_of(call).strip().splitlines()[0]
         key = name.partition(".")[2].partition("(")[0]
         if key in advice.LOW_LEVEL:
-            yield Note(lines[found], f"{name}: {advice.LOW_LEVEL[key]}")
+            yield Note(lines[call], f"{name}: {advice.LOW_LEVEL[key]}")

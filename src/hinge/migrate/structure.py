@@ -51,7 +51,7 @@ class StructurePass(cst.CSTTransformer):
 
     def _asked(self, statement: cst.BaseStatement) -> str | None:
         """The name in `name = await ctx.elicit(…)`."""
-        found = m.extract(
+        parts = m.extract(
             statement,
             m.SimpleStatementLine(
                 body=[
@@ -64,12 +64,12 @@ class StructurePass(cst.CSTTransformer):
                 ]
             ),
         )
-        if found is None or self._bindings.kind(found["ctx"]) != "context":  # type: ignore[arg-type]  # a visit or a pattern keeps the kind of node
+        if parts is None or self._bindings.kind(parts["ctx"]) != "context":  # type: ignore[arg-type]  # a visit or a pattern keeps the kind of node
             return None
-        return found["name"].value  # type: ignore[union-attr, no-any-return]  # a visit or a pattern keeps the kind of node
+        return parts["name"].value  # type: ignore[union-attr, no-any-return]  # a visit or a pattern keeps the kind of node
 
     def _answered(
-        self, name: str, ask: cst.BaseStatement, test: cst.BaseStatement, rest: Sequence[cst.BaseStatement]
+        self, name: str, ask: cst.BaseStatement, test: cst.BaseStatement, after: Sequence[cst.BaseStatement]
     ) -> list[cst.BaseStatement] | None:
         """The `try` in place of a question and the `if` behind it; None for other shapes."""
         assert isinstance(test, cst.If)
@@ -88,14 +88,14 @@ class StructurePass(cst.CSTTransformer):
             elif isinstance(test.orelse, cst.If):
                 otherwise = cst.IndentedBlock([test.orelse])
             handler, needs_error = self._handler(otherwise, name)
-            if handler is None or data.other or any(_uses(one, name) for one in rest):
+            if handler is None or data.other or any(_uses(statement, name) for statement in after):
                 return None
             self._literal(parts)
-            return [_try(ask, handler, needs_error, name, body), *rest]  # type: ignore[arg-type]  # a visit or a pattern keeps the kind of node
+            return [_try(ask, handler, needs_error, name, body), *after]  # type: ignore[arg-type]  # a visit or a pattern keeps the kind of node
         if test.orelse is not None or not _ends(test.body):
             return None
         handler, needs_error = self._handler(test.body, name)
-        following = [one.visit(data) for one in rest]
+        following = [statement.visit(data) for statement in after]
         if handler is None or data.other:
             return None
         self._literal(parts)
@@ -152,7 +152,9 @@ class StructurePass(cst.CSTTransformer):
             return updated_node
         call = items[1].item
         assert isinstance(call, cst.Call)
-        self.dropped.update(code_of(one.item.func) for one in original_node.items[:1] if isinstance(one.item, cst.Call))
+        self.dropped.update(
+            code_of(item.item.func) for item in original_node.items[:1] if isinstance(item.item, cst.Call)
+        )
         options = [arg for arg in call.args if arg.keyword is not None]
         client = call.with_changes(args=[*target, *options])
         item = items[1].with_changes(item=client, comma=cst.MaybeSentinel.DEFAULT)
@@ -227,7 +229,7 @@ class _Parts(cst.CSTTransformer):
             if form is not None:
                 arguments.set("form", form)
         form = arguments.get("form")
-        if isinstance(form, cst.List) and all(isinstance(one.value, cst.SimpleString) for one in form.elements):
+        if isinstance(form, cst.List) and all(isinstance(element.value, cst.SimpleString) for element in form.elements):
             arguments.set("form", f"Literal[{code_of(form)[1:-1]}]")
             self.literal = True
         elif isinstance(form, cst.Name) and form.value == "None":

@@ -255,4 +255,4 @@ def required_urls(exc: CallError) -> list[Json]:
     """Return the pages that must be opened before the request is served; none for other errors."""
     data = exc.data if isinstance(exc, PeerError) and exc.code == _URLS_REQUIRED else None
     pages = data.get("elicitations") if isinstance(data, dict) else None
-    return [one for one in pages if isinstance(one, dict)] if isinstance(pages, list) else []
+    return [page for page in pages if isinstance(page, dict)] if isinstance(pages, list) else []

@@ -33,13 +33,15 @@ async def run(options: argparse.Namespace) -> int:
 
 def _print(findings: list[Finding], hosts: list[str]) -> None:
     styled = is_styled(sys.stdout)
-    for host, of_host in groupby(findings, key=lambda one: one.host):
+    for host, of_host in groupby(findings, key=lambda finding: finding.host):
         write(sys.stdout, f"{host}\n")
-        for one in of_host:
-            severity = one.severity.ljust(_WIDTH)
-            head = f"\x1b[{_COLOURS[one.severity]}m{severity}\x1b[0m" if styled else severity
-            line = escape_line(f"{one.place}: {one.message}; {one.effect}")
-            write(sys.stdout, f"  {head}  {line}\n  {'':{_WIDTH}}  {one.source}\n")
-    fine = [host for host in hosts if not at_least((one for one in findings if one.host == host), "degrades")]
+        for finding in of_host:
+            severity = finding.severity.ljust(_WIDTH)
+            head = f"\x1b[{_COLOURS[finding.severity]}m{severity}\x1b[0m" if styled else severity
+            line = escape_line(f"{finding.place}: {finding.message}; {finding.effect}")
+            write(sys.stdout, f"  {head}  {line}\n  {'':{_WIDTH}}  {finding.source}\n")
+    fine = [
+        host for host in hosts if not at_least((finding for finding in findings if finding.host == host), "degrades")
+    ]
     if fine:
         write(sys.stdout, f"Nothing to change for {', '.join(fine)}.\n")

@@ -14,13 +14,13 @@ from hinge.stubs.module import ServerLists, module_text
 async def run(options: argparse.Namespace) -> int:
     """Print the module."""
     async with client_for(options) as client:
-        found = await fetch_lists(client, ("tools", "prompts", "resourceTemplates"))
+        listed = await fetch_lists(client, ("tools", "prompts", "resourceTemplates"))
         lists = ServerLists(
             server=client.server_info,
             instructions=client.instructions,
-            tools=found.get("tools", ()),
-            prompts=found.get("prompts", ()),
-            templates=found.get("resourceTemplates", ()),
+            tools=listed.get("tools", ()),
+            prompts=listed.get("prompts", ()),
+            templates=listed.get("resourceTemplates", ()),
         )
     write(sys.stdout, module_text(lists, blocking=options.sync, name=options.name))
     return 0

@@ -57,13 +57,13 @@ def referenced_environment(options: argparse.Namespace) -> dict[str, str]:
 
 
 def program_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return `env` and `cwd` for Client, as far as they are given. Raises StartError."""
-    given: dict[str, Any] = {}
+    """Return `env` and `cwd` for Client, as far as the command line has them. Raises StartError."""
+    values: dict[str, Any] = {}
     if options.env or options.env_file:
-        given["env"] = given_environment(options)
+        values["env"] = given_environment(options)
     if options.cwd is not None:
-        given["cwd"] = working_directory(options.cwd)
-    return given
+        values["cwd"] = working_directory(options.cwd)
+    return values
 
 
 def refuse_program_options(options: argparse.Namespace) -> None:
