@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak interop interop-agents bench bench-quick coverage-ids site packages pythons lowest all-checks format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak interop interop-agents bench bench-quick coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -29,6 +29,7 @@ help:
 	@echo "make packages      the wheel, pipx, the sdist, zip applications and a frozen program, used without the repository"
 	@echo "make pythons       the tests that depend on it on each supported Python of this machine; WHOLE=1 for all tests"
 	@echo "make lowest        the same tests with the lowest versions of the dependencies that pyproject.toml allows"
+	@echo "make newcomer      types README, tutorial and how-tos as printed, with the wheel only; NEWCOMER=--short for the first two"
 	@echo "make site          the documentation as a web site, in site/"
 	@echo "make all-checks    everything above"
 	@echo "make format        format and fix what can be fixed"
@@ -64,7 +65,7 @@ shape: .venv/.check
 conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
 
-all-checks: test check shape demo conformance hostile http-differential fuzz load soak interop interop-agents bench packages pythons lowest coverage-ids
+all-checks: test check shape demo conformance hostile http-differential fuzz load soak interop interop-agents bench packages newcomer pythons lowest coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run
@@ -123,6 +124,10 @@ pythons: .venv/.test
 
 lowest: .venv/.test
 	$(PY) -m tools.pythons --lowest $(if $(WHOLE),--whole)
+
+NEWCOMER ?=
+newcomer: .venv/.demo
+	$(PY) -m tests.newcomer.run $(NEWCOMER)
 
 site: .venv/.test
 	$(PY) -m tools.site

@@ -41,7 +41,7 @@ class Console:
 
     def run(self, block: Block) -> None:
         """Run each command and hold what it prints against the document."""
-        for command, wanted in _commands(block.text):
+        for command, wanted in commands(block.text):
             text = replace(command, self._replaced)
             print(f"{block.place}: $ {text}")
             if "--http" in text or "--socket" in text:
@@ -61,7 +61,7 @@ class Console:
             timeout=LIMIT,
             check=False,
         )
-        _compare(done.stdout.replace(self._address, _PORT), wanted, block)
+        compare(done.stdout.replace(self._address, _PORT), wanted, block)
         fails = any(line.startswith(("hinge: ", "Invalid arguments ")) for line in wanted.split("\n"))
         if wanted and command.startswith("hinge call") and done.returncode == 1:
             return  # a tool failed, with the text that the document shows
@@ -80,7 +80,7 @@ class Console:
         )
         self._serving.append(process)
         assert process.stderr is not None
-        _compare(process.stderr.readline().replace(self._address, _PORT), wanted, block)
+        compare(process.stderr.readline().replace(self._address, _PORT), wanted, block)
 
     def close(self) -> None:
         """End what serves; it must end well."""
@@ -91,7 +91,7 @@ class Console:
             assert process.returncode == 0, f"a server of the document ended with {process.returncode}: {said}"
 
 
-def _commands(text: str) -> Iterator[tuple[str, str]]:
+def commands(text: str) -> Iterator[tuple[str, str]]:
     """Each command with the lines that follow it."""
     command, wanted = "", list[str]()
     for line in text.split("\n"):
@@ -105,7 +105,7 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
     yield command, "\n".join(wanted)
 
 
-def _compare(found: str, wanted: str, block: Block) -> None:
+def compare(found: str, wanted: str, block: Block) -> None:
     if not wanted:
         return
     wanted = wanted.replace(str(ROOT), "").strip()

@@ -50,9 +50,14 @@ ENTRY = "import sys\n\nfrom hinge.cli import main\n\nsys.exit(main())\n"
 
 
 class Environment:
-    """A folder outside the repository with the wheel, and a virtual environment that has it installed."""
+    """A folder outside the repository with the wheel, and a virtual environment that has it installed.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: The folder.
+        install: Whether to install it.
+    """
+
+    def __init__(self, folder: Path, *, install: bool = True) -> None:
         self.folder = folder
         _run(
             [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)], ROOT
@@ -62,7 +67,8 @@ class Environment:
         self.python = self.program("python")
         self.server = folder / "greeter.py"
         self.server.write_text(SERVER)
-        self.install(str(self.wheel))
+        if install:
+            self.install(str(self.wheel))
 
     def program(self, name: str) -> str:
         """The path of a program of the environment."""
