@@ -7,15 +7,16 @@ https://learn.microsoft.com/en-us/windows/win32/ipc/named-pipes
 
 from __future__ import annotations
 
-import asyncio
 import os
-import socket
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hinge.errors import StartError
 
-ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
+if TYPE_CHECKING:
+    import asyncio
+
+ProtocolT = TypeVar("ProtocolT", bound="asyncio.BaseProtocol")
 
 _PREFIX = "\\\\.\\pipe\\"
 #: What to do where there are no Unix sockets.
@@ -50,6 +51,8 @@ async def listen_on_pipe(make_protocol: Callable[[], asyncio.BaseProtocol], path
     Raises:
         StartError: The pipe is in use, its name is not allowed, or the event loop has no pipes.
     """
+    import asyncio  # not above: the parser of the command line needs `is_pipe` alone
+
     start: Any = getattr(asyncio.get_running_loop(), "start_serving_pipe", None)
     if start is None:
         raise StartError(f"Can't listen on {path}: {_why_none()}")
@@ -79,6 +82,9 @@ async def connect_locally(make_protocol: Callable[[], ProtocolT], path: str, **t
     Raises:
         OSError: Nobody listens there, this user may not connect, or the system has no such connections.
     """
+    import asyncio
+    import socket
+
     loop = asyncio.get_running_loop()
     connect: Any
     if is_pipe(path):

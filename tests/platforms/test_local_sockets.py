@@ -11,6 +11,8 @@ import contextlib
 import json
 import socket
 import ssl
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -294,6 +296,12 @@ def test_a_path_needs_the_built_in_http_client() -> None:
 def test_telemetry_tells_pipes_from_unix_sockets() -> None:
     assert network_attributes(UnixSocket(PIPE))["network.transport"] == "pipe"
     assert network_attributes(UnixSocket("/s"))["network.transport"] == "unix"
+
+
+def test_what_knows_an_address_loads_no_event_loop() -> None:
+    """`hinge --help` and completion would take a third longer."""
+    code = "import sys, hinge.cli.arguments; sys.exit('asyncio' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 
 def test_on_the_command_line_a_pipe_is_an_address(capsys: pytest.CaptureFixture[str]) -> None:
