@@ -27,7 +27,7 @@ class CallArguments:
             self._args.append((name, arg))
 
     def __contains__(self, name: str) -> bool:
-        return any(keyword == name for keyword, _ in self._args)
+        return any(other == name for other, _ in self._args)
 
     def names(self) -> list[str]:
         """Return the names of all arguments that have one."""
@@ -35,25 +35,23 @@ class CallArguments:
 
     def get(self, name: str) -> cst.BaseExpression | None:
         """Return the value of an argument."""
-        return next((arg.value for keyword, arg in self._args if keyword == name), None)
+        return next((arg.value for other, arg in self._args if other == name), None)
 
     def pop(self, name: str) -> cst.BaseExpression | None:
         """Remove an argument and return its value."""
         value = self.get(name)
-        self._args = [(keyword, arg) for keyword, arg in self._args if keyword != name]
+        self._args = [(other, arg) for other, arg in self._args if other != name]
         return value
 
     def rename(self, old: str, new: str) -> None:
         """Give an argument another keyword; a positional one becomes a keyword argument."""
-        self._args = [
-            (new, _keyword(new, arg.value)) if keyword == old else (keyword, arg) for keyword, arg in self._args
-        ]
+        self._args = [(new, _named(arg, new)) if name == old else (name, arg) for name, arg in self._args]
 
     def name_all_but(self, count: int) -> None:
         """Make positional arguments after the first ones keyword arguments."""
         for index, (name, arg) in enumerate(self._args):
             if index >= count and arg.keyword is None and name is not None:
-                self._args[index] = (name, _keyword(name, arg.value))
+                self._args[index] = (name, _named(arg, name))
 
     def set(self, name: str, value: cst.BaseExpression | str) -> None:
         """Add a keyword argument, or replace its value."""
@@ -63,9 +61,7 @@ class CallArguments:
 
     def replace(self, name: str, value: cst.BaseExpression) -> None:
         """Replace the value of an argument where it stands."""
-        self._args = [
-            (keyword, arg.with_changes(value=value) if keyword == name else arg) for keyword, arg in self._args
-        ]
+        self._args = [(other, arg.with_changes(value=value) if other == name else arg) for other, arg in self._args]
 
     def make_positional(self, name: str) -> None:
         """Put an argument in front, without its keyword."""
@@ -92,8 +88,9 @@ class CallArguments:
                 arg if isinstance(arg.comma, cst.Comma) and _breaks(arg.comma) else arg.with_changes(comma=_COMMA)
                 for arg in args
             ]
-            if not _breaks(args[-1].comma):
-                args[-1] = args[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+            # The end of the call stays as it was: on the same line, or on one of its own.
+            end = self._call.args[-1] if self._call.args else cst.Arg(cst.Name("x"))
+            args[-1] = args[-1].with_changes(comma=end.comma, whitespace_after_arg=end.whitespace_after_arg)
         return self._call.with_changes(args=args)
 
 
@@ -113,6 +110,12 @@ def _breaks(comma: cst.Comma | cst.MaybeSentinel) -> bool:
 
 def _keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
     return cst.Arg(value, keyword=cst.Name(name), equal=_TIGHT)
+
+
+def _named(arg: cst.Arg, name: str) -> cst.Arg:
+    """The same argument with a keyword, on the line where it stands."""
+    equal = arg.equal if isinstance(arg.equal, cst.AssignEqual) else _TIGHT
+    return arg.with_changes(keyword=cst.Name(name), equal=equal)
 
 
 def text_of(node: cst.BaseExpression | None) -> str | None:

@@ -76,10 +76,14 @@ class Bindings:
         self._lines = lines if lines is not None else {}
         self._kinds: dict[cst.CSTNode, str] = {}
         self._attributes: dict[str, set[str | None]] = {}
-        collector = _Collector(self)
+        #: Classes of the module that derive from a server, each with the full name of its base.
+        self._subclasses: dict[str, str] = {}
+        collector = _Collector()
+        wrapper.module.visit(collector)
         for _ in range(3):  # a name may depend on one that is bound further down
             self._attributes.clear()
-            wrapper.module.visit(collector)
+            for node in collector.nodes:
+                self._bind_all(node)
 
     def line(self, node: cst.CSTNode) -> int:
         """Return the line where a node began originally; of a new node, that of the first of its parts which has one."""
@@ -89,8 +93,7 @@ class Bindings:
 
     def imported(self, node: cst.CSTNode) -> str | None:
         """Return the full name of what was imported from one of the foreign packages; None for anything else."""
-        found = self._names.get(node)
-        lazy: Any = found
+        lazy: Any = self._names.get(node)
         full_names: Any = lazy() if callable(lazy) else lazy or set()
         if len(full_names) != 1:
             return None
@@ -108,7 +111,7 @@ class Bindings:
                 full_names = (
                     assignment.get_qualified_names_for(name) if isinstance(assignment, ImportAssignment) else ()
                 )
-                if not any(names.NAMES.get(found.name) == new for found in full_names):
+                if not any(names.NAMES.get(qualified.name) == new for qualified in full_names):
                     return True
         return False
 
@@ -131,12 +134,23 @@ class Bindings:
             return next(iter(kinds)) if len(kinds) == 1 else None
         return None
 
+    def server_base(self, node: cst.ClassDef) -> str | None:
+        """Return the full name of the server class that a class derives from."""
+        for base in node.bases:
+            full_name = self.imported(base.value)
+            if full_name in names.SERVERS:
+                return full_name
+        return None
+
     def _kind_of_name(self, node: cst.Name) -> str | None:
         scope = self._scopes.get(node)
         if scope is None:
             return None
         assignments = scope[node.value]  # type: ignore[index]  # scopes are typed loosely
-        kinds = {self._kinds.get(one.node) if isinstance(one, Assignment) else None for one in assignments}
+        kinds = {
+            self._kinds.get(assignment.node) if isinstance(assignment, Assignment) else None
+            for assignment in assignments
+        }
         return next(iter(kinds)) if len(kinds) == 1 else None
 
     def _kind_of_call(self, node: cst.Call) -> str | None:
@@ -157,6 +171,8 @@ class Bindings:
             owner, _, member = full_name.rpartition(".")
             if owner in names.SERVERS and member in ("as_proxy", "from_openapi", "from_fastapi"):
                 return "server"
+        if isinstance(node.func, cst.Name) and node.func.value in self._subclasses:
+            return "server"
         if isinstance(node.func, cst.Name) and node.func.value == "list" and len(node.args) == 1:
             return self.kind(node.args[0].value)
         if isinstance(node.func, cst.Attribute):
@@ -169,6 +185,8 @@ class Bindings:
             return self.kind_of_annotation(node.left)
         if isinstance(node, cst.Subscript):
             return self.kind_of_annotation(node.value)
+        if isinstance(node, cst.Name) and node.value in self._subclasses:
+            return "server"
         full_name = self.imported(node)
         if full_name in names.CONTEXTS:
             return "context"
@@ -178,7 +196,7 @@ class Bindings:
             return "client"
         return "session" if full_name in names.SESSIONS else None
 
-    def bind(self, target: cst.CSTNode, kind: str | None) -> None:
+    def _bind(self, target: cst.CSTNode, kind: str | None) -> None:
         """Note what a target of an assignment is."""
         if isinstance(target, cst.Name | cst.Param):
             if kind is not None:
@@ -188,39 +206,62 @@ class Bindings:
             if text is not None:
                 self._attributes.setdefault(text, set()).add(kind)
 
-    def kind_of_member(self, node: cst.BaseExpression) -> str | None:
-        """Return what the members of an iterable are."""
-        return _MEMBERS.get(self.kind(node) or "")
+    def _bind_all(self, node: cst.CSTNode) -> None:
+        """Note what the targets of a node are."""
+        if isinstance(node, cst.ClassDef):
+            self._bind_methods(node)
+        elif isinstance(node, cst.Assign):
+            for target in node.targets:
+                self._bind(target.target, self.kind(node.value))
+        elif isinstance(node, cst.AnnAssign):
+            self._bind(node.target, self.kind_of_annotation(node.annotation.annotation) or self.kind(node.value))
+        elif isinstance(node, cst.Param) and node.annotation is not None:
+            self._bind(node, self.kind_of_annotation(node.annotation.annotation))
+        elif isinstance(node, cst.WithItem) and node.asname is not None:
+            self._bind(node.asname.name, self.kind(node.item))
+        elif isinstance(node, cst.For | cst.CompFor):
+            self._bind(node.target, _MEMBERS.get(self.kind(node.iter) or ""))
+
+    def _bind_methods(self, node: cst.ClassDef) -> None:
+        """In a class that derives from a server, the first parameter of its methods is one."""
+        base = self.server_base(node)
+        if base is None:
+            return
+        self._subclasses[node.name.value] = base
+        for method in node.body.body:
+            if isinstance(method, cst.FunctionDef) and method.params.params:
+                first = method.params.params[0]
+                if first.annotation is None and not method.decorators:
+                    self._bind(first, "server")
 
 
 class _Collector(cst.CSTVisitor):
-    """Binds what is assigned, annotated, entered or looped over."""
+    """Collects what binds names: classes, assignments, parameters, `with` and loops, in the order of the source."""
 
-    def __init__(self, bindings: Bindings) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._bindings = bindings
+        self.nodes: list[cst.CSTNode] = []
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> None:
+        self.nodes.append(node)
 
     def visit_Assign(self, node: cst.Assign) -> None:
-        for target in node.targets:
-            self._bindings.bind(target.target, self._bindings.kind(node.value))
+        self.nodes.append(node)
 
     def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
-        kind = self._bindings.kind_of_annotation(node.annotation.annotation) or self._bindings.kind(node.value)
-        self._bindings.bind(node.target, kind)
+        self.nodes.append(node)
 
     def visit_Param(self, node: cst.Param) -> None:
-        if node.annotation is not None:
-            self._bindings.bind(node, self._bindings.kind_of_annotation(node.annotation.annotation))
+        self.nodes.append(node)
 
     def visit_WithItem(self, node: cst.WithItem) -> None:
-        if node.asname is not None:
-            self._bindings.bind(node.asname.name, self._bindings.kind(node.item))
+        self.nodes.append(node)
 
     def visit_For(self, node: cst.For) -> None:
-        self._bindings.bind(node.target, self._bindings.kind_of_member(node.iter))
+        self.nodes.append(node)
 
     def visit_CompFor(self, node: cst.CompFor) -> None:
-        self._bindings.bind(node.target, self._bindings.kind_of_member(node.iter))
+        self.nodes.append(node)
 
 
 def dotted(node: cst.CSTNode) -> str | None:

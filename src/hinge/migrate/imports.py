@@ -104,27 +104,27 @@ class _Remover(cst.CSTTransformer):
 
 def _without(node: ImportT, unused: set[str]) -> ImportT | cst.RemovalSentinel:
     assert not isinstance(node.names, cst.ImportStar)
-    used = [alias for alias in node.names if local_name(alias) not in unused]
-    if not used:
+    kept = [alias for alias in node.names if local_name(alias) not in unused]
+    if not kept:
         return cst.RemoveFromParent()
-    if len(used) == len(node.names):
+    if len(kept) == len(node.names):
         return node
-    used[-1] = used[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-    return node.with_changes(names=used)
+    kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    return node.with_changes(names=kept)
 
 
-def add_imports(module: cst.Module, additions: Iterable[Name]) -> cst.Module:
+def add_imports(module: cst.Module, required: Iterable[Name]) -> cst.Module:
     """Add imports, and write those of one module of Hinge at the top level as one statement.
 
     Args:
         module: The rewritten module.
-        additions: The names to import; an empty name imports the module.
+        required: The names to import; an empty name imports the module.
     """
     homes: dict[str, dict[str, str]] = {}
     statements = list(module.body)
-    for name in sorted(additions):
-        module_name, member = (name.module, name.name) if name.module else (name.name, "")
-        homes.setdefault(module_name, {})[member] = ""
+    for name in sorted(required):
+        module_name, imported_name = (name.module, name.name) if name.module else (name.name, "")
+        homes.setdefault(module_name, {})[imported_name] = ""
     body: list[cst.BaseStatement | cst.SimpleStatementLine] = []
     place: dict[str, int] = {}
     for statement in statements:
@@ -195,8 +195,8 @@ def _alias(text: str) -> cst.ImportAlias:
     return parsed.body[0].names[0]
 
 
-def _statement(home: str, names: Iterable[str]) -> cst.SimpleStatementLine:
-    listed = ", ".join(sorted(name for name in names if name))
+def _statement(home: str, imported: Iterable[str]) -> cst.SimpleStatementLine:
+    listed = ", ".join(sorted(name for name in imported if name))
     parsed = cst.parse_statement(f"from {home} import {listed}" if listed else f"import {home}")
     assert isinstance(parsed, cst.SimpleStatementLine)
     return parsed

@@ -164,8 +164,8 @@ class LowLevelPass(cst.CSTTransformer):
                 tools[0] = tools[0].with_changes(leading_lines=updated_node.leading_lines)
                 return cst.FlattenSentinel(tools)
             if handlers.calling is original_node and handlers.made is None:
-                others = [decorator for decorator in updated_node.decorators if ".call_tool" not in code_of(decorator)]
-                return updated_node.with_changes(decorators=others)
+                kept = [decorator for decorator in updated_node.decorators if ".call_tool" not in code_of(decorator)]
+                return updated_node.with_changes(decorators=kept)
         return updated_node
 
     def leave_SimpleStatementLine(

@@ -39,6 +39,7 @@ _FIELD_KINDS = frozenset(
 _HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path")
 #: What the request context of the official SDK has, and the context of Hinge itself.
 _REQUEST_CONTEXT = {"lifespan_context": "state", "request_id": "request_id"}
+_SUPER_INIT = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("__init__"))
 _WILDCARD = re.compile(r"\{(\w+)\*\}")
 
 
@@ -61,6 +62,10 @@ class RewritePass(cst.CSTTransformer):
         self._fastmcp = False
         #: What was said of HTTP when a server was made; it goes to where the server is run.
         self._http_options: list[tuple[str, cst.BaseExpression]] = []
+        self._http_node: cst.CSTNode | None = None
+        self._runs = False
+        #: The full name of the server that each class around a node derives from.
+        self._bases: list[str | None] = []
         self._tools: list[bool] = []
         self._quoted: set[str] = set()
         self._registered: set[str] = set()
@@ -81,6 +86,19 @@ class RewritePass(cst.CSTTransformer):
             if any(self._registers(decorator) for decorator in function.decorators):
                 self._registered.add(function.name.value)
 
+    def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
+        if self._http_node is not None and not self._runs:
+            options = ", ".join(f"{option}={code_of(value)}" for option, value in self._http_options)
+            self._note(self._http_node, f"Server({options}) was left out: give it to run('http', …), where that is")
+        return updated_node
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> None:
+        self._bases.append(self._bindings.server_base(node))
+
+    def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
+        self._bases.pop()
+        return updated_node
+
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
         self._fastmcp = self._fastmcp or (node.module is not None and code_of(node.module).startswith("fastmcp"))
         return False
@@ -98,19 +116,19 @@ class RewritePass(cst.CSTTransformer):
             self._note(original_node, f"`from {module} import *`: name what is used")
             return updated_node
         ours: dict[str, list[cst.ImportAlias]] = {}
-        foreign: list[cst.ImportAlias] = []
+        left: list[cst.ImportAlias] = []
         for alias in original_node.names:
             name = code_of(alias.name)
             new = NAMES.get(f"{module}.{name}")
             if new is None:
-                foreign.append(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT))
+                left.append(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT))
                 continue
             ours.setdefault(new.module, []).append(self._alias(original_node, alias, name, new))
         if not ours:
             return updated_node
         statements: list[cst.BaseSmallStatement] = [_import_from(home, aliases) for home, aliases in ours.items()]
-        if foreign:
-            statements.append(updated_node.with_changes(names=foreign, lpar=None, rpar=None))
+        if left:
+            statements.append(updated_node.with_changes(names=left, lpar=None, rpar=None))
         return cst.FlattenSentinel(statements)
 
     def _alias(self, node: cst.CSTNode, alias: cst.ImportAlias, old: str, new: Name) -> cst.ImportAlias:
@@ -242,6 +260,8 @@ class RewritePass(cst.CSTTransformer):
         full_name = self._bindings.imported(original_node.func)
         if full_name is not None:
             return self._global_call(original_node, updated_node, full_name)
+        if self._bases and self._bases[-1] and m.matches(original_node.func, _SUPER_INIT):
+            return self._server(original_node, updated_node, self._bases[-1])
         if m.matches(original_node.func, m.Name("list")) and self._bindings.kind(original_node) == "own contents":
             return updated_node.args[0].value
         if not isinstance(original_node.func, cst.Attribute):
@@ -260,7 +280,7 @@ class RewritePass(cst.CSTTransformer):
     def _global_call(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.BaseExpression:
         short = full_name.rpartition(".")[2]
         if full_name in names.SERVERS:
-            return self._server(original_node, updated_node)
+            return self._server(original_node, updated_node, full_name)
         if full_name in names.RAISING_CLIENTS | names.SESSIONS:
             return self._client(original_node, updated_node, full_name)
         if full_name in names.PROXIES or short == "as_proxy":
@@ -272,7 +292,9 @@ class RewritePass(cst.CSTTransformer):
         if short == "from_openapi" and full_name.rpartition(".")[0] in names.SERVERS:
             arguments = CallArguments(updated_node, ("openapi_spec", "client"))
             for name in set(arguments.names()) - {"openapi_spec", "client", "name"}:
-                self._note(original_node, f"from_openapi({name}=…): choose with operations=, see docs/composition.md")
+                self._note(
+                    original_node, f"from_openapi({name}=…): choose with operations=, see docs/servers/composition.md"
+                )
             client, document = arguments.pop("client"), arguments.pop("openapi_spec")
             if client is not None:
                 arguments.put_first(client)
@@ -349,20 +371,19 @@ class RewritePass(cst.CSTTransformer):
 
     # ---------------------------------------------------------------- servers
 
-    def _server(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        fastmcp = (self._bindings.imported(original_node.func) or "").startswith("fastmcp")
-        old = "mcp.server.fastmcp" in (self._bindings.imported(original_node.func) or "")
-        positional = ("name", "instructions") if fastmcp or old else ("name", "title", "description", "instructions")
+    def _server(self, original_node: cst.Call, updated_node: cst.Call, full_name: str) -> cst.Call:
+        short = full_name.startswith(("fastmcp", "mcp.server.fastmcp"))
+        positional = ("name", "instructions") if short else ("name", "title", "description", "instructions")
         arguments = CallArguments(updated_node, positional)
         if arguments.starred:
             self._note(original_node, "Server(**…): the options are keyword arguments; check their names")
         arguments.name_all_but(1)
-        if "name" not in arguments:
+        if "name" not in arguments and not arguments.starred:
             arguments.put_first('"FastMCP"')
-        if is_name(arguments.get("strict_input_validation"), "False"):
-            arguments.set("coerce", "True")
-        if is_name(arguments.get("mask_error_details"), "False"):
-            self._note(original_node, "texts of exceptions stay in the log")
+        if is_name(arguments.get("strict_input_validation"), "False") or is_name(
+            arguments.get("mask_error_details"), "False"
+        ):
+            self._note(original_node, "arguments are always checked strictly, and texts of exceptions stay in the log")
         moved: list[tuple[str, cst.BaseExpression]] = []
         for option in arguments.names():
             if option in advice.DROPPED_SERVER_OPTIONS:
@@ -375,8 +396,8 @@ class RewritePass(cst.CSTTransformer):
                 arguments.rename(option, "page_size")
             elif option in advice.SERVER_OPTIONS:
                 self._note(original_node, f"Server({option}=…): {advice.SERVER_OPTIONS[option]}")
-        if moved:
-            self._http_options.extend(moved)
+        self._http_options.extend(moved)
+        self._http_node = original_node if moved else self._http_node
         return arguments.call()
 
     def _server_call(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.BaseExpression:
@@ -398,9 +419,9 @@ class RewritePass(cst.CSTTransformer):
             self._note(original_node, "add_middleware: it takes a function `async def middleware(ctx, call_next)`")
         if method in ("enable", "disable"):
             arguments = CallArguments(updated_node)
-            item_names = arguments.pop("names")
-            if isinstance(item_names, cst.Set | cst.List | cst.Tuple):
-                for element in reversed(item_names.elements):
+            named = arguments.pop("names")
+            if isinstance(named, cst.Set | cst.List | cst.Tuple):
+                for element in reversed(named.elements):
                     arguments.put_first(element.value)
             for name in set(arguments.names()) - {"tags"}:
                 self._note(original_node, f"server.{method}({name}=…): it takes names and tags=")
@@ -449,8 +470,9 @@ class RewritePass(cst.CSTTransformer):
     def _run(self, original_node: cst.Call, updated_node: cst.Call, method: str) -> cst.Call:
         assert isinstance(updated_node.func, cst.Attribute)
         arguments = CallArguments(updated_node, ("transport",))
-        written = arguments.get("transport")
-        transport = _RUNS[method] or text_of(written) or ("stdio" if written is None else None)
+        expression = arguments.get("transport")
+        self._runs = True
+        transport = _RUNS[method] or text_of(expression) or ("stdio" if expression is None else None)
         arguments.pop("show_banner")
         arguments.pop("json_response")
         for option in ("log_level", "uvicorn_config", "middleware", "mount_path", "event_store"):
@@ -481,6 +503,7 @@ class RewritePass(cst.CSTTransformer):
         assert isinstance(updated_node.func, cst.Attribute)
         arguments = CallArguments(updated_node, ("path",))
         transport = text_of(arguments.pop("transport")) or ("sse" if method == "sse_app" else "http")
+        self._runs = True
         arguments.pop("json_response")
         _sessions(arguments)
         if transport == "sse":
@@ -693,26 +716,24 @@ class RewritePass(cst.CSTTransformer):
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
         self._tools.pop()
         parameters = updated_node.params
-        remaining: list[cst.Param] = []
+        kept: list[cst.Param] = []
         moved: list[cst.Param] = []
         for old, new in zip(original_node.params.params, parameters.params, strict=True):
             changed = self._injected(old, new)
             if changed is None:
-                remaining.append(new)
-            elif remaining and remaining[-1].default is not None:
+                kept.append(new)
+            elif kept and kept[-1].default is not None:
                 moved.append(changed)
             else:
-                remaining.append(changed)
-        if not moved and all(a is b for a, b in zip(remaining, parameters.params, strict=True)):
+                kept.append(changed)
+        if not moved and all(a is b for a, b in zip(kept, parameters.params, strict=True)):
             return updated_node
-        first = next(
-            (index for index, parameter in enumerate(remaining) if parameter.default is not None), len(remaining)
-        )
+        first = next((index for index, parameter in enumerate(kept) if parameter.default is not None), len(kept))
         ordered = [
             parameter.with_changes(comma=cst.MaybeSentinel.DEFAULT)
-            for parameter in (*remaining[:first], *moved, *remaining[first:])
+            for parameter in (*kept[:first], *moved, *kept[first:])
         ]
-        return updated_node.with_changes(params=parameters.with_changes(params=ordered if moved else remaining))
+        return updated_node.with_changes(params=parameters.with_changes(params=ordered if moved else kept))
 
     def _injected(self, old: cst.Param, new: cst.Param) -> cst.Param | None:
         """A parameter with `CurrentContext()` or `Depends(…)` as its default, without it; None for others."""

@@ -56,7 +56,7 @@ def migrate_source(source: str) -> Migration:
     """
     if not _FOREIGN.search(source):
         return Migration(source, ())
-    first = MetadataWrapper(cst.parse_module(source))
+    first = MetadataWrapper(cst.parse_module(source), unsafe_skip_copy=True)
     lines = {node: place.start.line for node, place in first.resolve(PositionProvider).items()}
     low_level_notes: list[Note] = []
     imports: set[Name] = set()
@@ -90,7 +90,7 @@ def _left_imports(module: cst.Module, source: str) -> Iterable[Note]:
     for statement in statements_of(module):
         text = code_of(statement).strip()
         line = next(
-            (number for number, written in enumerate(source.splitlines(), 1) if _names_in(statement, written)), 1
+            (number for number, text_line in enumerate(source.splitlines(), 1) if _names_in(statement, text_line)), 1
         )
         if isinstance(statement, cst.ImportFrom):
             home = code_of(statement.module) if statement.module is not None else ""
@@ -113,8 +113,8 @@ def _names_in(statement: cst.ImportFrom | cst.Import, line: str) -> bool:
 
 def _low_level_notes(module: cst.Module, lines: dict[cst.CSTNode, int]) -> Iterable[Note]:
     """A module around the low-level server stays as it is: its handlers take apart what Hinge does by itself."""
-    for call in m.findall(module, _REGISTERS):
-        name = code_of(call).strip().splitlines()[0]
+    for decorator in m.findall(module, _REGISTERS):
+        name = code_of(decorator).strip().splitlines()[0]
         key = name.partition(".")[2].partition("(")[0]
         if key in advice.LOW_LEVEL:
-            yield Note(lines[call], f"{name}: {advice.LOW_LEVEL[key]}")
+            yield Note(lines[decorator], f"{name}: {advice.LOW_LEVEL[key]}")

@@ -51,7 +51,7 @@ class StructurePass(cst.CSTTransformer):
 
     def _asked(self, statement: cst.BaseStatement) -> str | None:
         """The name in `name = await ctx.elicit(…)`."""
-        parts = m.extract(
+        matched = m.extract(
             statement,
             m.SimpleStatementLine(
                 body=[
@@ -64,12 +64,12 @@ class StructurePass(cst.CSTTransformer):
                 ]
             ),
         )
-        if parts is None or self._bindings.kind(parts["ctx"]) != "context":  # type: ignore[arg-type]  # a visit or a pattern keeps the kind of node
+        if matched is None or self._bindings.kind(matched["ctx"]) != "context":  # type: ignore[arg-type]  # a visit or a pattern keeps the kind of node
             return None
-        return parts["name"].value  # type: ignore[union-attr, no-any-return]  # a visit or a pattern keeps the kind of node
+        return matched["name"].value  # type: ignore[union-attr, no-any-return]  # a visit or a pattern keeps the kind of node
 
     def _answered(
-        self, name: str, ask: cst.BaseStatement, test: cst.BaseStatement, after: Sequence[cst.BaseStatement]
+        self, name: str, ask: cst.BaseStatement, test: cst.BaseStatement, following: Sequence[cst.BaseStatement]
     ) -> list[cst.BaseStatement] | None:
         """The `try` in place of a question and the `if` behind it; None for other shapes."""
         assert isinstance(test, cst.If)
@@ -88,18 +88,18 @@ class StructurePass(cst.CSTTransformer):
             elif isinstance(test.orelse, cst.If):
                 otherwise = cst.IndentedBlock([test.orelse])
             handler, needs_error = self._handler(otherwise, name)
-            if handler is None or data.other or any(_uses(statement, name) for statement in after):
+            if handler is None or data.other or any(_uses(statement, name) for statement in following):
                 return None
             self._literal(parts)
-            return [_try(ask, handler, needs_error, name, body), *after]  # type: ignore[arg-type]  # a visit or a pattern keeps the kind of node
+            return [_try(ask, handler, needs_error, name, body), *following]  # type: ignore[arg-type]  # a visit or a pattern keeps the kind of node
         if test.orelse is not None or not _ends(test.body):
             return None
         handler, needs_error = self._handler(test.body, name)
-        following = [statement.visit(data) for statement in after]
+        changed = [statement.visit(data) for statement in following]
         if handler is None or data.other:
             return None
         self._literal(parts)
-        return [_try(ask, handler, needs_error, name, None), *following]  # type: ignore[list-item]  # a visit or a pattern keeps the kind of node
+        return [_try(ask, handler, needs_error, name, None), *changed]  # type: ignore[list-item]  # a visit or a pattern keeps the kind of node
 
     def _literal(self, parts: _Parts) -> None:
         if parts.literal:
@@ -153,7 +153,9 @@ class StructurePass(cst.CSTTransformer):
         call = items[1].item
         assert isinstance(call, cst.Call)
         self.dropped.update(
-            code_of(item.item.func) for item in original_node.items[:1] if isinstance(item.item, cst.Call)
+            code_of(with_item.item.func)
+            for with_item in original_node.items[:1]
+            if isinstance(with_item.item, cst.Call)
         )
         options = [arg for arg in call.args if arg.keyword is not None]
         client = call.with_changes(args=[*target, *options])
