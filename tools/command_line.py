@@ -29,7 +29,7 @@ def page(shell: str) -> str:
 
 
 def _usage(command: Any) -> str:
-    command.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=96)
+    command.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=80)
     return f"```text\n{command.format_usage().removeprefix('usage: ').rstrip()}\n```"
 
 
@@ -38,7 +38,7 @@ def _examples(name: str) -> str:
 
 
 def _table(command: Any) -> str:
-    return "\n".join(["| | |", "|---|---|", *_rows(command)])
+    return "\n".join(["| argument or option | what it does |", "|---|---|", *_rows(command)])
 
 
 def _rows(command: Any) -> Iterator[str]:

@@ -380,10 +380,10 @@ class RewritePass(cst.CSTTransformer):
         arguments.name_all_but(1)
         if "name" not in arguments and not arguments.starred:
             arguments.put_first('"FastMCP"')
-        if is_name(arguments.get("strict_input_validation"), "False") or is_name(
-            arguments.get("mask_error_details"), "False"
-        ):
-            self._note(original_node, "arguments are always checked strictly, and texts of exceptions stay in the log")
+        if is_name(arguments.get("strict_input_validation"), "False"):
+            arguments.set("coerce", "True")
+        if is_name(arguments.get("mask_error_details"), "False"):
+            self._note(original_node, "texts of exceptions stay in the log")
         moved: list[tuple[str, cst.BaseExpression]] = []
         for option in arguments.names():
             if option in advice.DROPPED_SERVER_OPTIONS:
