@@ -174,6 +174,16 @@ MISTAKES = (
         "coerce='yes' is not possible: use True or False",
     ),
     Mistake(
+        "a result limit that spills in its own words",
+        "s.add_middleware(ResultLimit(50_000, spill='yes'))\n",
+        "spill='yes' is not possible: use True, False or Spill(expires=…, bytes=…)",
+    ),
+    Mistake(
+        "pages that are too small for a link",
+        "s.add_middleware(ResultLimit(500, spill=True))\n",
+        "size=500 is not possible: with spill use 2000 bytes or more",
+    ),
+    Mistake(
         "a proxy that coerces",
         "Server.from_client('http://localhost:1/mcp', coerce=True)\n",
         "A proxy passes arguments on as they are: say coerce=True in the server that has the tools",

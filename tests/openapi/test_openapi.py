@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import Client, DefinitionError, ImageContent, ToolCallError, ToolError
+from hinge import Client, DefinitionError, ImageContent, ResultLimit, ToolCallError, ToolError
 from hinge.openapi import ApiResponse, Operation, server_from
 from hinge.openapi.document import Document
 from tests.server.peer import ERAS
@@ -166,6 +166,23 @@ async def test_schemas_are_those_of_json_schema_without_references() -> None:
     assert isinstance(tree, dict)
     assert tree["$defs"]["Tree"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
     assert tools["delete_pets_id"].output_schema is None
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_options_for_results_and_arguments_work_here_too(era: Any) -> None:
+    api = Api({"id": 1, "name": "x" * 9000})
+    options: Any = {"coerce": True, "omit_repeated_text": True, "middleware": [ResultLimit(8000, spill=True)]}
+    async with Client(server_from(PETS, http_client=api, **options), era=era) as client:
+        long = await client.call_tool("addPet", {"body": '{"id": "1"}'}, raise_on_error=False)
+        assert json.loads(api.asked[-1][3] or b"") == {"id": 1}
+        assert long.is_error
+        assert [block.type for block in long.content] == ["text", "text", "resource_link"]
+        api.answer = Api({"id": 1}).answer
+        short = await client.call_tool("addPet", {"body": {"id": "1"}})
+        assert (short.content, short.structured_content) == ([], {"id": 1})
+        api.answer = Api([]).answer
+        await client.call_tool("list_pets", {"limit": "3", "tag": '["a"]', "X-Trace": "7"})
+        assert api.url.endswith("/pets?tag=a&limit=3")
 
 
 async def test_what_is_safe_by_http_is_said_to_be_safe() -> None:

@@ -180,7 +180,7 @@ async def test_an_image_is_a_page(era: Era) -> None:
         ]
         (page,) = await pages(client, link_of(result))
         assert (page.decoded, page.mime_type) == (PNG, "image/png")
-        assert "Left out: 1 images or files, in 1 page " in result.text
+        assert "Left out: 1 image or file, in 1 page " in result.text
 
 
 async def test_every_kind_of_content_is_kept() -> None:

@@ -17,6 +17,9 @@ from hinge.schema.tools import CallToolResult
 from hinge.server.context import Context
 from hinge.server.middleware.chain import CallNext
 
+#: Larger JSON that is written in two ways counts as different, in bytes: decoding it would occupy the event loop.
+_MAX_COMPARED = 1024 * 1024
+
 
 async def omit_repeated_text(ctx: Context[Any], call_next: CallNext) -> Any:
     """Serve a request. The innermost middleware: results are shaped for the caller's revision already.
@@ -57,6 +60,8 @@ def _equal(text: str, structured: Any) -> bool:
     written = encode_value(structured)
     if text.encode() == written:
         return True
+    if max(len(text), len(written)) > _MAX_COMPARED:
+        return False
     try:
         return _sorted(msgspec.json.decode(text)) == _sorted(msgspec.json.decode(written))
     except (msgspec.MsgspecError, RecursionError):

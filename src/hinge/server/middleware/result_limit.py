@@ -190,11 +190,11 @@ class ResultLimit:
         count = len(parts.pages)
         kept = f"{parts.size:,} bytes of text" if parts.texts else ""
         if blobs := count - parts.texts:
-            kept += f"{' and ' if kept else ''}{blobs} images or files"
+            kept += f"{' and ' if kept else ''}{_counted(blobs, 'image or file', 'images or files')}"
         reason = "It counts as an error only because structured content can't be shortened. " if left_out else ""
         return (
             f"[This is the beginning of a result of {size:,} bytes, more than the limit of {self.size:,}. {reason}"
-            f"Left out: {kept}, in {count} {'page' if count == 1 else 'pages'} that can be read for {_duration(expires)}: "
+            f"Left out: {kept}, in {_counted(count, 'page', 'pages')} that can be read for {_duration(expires)}: "
             f"read the linked resource, whose URI ends in the number of the page (1 to {count}), or ask for less.]"
         )
 
@@ -284,8 +284,9 @@ def _with_template(result: Any) -> Any:
     return {**members, "resourceTemplates": [*members["resourceTemplates"], msgspec.to_builtins(_TEMPLATE)]}
 
 
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"
+
+
 def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    if minutes >= 1:
-        return f"{minutes} minute{'s' if minutes > 1 else ''}"
-    return f"{seconds:g} seconds"
+    return f"{seconds:g} seconds" if seconds < 60 else _counted(round(seconds / 60), "minute", "minutes")

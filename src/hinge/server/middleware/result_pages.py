@@ -91,6 +91,7 @@ class MemoryPages:
         size = sum(map(len, pages))
         if size > self._spill.bytes:
             return False
+        self._drop_expired()
         self._results[key] = _Kept(pages, size, self._clock() + self._spill.expires)
         self._size += size
         while len(self._results) > self._spill.results or self._size > self._spill.bytes:
@@ -98,11 +99,14 @@ class MemoryPages:
         return True
 
     async def get(self, key: str, number: int) -> bytes | None:
+        self._drop_expired()
+        kept = self._results.get(key)
+        return kept.pages[number - 1] if kept is not None and 1 <= number <= len(kept.pages) else None
+
+    def _drop_expired(self) -> None:
         now = self._clock()
         while self._results and next(iter(self._results.values())).ends <= now:
             self._drop_oldest()
-        kept = self._results.get(key)
-        return kept.pages[number - 1] if kept is not None and 1 <= number <= len(kept.pages) else None
 
     def _drop_oldest(self) -> None:
         self._size -= self._results.popitem(last=False)[1].size
