@@ -28,7 +28,7 @@ LAYERS = (
     ("extensions",),
     ("sync",),
     ("contracts", "doctor", "install"),
-    ("proxy", "openapi", "stubs", "testing", "migrate"),
+    ("proxy", "openapi", "stubs", "testing", "migrate", "adapters"),
     ("cli", "pytest_plugin"),
     ("__init__", "__main__"),
 )

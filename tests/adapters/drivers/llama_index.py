@@ -1,0 +1,36 @@
+"""An agent of LlamaIndex with a scripted model."""
+
+import asyncio
+from typing import Any
+
+from llama_index.core.agent.workflow import FunctionAgent, ToolCallResult
+from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
+from llama_index.core.llms.mock import MockFunctionCallingLLM
+
+from hinge.adapters import llama_index
+from tests.adapters.conversation import Call, Conversation, connected
+
+
+async def run(target: Any, script: list[Call], **options: Any) -> Conversation:
+    left, offered = list(script), {}
+
+    def answer(messages: Any, **given: Any) -> ChatMessage:
+        offered.update({one.metadata.name: one.metadata.get_parameters_dict() for one in tools})
+        if left:
+            name, arguments = left.pop(0)
+            block = ToolCallBlock(tool_call_id=f"call-{len(left)}", tool_name=name, tool_kwargs=arguments)
+            return ChatMessage(role="assistant", blocks=[block])
+        return ChatMessage(role="assistant", content="done")
+
+    async with connected(target) as client:
+        tools = await llama_index.tools(client, **options)
+        agent = FunctionAgent(tools=tools, llm=MockFunctionCallingLLM(response_generator=answer), streaming=False)
+        handler = agent.run("go")
+        try:
+            events = [event async for event in handler.stream_events() if isinstance(event, ToolCallResult)]
+            result = await handler
+        except asyncio.CancelledError:
+            await handler.cancel_run()
+            raise
+    told = [str(event.tool_output.content) for event in events]
+    return Conversation(told, str(result.response.content), offered)

@@ -1,0 +1,32 @@
+"""An agent of Pydantic AI with a scripted model."""
+
+from typing import Any
+
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, RetryPromptPart, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import FunctionModel
+
+from hinge.adapters.pydantic_ai import Toolset
+from tests.adapters.conversation import Call, Conversation, connected
+
+
+async def run(target: Any, script: list[Call], **options: Any) -> Conversation:
+    left, offered = list(script), {}
+
+    def answer(messages: Any, info: Any) -> ModelResponse:
+        offered.clear()
+        offered.update({tool.name: tool.parameters_json_schema for tool in info.function_tools})
+        if left:
+            return ModelResponse(parts=[ToolCallPart(*left.pop(0))])
+        return ModelResponse(parts=[TextPart("done")])
+
+    async with connected(target) as client:
+        agent = Agent(FunctionModel(answer), toolsets=[Toolset(client, **options)])
+        result = await agent.run("go")
+    told = [
+        part.model_response() if isinstance(part, RetryPromptPart) else str(part.content)
+        for message in result.all_messages()
+        for part in message.parts
+        if isinstance(part, ToolReturnPart | RetryPromptPart)
+    ]
+    return Conversation(told, result.output, offered)

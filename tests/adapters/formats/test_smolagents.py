@@ -1,0 +1,55 @@
+"""What the tools of smolagents are made of."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("smolagents")
+
+from PIL import Image
+from smolagents import CodeAgent, LogLevel, Model
+from smolagents.models import ChatMessage, MessageRole
+
+from hinge import DefinitionError, Server, ToolError
+from hinge.adapters.smolagents import tools
+from hinge.sync import Client
+from tests.adapters.server import server
+
+
+def test_results_are_structured_or_text_or_images() -> None:
+    with Client(server) as client:
+        by_name = {tool.name: tool for tool in tools(client)}
+        assert by_name["add"](2, 3) in ("5", {"result": 5})
+        assert by_name["weather"](city="Oslo") == {"city": "Oslo", "celsius": 21.5}
+        assert by_name["get_total"](prices=[1, 2], tax=1) == "total 4"
+        assert by_name["get_total"]([1, 2]) == "total 3"
+        assert isinstance(by_name["picture"](), Image.Image)
+        see, image, *others = by_name["mixed"]()
+        assert (see, isinstance(image, Image.Image), len(others)) == ("see", True, 4)
+        with pytest.raises(ToolError, match="it failed: no tea"):
+            by_name["fail"]("no tea")
+        inputs = by_name["get_total"].inputs
+        assert (inputs["prices"]["type"], inputs["tax"]["type"]) == ("array", ["number", "null"])
+        assert ("nullable" in inputs["prices"], inputs["tax"]["nullable"]) == (False, True)
+
+
+class Writes(Model):
+    """A model that writes one program."""
+
+    def generate(self, messages: Any, **options: Any) -> ChatMessage:
+        code = 'city = weather("Oslo")["city"]\nfinal_answer(f"{city}: {get_total(prices=[1, 2])}")'
+        return ChatMessage(MessageRole.ASSISTANT, f"Thought: easy.\n<code>\n{code}\n</code>")
+
+
+def test_code_of_a_model_calls_tools() -> None:
+    with Client(server) as client:
+        agent = CodeAgent(tools(client), Writes(), verbosity_level=LogLevel.OFF)
+        assert str(agent.run("go")) == "Oslo: total 3"
+
+
+def test_two_names_that_become_one_are_refused() -> None:
+    twice = Server("twice")
+    twice.tool(lambda: "a", name="a-b")
+    twice.tool(lambda: "b", name="a_b")
+    with Client(twice) as client, pytest.raises(DefinitionError, match="Several tools become 'a_b'"):
+        tools(client)

@@ -1,0 +1,173 @@
+"""What the adapters share, without a framework: lists, choices, errors for the model, missing packages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from hinge import Client, ClientGroup, DefinitionError, Overloaded, PeerError, Server, Tool
+from hinge.adapters.tools import SyncTools, Tools, text_for_model
+from hinge.sync import Client as SyncClient
+from tests.adapters.server import server
+
+
+class Counted:
+    """Counts the conversions."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, tool: Tool) -> str:
+        self.names.append(tool.name)
+        return f"<{tool.name}: {tool.description}>"
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_a_tool_is_converted_once_and_again_when_it_changed(era: Any) -> None:
+    changing = Server("changing")
+
+    @changing.tool(name="one")
+    def first() -> str:
+        """The first."""
+        return "1"
+
+    @changing.tool
+    def two() -> str:
+        """The second."""
+        return "2"
+
+    counted = Counted()
+    async with Client(changing, era=era) as client:
+        tools = Tools(client, counted, include=None, resources=False)
+        for _ in range(20):
+            assert await tools.list() == ["<one: The first.>", "<two: The second.>"]
+        assert counted.names == ["one", "two"]
+
+        changing.remove_tool("one")
+
+        @changing.tool(name="one")
+        def again() -> str:
+            """Another one."""
+            return "3"
+
+        assert await tools.list() == ["<two: The second.>", "<one: Another one.>"]
+        assert counted.names == ["one", "two", "one"]
+
+
+async def test_a_group_converts_each_tool_once() -> None:
+    counted = Counted()
+    async with ClientGroup({"a": server, "b": server}) as group:
+        tools = Tools(group, counted, include=lambda tool: tool.name.endswith("add"), resources=True)
+        for _ in range(3):
+            assert len(await tools.list()) == 3
+    assert counted.names == ["a_add", "b_add", "read_resource"]
+
+
+async def test_a_name_that_vanishes_later_is_no_mistake() -> None:
+    changing = Server("changing")
+    changing.tool(lambda: "1", name="one")
+    async with Client(changing) as client:
+        tools = Tools(client, Counted(), include={"one"}, resources=False)
+        assert len(await tools.list()) == 1
+        changing.remove_tool("one")
+        assert await tools.list() == []
+
+
+@pytest.mark.parametrize(
+    ("include", "message"),
+    [
+        ("add", "include must be a list of names or a function of a Tool, got 'add'"),
+        (3, "include must be a list of names or a function of a Tool, got 3"),
+        (["adds"], "include has 'adds', but the tools are 'add', 'weather', "),
+    ],
+)
+async def test_a_wrong_choice_is_one_clear_error(include: Any, message: str) -> None:
+    async with Client(server) as client:
+        with pytest.raises(DefinitionError) as caught:
+            await Tools(client, Counted(), include=include, resources=False).list()
+    assert str(caught.value).startswith(message)
+
+
+async def test_a_server_may_have_a_tool_of_the_name_for_resources() -> None:
+    reading = Server("reading")
+    reading.tool(lambda: "its own", name="read_resource")
+    async with Client(reading) as client:
+        with pytest.raises(DefinitionError, match="the server has one of this name"):
+            await Tools(client, Counted(), include=None, resources=True).list()
+        assert (
+            await Tools(client, Counted(), include=None, resources=False).call("read_resource", {})
+        ).text == "its own"
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+async def test_what_the_model_did_wrong_is_a_result_and_what_the_server_did_is_raised(era: Any) -> None:
+    strict = Server("strict")
+
+    @strict.tool
+    def add(a: int) -> int:
+        """Add."""
+        return a
+
+    @strict.tool
+    def busy() -> str:
+        """Too much to do."""
+        raise Overloaded("too many calls")
+
+    async with Client(strict, era=era) as client:
+        tools = Tools(client, Counted(), include=None, resources=True)
+        await tools.list()
+        for name, arguments in (("add", {"a": "x"}), ("nothing", {}), ("read_resource", {"uri": "x://y"})):
+            result = await tools.call(name, arguments)
+            assert result.is_error, name
+            assert text_for_model(result)
+        with pytest.raises(PeerError):
+            await tools.call("busy", {})
+
+
+def test_a_client_without_async_has_the_same_tools() -> None:
+    with SyncClient(server) as client:
+        tools = SyncTools(client, Counted(), include=["add"], resources=True)
+        assert tools.list() == ["<add: Add two integers.>", tools.list()[1]]
+        assert tools.call("add", {"a": 1, "b": 2}).data == 3
+        assert tools.call("read_resource", {"uri": "pantry://tea"}).content[0].type == "resource"
+        assert tools.call("add", {"a": "x"}).is_error
+
+
+ADAPTERS = {
+    "langchain": ("langchain_core", "langchain-core", "langchain"),
+    "pydantic_ai": ("pydantic_ai", "pydantic-ai-slim", "pydantic-ai"),
+    "openai_agents": ("agents", "openai-agents", "openai-agents"),
+    "llama_index": ("llama_index", "llama-index-core", "llama-index"),
+    "google_adk": ("google.adk", "google-adk", "google-adk"),
+    "smolagents": ("smolagents", "smolagents", "smolagents"),
+}
+BLOCKED = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r} or name.startswith({module!r} + "."):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+import hinge.adapters.{adapter}
+"""
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_a_missing_package_is_one_line_with_the_command(adapter: str) -> None:
+    module, package, extra = ADAPTERS[adapter]
+    code = BLOCKED.format(module=module, adapter=adapter)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == f"ImportError: hinge.adapters.{adapter} needs {package}: pip install 'hinge[{extra}]'"
+    assert "During handling" not in done.stderr
+
+
+def test_an_adapter_is_loaded_when_it_is_imported_only() -> None:
+    code = "import hinge, hinge.adapters, sys; from hinge import Client, Server; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {name for name in loaded if name.startswith("hinge.adapters.")}
