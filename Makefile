@@ -23,7 +23,7 @@ help:
 	@echo "make http-differential  raw requests to Hinge's HTTP server, to others, and through nginx and haproxy"
 	@echo "make load soak     streams, calls, slow readers, sessions on a server, with bounds on what it holds"
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm)"
-	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server (needs npm)"
+	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server, their agents on Hinge's adapters (needs npm)"
 	@echo "make bench         Hinge beside its peers; bench-quick takes less than 90 s"
 	@echo "make coverage-ids  which requirements the tests cite"
 	@echo "make packages      the wheel, pipx, the sdist, zip applications and a frozen program, used without the repository"
@@ -101,8 +101,9 @@ interop: .venv/.demo .venv/.test  # the first part installs the peers that the t
 	$(PY) -m tests.interop.run
 	REQUIRE_PEERS=1 $(PY) -m pytest -rs tests/proxy/test_chain.py tests/proxy/test_sse_peers.py tests/testing/test_foreign.py tests/migrate/test_originals.py tests/migrate/test_tables.py tests/interop/test_twins.py
 
-interop-agents: .venv/.demo
+interop-agents: .venv/.demo .venv/.check
 	$(PY) -m tests.interop.run --agents
+	$(PY) -m tests.adapters.run
 
 bench: .venv/.test
 	$(PY) -m benchmarks.run

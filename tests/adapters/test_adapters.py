@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hinge import Client, ClientGroup, DefinitionError, Overloaded, PeerError, Server, Tool
-from hinge.adapters.tools import SyncTools, Tools, text_for_model
+from hinge.adapters.tools import AsyncTools, SyncTools, text_for_model
 from hinge.sync import Client as SyncClient
 from tests.adapters.server import server
 
@@ -41,7 +41,7 @@ async def test_a_tool_is_converted_once_and_again_when_it_changed(era: Any) -> N
 
     counted = Counted()
     async with Client(changing, era=era) as client:
-        tools = Tools(client, counted, include=None, resources=False)
+        tools = AsyncTools(client, counted, include=None, resources=False)
         for _ in range(20):
             assert await tools.list() == ["<one: The first.>", "<two: The second.>"]
         assert counted.names == ["one", "two"]
@@ -60,7 +60,7 @@ async def test_a_tool_is_converted_once_and_again_when_it_changed(era: Any) -> N
 async def test_a_group_converts_each_tool_once() -> None:
     counted = Counted()
     async with ClientGroup({"a": server, "b": server}) as group:
-        tools = Tools(group, counted, include=lambda tool: tool.name.endswith("add"), resources=True)
+        tools = AsyncTools(group, counted, include=lambda tool: tool.name.endswith("add"), resources=True)
         for _ in range(3):
             assert len(await tools.list()) == 3
     assert counted.names == ["a_add", "b_add", "read_resource"]
@@ -70,7 +70,7 @@ async def test_a_name_that_vanishes_later_is_no_mistake() -> None:
     changing = Server("changing")
     changing.tool(lambda: "1", name="one")
     async with Client(changing) as client:
-        tools = Tools(client, Counted(), include={"one"}, resources=False)
+        tools = AsyncTools(client, Counted(), include={"one"}, resources=False)
         assert len(await tools.list()) == 1
         changing.remove_tool("one")
         assert await tools.list() == []
@@ -87,7 +87,7 @@ async def test_a_name_that_vanishes_later_is_no_mistake() -> None:
 async def test_a_wrong_choice_is_one_clear_error(include: Any, message: str) -> None:
     async with Client(server) as client:
         with pytest.raises(DefinitionError) as caught:
-            await Tools(client, Counted(), include=include, resources=False).list()
+            await AsyncTools(client, Counted(), include=include, resources=False).list()
     assert str(caught.value).startswith(message)
 
 
@@ -96,9 +96,9 @@ async def test_a_server_may_have_a_tool_of_the_name_for_resources() -> None:
     reading.tool(lambda: "its own", name="read_resource")
     async with Client(reading) as client:
         with pytest.raises(DefinitionError, match="the server has one of this name"):
-            await Tools(client, Counted(), include=None, resources=True).list()
+            await AsyncTools(client, Counted(), include=None, resources=True).list()
         assert (
-            await Tools(client, Counted(), include=None, resources=False).call("read_resource", {})
+            await AsyncTools(client, Counted(), include=None, resources=False).call("read_resource", {})
         ).text == "its own"
 
 
@@ -117,7 +117,7 @@ async def test_what_the_model_did_wrong_is_a_result_and_what_the_server_did_is_r
         raise Overloaded("too many calls")
 
     async with Client(strict, era=era) as client:
-        tools = Tools(client, Counted(), include=None, resources=True)
+        tools = AsyncTools(client, Counted(), include=None, resources=True)
         await tools.list()
         for name, arguments in (("add", {"a": "x"}), ("nothing", {}), ("read_resource", {"uri": "x://y"})):
             result = await tools.call(name, arguments)

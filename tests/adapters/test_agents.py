@@ -7,6 +7,7 @@ cancellation are tested where the frameworks let them through.
 from __future__ import annotations
 
 import asyncio
+import runpy
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,7 +19,7 @@ import pytest
 from hinge import CallError, Client, DefinitionError, Server
 from tests.adapters.conversation import Conversation
 from tests.adapters.server import server
-from tests.interop.peers import FOREIGN, locate
+from tests.interop.peers import FOREIGN, ROOT, locate
 
 #: Each adapter with a module of its framework.
 FRAMEWORKS = {
@@ -63,7 +64,7 @@ def target(request: pytest.FixtureRequest) -> Any:
         return OURS
     python = locate().peers_python
     if not python.exists():
-        pytest.skip("the official SDK is not installed: python -m tests.interop.peers python.peers")
+        pytest.skip("the official SDK is not installed: python -m tests.interop.peers peers")
     return [str(python), str(FOREIGN / "server_python.py"), "stdio"]
 
 
@@ -194,3 +195,17 @@ async def test_a_misspelled_name_is_refused(run: Run, framework: str) -> None:
         pytest.skip("it logs why a toolset can't be listed, and goes on without it")
     with pytest.raises(DefinitionError, match="include has 'ad', but the tools are 'add', "):
         await run(server, [], include=["ad"])
+
+
+async def test_the_example_answers(
+    framework: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    examples = ROOT / "examples"
+    monkeypatch.chdir(examples)
+    example = runpy.run_path(str(examples / "agents" / f"{framework}_agent.py"), run_name="example")
+    driver = import_module(f"tests.adapters.drivers.{framework}")
+    if framework == "smolagents":
+        await asyncio.to_thread(example["main"], driver.Writes('final_answer(forecast("Oslo", 1) and "done")'))
+    else:
+        await example["main"](driver.scripted([("forecast", {"city": "Oslo", "days": 1})]))
+    assert "done" in capsys.readouterr().out

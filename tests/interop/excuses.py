@@ -40,7 +40,10 @@ _CAPPED = "the client caps an SSE event at 1 MiB and fails the call; this server
 _MISSING = "the server says -32602 in the handshake era, too, whose revisions want -32002"
 
 EXCUSES = (
-    Excuse("the client reads the first page of a list only", "list_tools", client="llamaindex"),
+    *(
+        Excuse("the client reads the first page of a list only", "list_tools", client=client)
+        for client in ("llamaindex", "google-adk", "mcp-use")
+    ),
     Excuse(
         "the client drops a notification that is directly followed by the result, as the server behind the proxy sends it",
         "progress",

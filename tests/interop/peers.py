@@ -31,7 +31,9 @@ OLD_SDKS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """The SDKs of the handshake era by name: the newest revision that each knows, and its transports."""
 AGENTS: tuple[str, ...] = tuple(_TABLE["agents"])
-"""The agent frameworks."""
+"""The agent frameworks whose own clients meet our server."""
+ADAPTED: tuple[str, ...] = (*AGENTS, *_TABLE["adapters"])
+"""All agent frameworks."""
 IMPORTS = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
 """Where a child finds this checkout, and no other one that may be installed."""
 
@@ -49,7 +51,7 @@ class Peers:
 
     def python(self, group: str) -> Path:
         """The interpreter of a group of Python packages, or of an agent framework."""
-        directory = f"{group}-venv" if group in AGENTS else _TABLE["python"][group]["directory"]
+        directory = f"{group}-venv" if group in ADAPTED else _TABLE["python"][group]["directory"]
         return Path(CACHE, directory, "bin", "python")
 
     @property
@@ -120,7 +122,8 @@ def install(only: frozenset[str] = GROUPS) -> Peers:
         with _one_installer_at_a_time(directory):
             _install_node(versions["node"]["packages"], directory)
     pythons = {name: (group["directory"], group["packages"]) for name, group in versions["python"].items()}
-    pythons |= {name: (f"{name}-venv", packages) for name, packages in versions["agents"].items()}
+    frameworks = versions["agents"] | versions["adapters"]
+    pythons |= {name: (f"{name}-venv", packages) for name, packages in frameworks.items()}
     for name, (place, packages) in pythons.items():
         if name in only:
             directory = CACHE / place
@@ -153,25 +156,20 @@ def _install_node(packages: Mapping[str, str], directory: Path) -> None:
         (directory / "package.json").write_text(json.dumps({"private": True, "type": "module"}))
     wanted = [f"{name}@{version}" for name, version in packages.items()]
     _run([npm, "install", "--no-audit", "--no-fund", "--save-exact", *wanted], directory)
-    _let_scripts_import(directory)
     _mark_current(directory, packages)
 
 
-def _let_scripts_import(directory: Path) -> None:
-    """The .mjs peers stand in the source tree; ES imports look for node_modules beside and above the importing file.
-
-    They are therefore copied next to node_modules before each run (see `script`); this only makes the place.
-    """
-    (directory / "scripts").mkdir(exist_ok=True)
-
-
 def script(name: str) -> Path:
-    """The path from which the foreign script `name` is to be run (an .mjs copy that finds its packages)."""
+    """The path from which the foreign script `name` is to be run.
+
+    ES imports look for node_modules beside and above the importing file, so .mjs scripts are copied next to it.
+    """
     source = FOREIGN / name
     if source.suffix != ".mjs":
         return source
     copy = CACHE / "node" / "scripts" / name
     if not copy.exists() or copy.read_bytes() != source.read_bytes():
+        copy.parent.mkdir(parents=True, exist_ok=True)
         fresh = copy.with_suffix(f".{os.getpid()}.tmp")
         fresh.write_bytes(source.read_bytes())
         fresh.replace(copy)

@@ -21,7 +21,7 @@ from tests.interop.cells import Matrix, Outcome
 from tests.interop.excuses import EXCUSES
 from tests.interop.judge import Cell, skipped
 from tests.interop.matrix import HERE
-from tests.interop.peers import AGENTS, GROUPS, install
+from tests.interop.peers import GROUPS, install, locate
 
 #: The options that choose cells by a member of that name.
 FILTERS = ("client", "server", "transport", "era")
@@ -97,12 +97,12 @@ def main() -> int:
     """Run what the command line asks for; return the exit code."""
     chosen = _arguments()
     keep: Path = (chosen.keep or Path(tempfile.mkdtemp(prefix="interop-"))).resolve()
-    groups = frozenset(("node", *AGENTS)) if chosen.agents else GROUPS
-    matrix = Matrix(install(groups), keep, chosen.fixture, with_agents=chosen.agents)
+    matrix = Matrix(locate(), keep, chosen.fixture, with_agents=chosen.agents)
     cells, unmatched = select(list(matrix.cells()), matrix, chosen)
     if unmatched or not cells:
         print(f"interop: FAILED: no cell matches {', '.join(unmatched) or '--proof'}")
         return 1
+    install(frozenset({"node"}.union(cell.client for cell in cells)) if chosen.agents else GROUPS)
     wrong: list[str] = []
     with ThreadPoolExecutor(chosen.jobs) as pool:
         if chosen.faults != "only":

@@ -1,7 +1,5 @@
 """Google ADK: a client as a toolset of agents, prompts as contents."""
 
-# pyright: reportMissingImports=false
-
 from __future__ import annotations
 
 import logging
@@ -10,8 +8,8 @@ from typing import Any
 
 from hinge.adapters.tools import (
     AnyClient,
+    AsyncTools,
     Include,
-    Tools,
     description_of,
     metadata_of,
     missing_package,
@@ -32,7 +30,7 @@ try:
 except ModuleNotFoundError as exc:
     raise missing_package(exc, "google.adk", "google-adk", "google-adk") from None
 
-__all__ = ["Toolset", "contents"]
+__all__ = ["AdkToolset", "contents"]
 
 logger = logging.getLogger("hinge")
 
@@ -48,8 +46,8 @@ _RESERVED = frozenset(
 )
 
 
-class Toolset(BaseToolset):
-    """The tools of a client as a toolset: `Agent(model=…, tools=[Toolset(client)])`.
+class AdkToolset(BaseToolset):
+    """The tools of a client as a toolset: `Agent(model=…, tools=[AdkToolset(client)])`.
 
     They are listed once for each invocation, so that the model sees changes. A result is its structured content, or
     `{"result": text}`; images, audio and other data are `media`, which becomes parts of the function response. The error of
@@ -67,7 +65,7 @@ class Toolset(BaseToolset):
 
     Example:
         >>> async with Client("weather.py") as client:
-        ...     agent = Agent(name="weather", model="gemini-3-pro", tools=[Toolset(client)])
+        ...     agent = Agent(name="weather", model="gemini-3-pro", tools=[AdkToolset(client)])
     """
 
     def __init__(
@@ -79,8 +77,8 @@ class Toolset(BaseToolset):
         tool_name_prefix: str | None = None,
     ) -> None:
         super().__init__(tool_name_prefix=tool_name_prefix)
-        self._tools: Tools[_Tool] = Tools(
-            client, lambda tool: _Tool(self._tools, tool), include=include, resources=resources
+        self._tools: AsyncTools[_AdkTool] = AsyncTools(
+            client, lambda tool: _AdkTool(self._tools, tool), include=include, resources=resources
         )
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
@@ -128,8 +126,8 @@ async def contents(client: AnyClient, prompt: str, arguments: Mapping[str, str] 
     ]
 
 
-class _Tool(BaseTool):
-    def __init__(self, source: Tools[_Tool], tool: Tool) -> None:
+class _AdkTool(BaseTool):
+    def __init__(self, source: AsyncTools[_AdkTool], tool: Tool) -> None:
         super().__init__(name=tool.name, description=description_of(tool), custom_metadata=metadata_of(tool) or None)
         self._source = source
         self._tool = tool

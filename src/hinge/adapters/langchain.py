@@ -1,7 +1,5 @@
 """LangChain: the tools of a client for agents, prompts as messages, resources as blobs."""
 
-# pyright: reportMissingImports=false
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -10,9 +8,9 @@ from typing import Any, Literal
 from hinge.adapters.tools import (
     AnyClient,
     AnySyncClient,
+    AsyncTools,
     Include,
     SyncTools,
-    Tools,
     description_of,
     metadata_of,
     missing_package,
@@ -76,7 +74,9 @@ async def tools(client: AnyClient, *, include: Include | None = None, resources:
         >>> async with Client("weather.py") as client:
         ...     agent = create_agent("openai:gpt-5", await tools(client))
     """
-    source: Tools[BaseTool] = Tools(client, lambda tool: _AsyncTool(source, tool), include=include, resources=resources)
+    source: AsyncTools[BaseTool] = AsyncTools(
+        client, lambda tool: _LangChainAsyncTool(source, tool), include=include, resources=resources
+    )
     return await source.list()
 
 
@@ -96,7 +96,7 @@ def sync_tools(client: AnySyncClient, *, include: Include | None = None, resourc
         CallError: The tools could not be listed.
     """
     source: SyncTools[BaseTool] = SyncTools(
-        client, lambda tool: _SyncTool(source, tool), include=include, resources=resources
+        client, lambda tool: _LangChainSyncTool(source, tool), include=include, resources=resources
     )
     return source.list()
 
@@ -136,7 +136,7 @@ async def blobs(client: AnyClient, resources: Iterable[str | Resource]) -> list[
     return [_blob(contents) for one in resources for contents in (await client.read_resource(one)).contents]
 
 
-class _Tool(BaseTool):
+class _LangChainTool(BaseTool):
     """A tool whose arguments are those of its JSON Schema, whatever their names."""
 
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
@@ -151,10 +151,10 @@ class _Tool(BaseTool):
         )
 
 
-class _AsyncTool(_Tool):
-    _source: Tools[BaseTool] = PrivateAttr()
+class _LangChainAsyncTool(_LangChainTool):
+    _source: AsyncTools[BaseTool] = PrivateAttr()
 
-    def __init__(self, source: Tools[BaseTool], tool: Tool) -> None:
+    def __init__(self, source: AsyncTools[BaseTool], tool: Tool) -> None:
         super().__init__(tool)
         self._source = source
 
@@ -167,7 +167,7 @@ class _AsyncTool(_Tool):
         return _content_and_artifact(await self._source.call(self.name, arguments))
 
 
-class _SyncTool(_Tool):
+class _LangChainSyncTool(_LangChainTool):
     _source: SyncTools[BaseTool] = PrivateAttr()
 
     def __init__(self, source: SyncTools[BaseTool], tool: Tool) -> None:

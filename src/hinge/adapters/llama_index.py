@@ -1,7 +1,5 @@
 """LlamaIndex: the tools of a client for agents, prompts as chat messages, resources as documents."""
 
-# pyright: reportMissingImports=false
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -10,9 +8,9 @@ from typing import Any
 from hinge.adapters.tools import (
     AnyClient,
     AnySyncClient,
+    AsyncTools,
     Include,
     SyncTools,
-    Tools,
     description_of,
     missing_package,
     structured_of,
@@ -66,8 +64,8 @@ async def tools(client: AnyClient, *, include: Include | None = None, resources:
         >>> async with Client("weather.py") as client:
         ...     agent = FunctionAgent(tools=await tools(client), llm=llm)
     """
-    source: Tools[AsyncBaseTool] = Tools(
-        client, lambda tool: _AsyncTool(source, tool), include=include, resources=resources
+    source: AsyncTools[AsyncBaseTool] = AsyncTools(
+        client, lambda tool: _LlamaIndexAsyncTool(source, tool), include=include, resources=resources
     )
     return await source.list()
 
@@ -90,7 +88,7 @@ def sync_tools(
         CallError: The tools could not be listed.
     """
     source: SyncTools[AsyncBaseTool] = SyncTools(
-        client, lambda tool: _SyncTool(source, tool), include=include, resources=resources
+        client, lambda tool: _LlamaIndexSyncTool(source, tool), include=include, resources=resources
     )
     return source.list()
 
@@ -152,7 +150,7 @@ class _Metadata(ToolMetadata):
         return self._schema
 
 
-class _Tool(AsyncBaseTool):
+class _LlamaIndexTool(AsyncBaseTool):
     def __init__(self, tool: Tool) -> None:
         self._metadata = _Metadata(tool)
         self._name = tool.name
@@ -162,8 +160,8 @@ class _Tool(AsyncBaseTool):
         return self._metadata
 
 
-class _AsyncTool(_Tool):
-    def __init__(self, source: Tools[AsyncBaseTool], tool: Tool) -> None:
+class _LlamaIndexAsyncTool(_LlamaIndexTool):
+    def __init__(self, source: AsyncTools[AsyncBaseTool], tool: Tool) -> None:
         super().__init__(tool)
         self._source = source
 
@@ -176,7 +174,7 @@ class _AsyncTool(_Tool):
         return _output(self._name, arguments, await self._source.call(self._name, arguments))
 
 
-class _SyncTool(_Tool):
+class _LlamaIndexSyncTool(_LlamaIndexTool):
     def __init__(self, source: SyncTools[AsyncBaseTool], tool: Tool) -> None:
         super().__init__(tool)
         self._source = source

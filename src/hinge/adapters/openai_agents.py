@@ -1,14 +1,12 @@
 """OpenAI Agents: a client as an MCP server of agents, with its tools, prompts and resources."""
 
-# pyright: reportMissingImports=false
-
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
 import msgspec
 
-from hinge.adapters.tools import AnyClient, Include, Tools, missing_package
+from hinge.adapters.tools import AnyClient, AsyncTools, Include, missing_package
 from hinge.client.methods import ClientMethods
 from hinge.errors import HingeError
 from hinge.schema.prompts import ListPromptsResult
@@ -23,13 +21,13 @@ try:
 except ModuleNotFoundError as exc:
     raise missing_package(exc, "agents", "openai-agents", "openai-agents") from None
 
-__all__ = ["Server"]
+__all__ = ["AgentsServer"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-class Server(MCPServer):
-    """A client as a server of agents: `Agent(name, mcp_servers=[Server(client)])`.
+class AgentsServer(MCPServer):
+    """A client as a server of agents: `Agent(name, mcp_servers=[AgentsServer(client)])`.
 
     Agents list the tools before each turn, so that the model sees changes. The model gets the text and images of a result,
     and the errors of tools. Errors of the connection end the run, as the cause of an `AgentsException`.
@@ -47,7 +45,7 @@ class Server(MCPServer):
 
     Example:
         >>> async with Client("weather.py") as client:
-        ...     agent = Agent("weather", mcp_servers=[Server(client)])
+        ...     agent = Agent("weather", mcp_servers=[AgentsServer(client)])
         ...     result = await Runner.run(agent, "What is the weather in Oslo?")
     """
 
@@ -68,7 +66,7 @@ class Server(MCPServer):
         )
         self._client = client
         self._name = name
-        self._tools = Tools(client, _tool, include=include, resources=resources)
+        self._tools = AsyncTools(client, _tool, include=include, resources=resources)
 
     @property
     def name(self) -> str:

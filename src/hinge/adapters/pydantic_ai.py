@@ -1,7 +1,5 @@
 """Pydantic AI: a client as a toolset of agents, prompts as messages."""
 
-# pyright: reportMissingImports=false
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -9,8 +7,8 @@ from typing import Any, Literal
 
 from hinge.adapters.tools import (
     AnyClient,
+    AsyncTools,
     Include,
-    Tools,
     metadata_of,
     missing_package,
     structured_of,
@@ -32,14 +30,14 @@ try:
 except ModuleNotFoundError as exc:
     raise missing_package(exc, "pydantic_ai", "pydantic-ai-slim", "pydantic-ai") from None
 
-__all__ = ["Toolset", "messages"]
+__all__ = ["PydanticToolset", "messages"]
 
 #: Arguments are validated by the server.
 _ANY_OBJECT = SchemaValidator(core_schema.dict_schema(core_schema.str_schema()))
 
 
-class Toolset(AbstractToolset[Any]):
-    """The tools of a client as a toolset: `Agent(model, toolsets=[Toolset(client)])`.
+class PydanticToolset(AbstractToolset[Any]):
+    """The tools of a client as a toolset: `Agent(model, toolsets=[PydanticToolset(client)])`.
 
     They are listed before each step of a run, so that the model sees changes. A result is its structured content if it has
     only text besides, otherwise text and `BinaryContent`. Errors of the connection are raised and end the run.
@@ -59,7 +57,7 @@ class Toolset(AbstractToolset[Any]):
 
     Example:
         >>> async with Client("weather.py") as client:
-        ...     agent = Agent("openai:gpt-5", toolsets=[Toolset(client)])
+        ...     agent = Agent("openai:gpt-5", toolsets=[PydanticToolset(client)])
         ...     result = await agent.run("What is the weather in Oslo?")
     """
 
@@ -75,7 +73,7 @@ class Toolset(AbstractToolset[Any]):
         id: str | None = None,
     ) -> None:
         check_option("tool_error", tool_error, one_of("retry", "failed"))
-        self._tools = Tools(client, _definition, include=include, resources=resources)
+        self._tools = AsyncTools(client, _definition, include=include, resources=resources)
         self._instructions = instructions
         self._error: type[ModelRetry | ToolFailed] = ModelRetry if tool_error == "retry" else ToolFailed
         self._max_retries = max_retries

@@ -1,7 +1,5 @@
 """smolagents: the tools of a client without async, for its agents, which are not async."""
 
-# pyright: reportMissingImports=false
-
 from __future__ import annotations
 
 import io
@@ -59,7 +57,9 @@ def tools(client: AnySyncClient, *, include: Include | None = None, resources: b
         >>> with Client("weather.py") as client:
         ...     agent = CodeAgent(tools=tools(client), model=model)
     """
-    source: SyncTools[Tool] = SyncTools(client, lambda tool: _Tool(source, tool), include=include, resources=resources)
+    source: SyncTools[Tool] = SyncTools(
+        client, lambda tool: _SmolagentsTool(source, tool), include=include, resources=resources
+    )
     listed = source.list()
     names = [tool.name for tool in listed]
     if len(set(names)) < len(names):
@@ -68,7 +68,7 @@ def tools(client: AnySyncClient, *, include: Include | None = None, resources: b
     return listed
 
 
-class _Tool(Tool):
+class _SmolagentsTool(Tool):
     skip_forward_signature_validation = True
     output_type = "any"
 

@@ -104,7 +104,7 @@ class _Tools(ABC, Generic[AnyClientT, ToolT]):
         """List the tools, as the client does."""
 
 
-class Tools(_Tools[AnyClient, ToolT]):
+class AsyncTools(_Tools[AnyClient, ToolT]):
     """The tools of an async client."""
 
     async def list(self) -> list[ToolT]:

@@ -11,7 +11,7 @@ from google.adk.runners import InMemoryRunner
 from google.genai import types
 from pydantic import Field
 
-from hinge.adapters.google_adk import Toolset
+from hinge.adapters.google_adk import AdkToolset
 from tests.adapters.conversation import Call, Conversation, connected
 
 
@@ -32,10 +32,14 @@ class Scripted(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=[part]))
 
 
+def scripted(script: list[Call]) -> Scripted:
+    return Scripted(script=list(script))
+
+
 async def run(target: Any, script: list[Call], **options: Any) -> Conversation:
-    model = Scripted(script=list(script))
+    model = scripted(script)
     async with connected(target) as client:
-        agent = LlmAgent(name="tester", model=model, tools=[Toolset(client, **options)])
+        agent = LlmAgent(name="tester", model=model, tools=[AdkToolset(client, **options)])
         runner = InMemoryRunner(agent)
         session = await runner.session_service.create_session(app_name=runner.app_name, user_id="me")
         message = types.Content(role="user", parts=[types.Part(text="go")])

@@ -35,8 +35,12 @@ class Scripted(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
+def scripted(script: list[Call]) -> Scripted:
+    return Scripted(script=list(script))
+
+
 async def run(target: Any, script: list[Call], **options: Any) -> Conversation:
-    model = Scripted(script=list(script))
+    model = scripted(script)
     async with connected(target) as client:
         agent = create_agent(model, await langchain.tools(client, **options))
         state = await agent.ainvoke({"messages": [("user", "go")]})

@@ -11,21 +11,23 @@ from hinge.adapters import llama_index
 from tests.adapters.conversation import Call, Conversation, connected
 
 
+def scripted(script: list[Call]) -> MockFunctionCallingLLM:
+    left = list(script)
+
+    def answer(messages: Any, **options: Any) -> ChatMessage:
+        if not left:
+            return ChatMessage(role="assistant", content="done")
+        name, arguments = left.pop(0)
+        block = ToolCallBlock(tool_call_id=f"call-{len(left)}", tool_name=name, tool_kwargs=arguments)
+        return ChatMessage(role="assistant", blocks=[block])
+
+    return MockFunctionCallingLLM(response_generator=answer)
+
+
 async def run(target: Any, script: list[Call], **options: Any) -> Conversation:
-    left, offered = list(script), {}
-
-    def answer(messages: Any, **given: Any) -> ChatMessage:
-        offered.update({one.metadata.name: one.metadata.get_parameters_dict() for one in tools})
-        if left:
-            name, arguments = left.pop(0)
-            block = ToolCallBlock(tool_call_id=f"call-{len(left)}", tool_name=name, tool_kwargs=arguments)
-            return ChatMessage(role="assistant", blocks=[block])
-        return ChatMessage(role="assistant", content="done")
-
     async with connected(target) as client:
         tools = await llama_index.tools(client, **options)
-        agent = FunctionAgent(tools=tools, llm=MockFunctionCallingLLM(response_generator=answer), streaming=False)
-        handler = agent.run("go")
+        handler = FunctionAgent(tools=tools, llm=scripted(script), streaming=False).run("go")
         try:
             events = [event async for event in handler.stream_events() if isinstance(event, ToolCallResult)]
             result = await handler
@@ -33,4 +35,5 @@ async def run(target: Any, script: list[Call], **options: Any) -> Conversation:
             await handler.cancel_run()
             raise
     told = [str(event.tool_output.content) for event in events]
+    offered = {tool.metadata.get_name(): tool.metadata.get_parameters_dict() for tool in tools}
     return Conversation(told, str(result.response.content), offered)

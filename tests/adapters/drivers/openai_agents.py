@@ -7,7 +7,7 @@ from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, set_tr
 from agents.items import ToolCallOutputItem
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from hinge.adapters.openai_agents import Server
+from hinge.adapters.openai_agents import AgentsServer
 from tests.adapters.conversation import Call, Conversation, connected
 
 set_tracing_disabled(True)
@@ -36,10 +36,14 @@ class Scripted(Model):
         raise NotImplementedError
 
 
+def scripted(script: list[Call]) -> Scripted:
+    return Scripted(script)
+
+
 async def run(target: Any, script: list[Call], **options: Any) -> Conversation:
-    model = Scripted(script)
+    model = scripted(script)
     async with connected(target) as client:
-        agent = Agent("tester", model=model, mcp_servers=[Server(client, **options)])
+        agent = Agent("tester", model=model, mcp_servers=[AgentsServer(client, **options)])
         result = await Runner.run(agent, "go", run_config=RunConfig(tracing_disabled=True))
     told = [json.dumps(item.output) for item in result.new_items if isinstance(item, ToolCallOutputItem)]
     return Conversation(told, result.final_output, model.offered)

@@ -25,6 +25,21 @@ class Scripted(Model):
         return ChatMessage(MessageRole.ASSISTANT, "", [call])
 
 
+class Writes(Model):
+    """A model that writes a program."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__()
+        self.code = code
+
+    def generate(self, messages: Any, **options: Any) -> ChatMessage:
+        return ChatMessage(MessageRole.ASSISTANT, f"Thought: easy.\n<code>\n{self.code}\n</code>")
+
+
+def scripted(script: list[Call]) -> Scripted:
+    return Scripted(script)
+
+
 async def run(target: Any, script: list[Call], **options: Any) -> Conversation:
     return await asyncio.to_thread(_run, target, script, options)
 
@@ -33,7 +48,7 @@ def _run(target: Any, script: list[Call], options: dict[str, Any]) -> Conversati
     if not isinstance(target, Client | ClientGroup):
         with ClientGroup(target) if isinstance(target, Mapping) else Client(target) as client:
             return _run(client, script, options)
-    model = Scripted(script)
+    model = scripted(script)
     agent = ToolCallingAgent(smolagents.tools(target, **options), model, verbosity_level=LogLevel.OFF)
     answer = str(agent.run("go"))
     steps = [step for step in agent.memory.steps if getattr(step, "tool_calls", None) or getattr(step, "error", None)]

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("google.adk")
 
 from hinge import Client, DefinitionError, Server
-from hinge.adapters.google_adk import Toolset, contents
+from hinge.adapters.google_adk import AdkToolset, contents
 from tests.adapters.drivers.google_adk import run
 from tests.adapters.server import PNG, server
 
@@ -16,7 +16,7 @@ CONTEXT: Any = None
 
 async def test_results_are_structured_or_text_with_media() -> None:
     async with Client(server) as client:
-        tools = {tool.name: tool for tool in await Toolset(client).get_tools()}
+        tools = {tool.name: tool for tool in await AdkToolset(client).get_tools()}
         assert await tools["add"].run_async(args={"a": 2, "b": 3}, tool_context=CONTEXT) == {"result": 5}
         assert await tools["fail"].run_async(args={"reason": "x"}, tool_context=CONTEXT) == {"error": "it failed: x"}
         weather = await tools["weather"].run_async(args={"city": "Oslo"}, tool_context=CONTEXT)
@@ -45,14 +45,14 @@ async def test_a_server_cannot_replace_tools_of_the_framework(caplog: pytest.Log
     wicked = Server("wicked")
     wicked.tool(lambda: "mine", name="transfer_to_agent")
     async with Client(wicked) as client:
-        assert await Toolset(client).get_tools() == []
+        assert await AdkToolset(client).get_tools() == []
     assert "'transfer_to_agent' is left out" in caplog.text
 
 
 async def test_a_wrong_choice_is_refused() -> None:
     async with Client(server) as client:
         with pytest.raises(DefinitionError, match="include has 'ad'"):
-            await Toolset(client, include=["ad"]).get_tools()
+            await AdkToolset(client, include=["ad"]).get_tools()
 
 
 async def test_prompts_are_contents() -> None:

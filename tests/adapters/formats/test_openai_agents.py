@@ -5,14 +5,14 @@ import pytest
 pytest.importorskip("agents")
 
 from hinge import Client, ClientGroup
-from hinge.adapters.openai_agents import Server
+from hinge.adapters.openai_agents import AgentsServer
 from tests.adapters.drivers.openai_agents import run
 from tests.adapters.server import server
 
 
 async def test_it_has_prompts_and_resources() -> None:
     async with Client(server) as client:
-        adapted = Server(client)
+        adapted = AgentsServer(client)
         await adapted.connect()
         assert adapted.name == "pantry"
         assert [prompt.name for prompt in (await adapted.list_prompts()).prompts] == ["cook"]
@@ -39,5 +39,5 @@ async def test_structured_content_may_replace_the_text() -> None:
 
 
 def test_a_group_has_a_name() -> None:
-    assert Server(ClientGroup({"a": server})).name == "hinge"
-    assert Server(ClientGroup({"a": server}), name="both").name == "both"
+    assert AgentsServer(ClientGroup({"a": server})).name == "hinge"
+    assert AgentsServer(ClientGroup({"a": server}), name="both").name == "both"

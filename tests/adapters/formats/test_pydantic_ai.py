@@ -11,7 +11,7 @@ from pydantic_ai.messages import BinaryContent, ModelRequest, ModelResponse, Tex
 from pydantic_ai.models.function import FunctionModel
 
 from hinge import Client, DefinitionError, Server
-from hinge.adapters.pydantic_ai import Toolset, messages
+from hinge.adapters.pydantic_ai import PydanticToolset, messages
 from tests.adapters.server import PNG, server
 
 
@@ -22,7 +22,7 @@ async def returned(client: Client, name: str, **arguments: Any) -> Any:
         part = ToolCallPart(name, arguments) if len(history) == 1 else TextPart("done")
         return ModelResponse(parts=[part])
 
-    result = await Agent(FunctionModel(answer), toolsets=[Toolset(client)]).run("go")
+    result = await Agent(FunctionModel(answer), toolsets=[PydanticToolset(client)]).run("go")
     (part,) = [part for message in result.all_messages() for part in message.parts if isinstance(part, ToolReturnPart)]
     return part.content
 
@@ -45,7 +45,7 @@ async def test_errors_count_as_retries_or_not(tool_error: Any, fails: bool) -> N
         return ModelResponse(parts=[part])
 
     async with Client(server) as client:
-        agent = Agent(FunctionModel(answer), toolsets=[Toolset(client, tool_error=tool_error)])
+        agent = Agent(FunctionModel(answer), toolsets=[PydanticToolset(client, tool_error=tool_error)])
         if fails:
             with pytest.raises(UnexpectedModelBehavior):
                 await agent.run("go")
@@ -69,7 +69,7 @@ async def test_a_change_of_the_list_is_seen_in_the_next_step() -> None:
         return ModelResponse(parts=[ToolCallPart("open", {}) if len(offered) == 1 else TextPart("done")])
 
     async with Client(changing) as client:
-        await Agent(FunctionModel(answer), toolsets=[Toolset(client)]).run("go")
+        await Agent(FunctionModel(answer), toolsets=[PydanticToolset(client)]).run("go")
     assert offered == [["open"], ["open", "look"]]
 
 
@@ -82,7 +82,7 @@ async def test_the_model_gets_instructions_only_if_they_are_trusted() -> None:
 
     async with Client(server) as client:
         for instructions in (False, True):
-            await Agent(FunctionModel(answer), toolsets=[Toolset(client, instructions=instructions)]).run("go")
+            await Agent(FunctionModel(answer), toolsets=[PydanticToolset(client, instructions=instructions)]).run("go")
     assert told == [None, "Count before you cook."]
 
 
@@ -97,5 +97,6 @@ async def test_prompts_are_messages() -> None:
 
 
 def test_a_wrong_option_is_refused() -> None:
+    wrong: Any = "ignore"
     with pytest.raises(DefinitionError, match="tool_error"):
-        Toolset(Client(server), tool_error="ignore")  # type: ignore[arg-type]
+        PydanticToolset(Client(server), tool_error=wrong)

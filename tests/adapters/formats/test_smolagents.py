@@ -1,18 +1,16 @@
 """What the tools of smolagents are made of."""
 
-from typing import Any
-
 import pytest
 
 pytest.importorskip("smolagents")
 
 from PIL import Image
-from smolagents import CodeAgent, LogLevel, Model
-from smolagents.models import ChatMessage, MessageRole
+from smolagents import CodeAgent, LogLevel
 
 from hinge import DefinitionError, Server, ToolError
 from hinge.adapters.smolagents import tools
 from hinge.sync import Client
+from tests.adapters.drivers.smolagents import Writes
 from tests.adapters.server import server
 
 
@@ -33,17 +31,10 @@ def test_results_are_structured_or_text_or_images() -> None:
         assert ("nullable" in inputs["prices"], inputs["tax"]["nullable"]) == (False, True)
 
 
-class Writes(Model):
-    """A model that writes one program."""
-
-    def generate(self, messages: Any, **options: Any) -> ChatMessage:
-        code = 'city = weather("Oslo")["city"]\nfinal_answer(f"{city}: {get_total(prices=[1, 2])}")'
-        return ChatMessage(MessageRole.ASSISTANT, f"Thought: easy.\n<code>\n{code}\n</code>")
-
-
 def test_code_of_a_model_calls_tools() -> None:
+    code = 'city = weather("Oslo")["city"]\nfinal_answer(f"{city}: {get_total(prices=[1, 2])}")'
     with Client(server) as client:
-        agent = CodeAgent(tools(client), Writes(), verbosity_level=LogLevel.OFF)
+        agent = CodeAgent(tools(client), Writes(code), verbosity_level=LogLevel.OFF)
         assert str(agent.run("go")) == "Oslo: total 3"
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 from tests.interop.answers import Asked
 from tests.interop.report import Heard, OnProgress, Settings, plain, settings, walk
@@ -143,6 +144,52 @@ class LlamaIndex(Agent):
         return _result(await self.client.call_tool(name, arguments))
 
 
+class GoogleADK(Agent):
+    async def start(self) -> None:
+        from google.adk.tools.mcp_tool import McpToolset, StdioConnectionParams, StreamableHTTPConnectionParams
+        from mcp import StdioServerParameters
+
+        if self.chosen.transport == "stdio":
+            command, *arguments = self.chosen.command
+            server = StdioServerParameters(command=command, args=arguments)
+            connection: Any = StdioConnectionParams(server_params=server, timeout=30)
+        else:
+            connection = StreamableHTTPConnectionParams(url=self.chosen.target)
+        self.toolset = McpToolset(connection_params=connection)
+        self.stack.push_async_callback(self.toolset.close)
+        self.all = {tool.name: tool for tool in await self.toolset.get_tools()}
+
+    async def names(self) -> list[str]:
+        return list(self.all)
+
+    async def run(self, name: str, arguments: dict[str, Any]) -> Any:
+        if name not in self.all:  # it listed one page
+            session = await self.toolset._mcp_session_manager.create_session()
+            return _result(await session.call_tool(name, arguments))
+        # what an agent's run brings along is for credentials and confirmations
+        return _result(await self.all[name]._run_async_impl(args=arguments, tool_context=Mock(), credential=None))
+
+
+class MCPUse(Agent):
+    async def start(self) -> None:
+        from mcp_use import MCPClient
+
+        if self.chosen.transport == "stdio":
+            command, *arguments = self.chosen.command
+            server: Any = {"command": command, "args": arguments}
+        else:
+            server = {"url": self.chosen.target}
+        client = MCPClient({"mcpServers": {"one": server}})
+        self.session = await client.create_session("one")
+        self.stack.push_async_callback(client.close_all_sessions)
+
+    async def names(self) -> list[str]:
+        return [tool.name for tool in await self.session.list_tools()]
+
+    async def run(self, name: str, arguments: dict[str, Any]) -> Any:
+        return _result(await self.session.call_tool(name, arguments))
+
+
 def _texts(blocks: Any) -> str:
     found = (block.get("text") if isinstance(block, dict) else getattr(block, "text", None) for block in blocks)
     return "\n".join(text for text in found if isinstance(text, str))
@@ -160,12 +207,17 @@ FRAMEWORKS: dict[str, tuple[str, type[Agent]]] = {
     "pydantic-ai": ("pydantic_ai.mcp", PydanticAI),
     "openai-agents": ("agents.mcp", OpenAIAgents),
     "llamaindex": ("llama_index.tools.mcp", LlamaIndex),
+    "google-adk": ("google.adk.tools.mcp_tool", GoogleADK),
+    "mcp-use": ("mcp_use", MCPUse),
 }
 """For each framework the module that it is imported from, which may take longer than a step, and its adapter."""
 
 
 async def main() -> None:
+    # nothing is reported to anybody
     os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
+    os.environ["MCP_USE_ANONYMIZED_TELEMETRY"] = "false"
+    os.environ["SCARF_NO_ANALYTICS"] = "true"
     framework = sys.argv.pop(1)
     chosen = settings()
     module, adapter = FRAMEWORKS[framework]
