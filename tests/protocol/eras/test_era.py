@@ -47,6 +47,13 @@ def test_a_claim_decides_whatever_it_says(header: str | None, method: str, claim
     assert route(text(method, meta={CLAIM: claimed}), header) == "2026"
 
 
+@pytest.mark.parametrize("answer", [{"result": {}}, {"error": {"code": 1, "message": "no"}}])
+@pytest.mark.parametrize("header", [None, V2025_11, V2026_07])
+def test_an_answer_belongs_to_the_handshake_era_whatever_the_header_says(answer: Any, header: str | None) -> None:
+    """Only handshake servers send requests."""
+    assert route(text(None, **answer), header) == "2025"
+
+
 @pytest.mark.parametrize("method", ["initialize", "tools/list", "server/discover"])
 @pytest.mark.parametrize(
     ("header", "found"), [(None, "2025"), (V2026_07, "2026"), ("2031-01-01", "2025"), ("", "2025")]
@@ -121,6 +128,28 @@ def test_only_the_known_stateless_revisions_are_stateless() -> None:
     assert not any(detect.era_of_revision(one) is STATELESS for one in (*HANDSHAKE_REVISIONS, "2031-01-01", ""))
 
 
+@pytest.mark.parametrize(
+    ("header", "eras", "found"),
+    [
+        (None, BOTH, HANDSHAKE),
+        (V2025_11, BOTH, HANDSHAKE),
+        (V2026_07, BOTH, STATELESS),
+        (None, ("2026",), STATELESS),
+        (V2026_07, ("2025",), HANDSHAKE),
+    ],
+)
+def test_the_header_decides_for_a_batch_where_both_eras_are_served(header: Any, eras: Any, found: Any) -> None:
+    assert detect.era_of_batch(header, detect.parse_eras(eras)) is found
+
+
+def test_only_a_short_meta_is_remembered() -> None:
+    """A client that sends long ones, each a new one, must not fill the memory."""
+    for size, remembered in ((100, 1), (3000, 0)):
+        detect._remembered_meta.cache_clear()
+        detect.classify(jsonrpc.decode(text(meta={"acme/x": "x" * size})), detect.parse_eras(BOTH))
+        assert detect._remembered_meta.cache_info().currsize == remembered
+
+
 # ---------------------------------------------------------------- repeated members
 
 
@@ -130,6 +159,8 @@ REPEATED = [
     '{"name":"a","arguments":{},"arguments":{"b":1}}',
     '{"arguments":{"b":1},"name":"a","\\u0061rguments":{}}',
     '{"uri":"x:1","uri":"x:2"}',
+    # No longer than params with a `_meta`.
+    '{"name":1,"name":2,"arguments":{}}',
     '{"_meta":{},"name":"a","arguments":{},"_meta":{}}',
     '{"other":1,"other":1,"arguments":{}}',
     '{"_meta":{"progressToken":1,"progressToken":2},"name":"a","arguments":{}}',
@@ -155,6 +186,9 @@ def test_repeated_members_of_params_and_meta_are_refused(params: str, method: st
             with pytest.raises(Unreadable) as caught:
                 detect.classify(jsonrpc.decode(data), detect.parse_eras(BOTH))
             assert caught.value.request_id == 7
+            with pytest.raises(Unreadable) as caught:
+                detect.classify(jsonrpc.decode(data.replace(b'"id":7,', b"")), detect.parse_eras(BOTH))
+            assert caught.value.request_id is None
 
 
 def test_a_new_progress_token_costs_as_little_as_a_known_meta() -> None:

@@ -16,6 +16,7 @@ from hinge import (
     Context,
     DefinitionError,
     InputRequiredResult,
+    InvalidParams,
     Limits,
     PeerError,
     Server,
@@ -499,3 +500,52 @@ async def test_a_retry_that_cannot_be_read_is_refused_and_one_without_answers_is
             assert (await end.refusal("tools/call", wrong))["code"] == -32602
         for again in (retry, {**retry, "inputResponses": None}):
             assert (await end.ask("tools/call", again))["inputRequests"] == first["inputRequests"]
+
+
+@in_no_time
+async def test_input_that_another_task_requests_does_not_interrupt_the_clean_up_of_the_handler() -> None:
+    cleaned: list[str] = []
+
+    async def tool(ctx: Context[Any]) -> str:
+        async def later() -> str:
+            await asyncio.sleep(0.5)
+            return await ctx.elicit("b")
+
+        other = asyncio.create_task(later())
+        try:
+            return await ctx.elicit("a")
+        finally:
+            await asyncio.sleep(1)
+            cleaned.append("all")
+            other.cancel()
+
+    async with BareEnd(serves(tool), capabilities={"elicitation": {}}) as end:
+        answer = await end.reply("tools/call", {"name": "it", "arguments": {}})
+        assert answer["result"]["resultType"] == "input_required"
+        assert cleaned == ["all"]
+
+
+async def test_a_handler_that_swallows_its_suspension_is_repeated_all_the_same() -> None:
+    async def tool(ctx: Context[Any]) -> str:
+        try:
+            return await ctx.elicit("a")
+        except asyncio.CancelledError:
+            return "swallowed"
+
+    async with BareEnd(serves(tool), capabilities={"elicitation": {}}) as end:
+        answer = await end.reply("tools/call", {"name": "it", "arguments": {}})
+        assert answer["result"]["resultType"] == "input_required"
+
+
+async def test_a_handler_that_fails_while_it_is_suspended_has_failed() -> None:
+    server: Server[Any] = Server("asks")
+
+    @server.prompt
+    async def it(ctx: Context[Any]) -> str:
+        try:
+            return await ctx.elicit("a")
+        except asyncio.CancelledError:
+            raise InvalidParams("not today") from None
+
+    async with BareEnd(server, capabilities={"elicitation": {}}) as end:
+        assert (await end.refusal("prompts/get", {"name": "it"}))["message"] == "not today"

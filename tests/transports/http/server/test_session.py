@@ -392,6 +392,41 @@ async def test_sessions_that_were_never_used_make_room_when_places_are_short(
         assert (await site.ask({**used, "Mcp-Session-Id": unused}, PING)).status == 404
 
 
+def age(site: Site, seconds: float) -> None:
+    """Let all sessions have been idle for so much longer."""
+    assert site.app is not None
+    assert site.app._life is not None
+    for session in site.app._life._sessions.by_key.values():
+        session.idle_since -= seconds
+
+
+async def test_a_session_that_was_not_used_within_a_minute_makes_room(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(sessions=1))) as site:
+        assert (await site.ask(JSON_HEADERS, initialize())).status == 200
+        age(site, 50)
+        assert (await site.ask(JSON_HEADERS, initialize())).status == 503
+        age(site, 10)
+        assert (await site.ask(JSON_HEADERS, initialize())).status == 200
+
+
+async def test_a_session_that_was_not_used_yet_may_wait_while_there_is_room(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(sessions=2))) as site:
+        unused = (await site.ask(JSON_HEADERS, initialize())).headers["mcp-session-id"]
+        age(site, 600)
+        assert (await site.ask(JSON_HEADERS, initialize())).status == 200
+        assert (await site.ask({**JSON_HEADERS, "Mcp-Session-Id": unused}, PING)).status == 200
+
+
+async def test_a_session_whose_idle_time_is_over_makes_room_at_once(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(sessions=1, session_idle=3600))) as site:
+        session = await site.session()
+        age(site, 3500)
+        assert (await site.ask(JSON_HEADERS, initialize())).status == 503
+        age(site, 100)
+        assert (await site.ask(JSON_HEADERS, initialize())).status == 200
+        assert (await site.ask(session, PING)).status == 404
+
+
 async def test_sessions_share_the_bytes_of_a_change_that_all_are_told(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:

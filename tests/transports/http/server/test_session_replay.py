@@ -57,7 +57,22 @@ async def test_an_opening_event_has_an_id_a_retry_time_and_no_data() -> None:
     assert texts(await log.after(*await log.find(str(opening.id)))) == [b"x"]
 
 
-@pytest.mark.parametrize("text", ["", "x", "a.b.c", "..", "0.0.0", "t.1.99999999999999999999", "t.-1.1", "t.1.1.1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "a.b.c",
+        "..",
+        "0.0.0",
+        "t.1.99999999999999999999",
+        "t.-1.1",
+        "t.1.1.1",
+        "t.1.²",
+        "t.1.\uff11",
+        f"t.1.{'9' * 5000}",
+    ],
+)
 async def test_an_id_that_was_never_given_is_refused(text: str) -> None:
     """An unknown id must not look like "nothing missed"."""
     log = new_log(100, 10_000)
@@ -120,6 +135,17 @@ async def test_a_stream_that_ended_is_forgotten_with_its_last_event() -> None:
     log.append(2, b"pushes it out")
     with pytest.raises(InvalidRequest, match="call again"):
         await log.find(first)
+
+
+async def test_a_stream_that_ends_without_events_is_forgotten_at_once() -> None:
+    log = new_log(1, 10_000)
+    dropped, opening = id_of(log.append(1, b"x")), id_of(log.mark(2, 10))
+    log.append(3, b"pushes it out")
+    for stream, event_id in ((1, dropped), (2, opening)):
+        assert (await log.find(event_id))[0] == stream
+        log.end(stream)
+        with pytest.raises(InvalidRequest, match="call again"):
+            await log.find(event_id)
 
 
 @given(
