@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from hinge import InvalidEnvelope, jsonrpc
+from hinge import DefinitionError, InvalidEnvelope, jsonrpc
 from hinge.jsonrpc import Request, Unreadable
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Handshake
+from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.schema.base import NOTHING
 from tests.client.puppet import META
@@ -142,6 +143,22 @@ def test_the_header_decides_for_a_batch_where_both_eras_are_served(header: Any, 
     assert detect.era_of_batch(header, detect.parse_eras(eras)) is found
 
 
+@pytest.mark.parametrize("member", ["clientInfo", "clientCapabilities", "logLevel"])
+def test_a_malformed_member_of_meta_is_no_claim(member: str) -> None:
+    assert route(text(meta={f"{META}{member}": 5})) == "2025"
+    inbound = detect.classify(jsonrpc.decode(text(meta={f"{META}{member}": 5, CLAIM: V2026_07})), ())
+    assert inbound.meta is not None
+    assert inbound.meta.protocol_version == V2026_07
+
+
+def test_many_members_are_accepted_in_small_params_and_in_those_of_extensions() -> None:
+    eras, small = detect.parse_eras(BOTH), ",".join(['{"":{"":0}}'] * 5200)
+    many = ",".join(f'"{number}":1' for number in range(20_000))
+    for method, params in (("tools/list", f'{{"other":[{small}]}}'), ("acme/method", f"{{{many}}}")):
+        data = f'{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}'.encode()
+        assert detect.classify(jsonrpc.decode(data), eras).era is HANDSHAKE
+
+
 def test_only_a_short_meta_is_remembered() -> None:
     """A client that sends long ones, each a new one, must not fill the memory."""
     for size, remembered in ((100, 1), (3000, 0)):
@@ -234,3 +251,14 @@ def test_params_with_very_many_members_are_refused_unread() -> None:
         detect.classify(jsonrpc.decode(in_meta), detect.parse_eras(BOTH))
     arguments = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"a", "arguments":{{{many}}}}}}}'
     assert detect.classify(jsonrpc.decode(arguments.encode()), detect.parse_eras(BOTH)).message is not None
+
+
+@pytest.mark.parametrize("names", [5, None, [], "2024", ["2025", "2027"], [5]])
+def test_names_of_other_eras_are_refused(names: Any) -> None:
+    with pytest.raises(DefinitionError, match='use "2025", "2026", or both'):
+        detect.parse_eras(names)
+
+
+def test_eras_are_named_by_one_text_or_several_in_any_order() -> None:
+    assert detect.parse_eras("2026") == (STATELESS,)
+    assert detect.parse_eras({"2026", "2025"}) == (HANDSHAKE, STATELESS)
