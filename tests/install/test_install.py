@@ -186,6 +186,13 @@ def test_a_file_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
     assert not Path(".vscode/mcp.json").exists()
 
 
+@pytest.mark.parametrize("words", [["weather"], ["-m", "weather"], ["weather:server"]])
+def test_a_module_is_looked_for_in_the_present_folder(words: list[str]) -> None:
+    assert main(["install", *words, "--host", "cursor", "--yes"]) == 0
+    command = read_config(path_of("cursor"))["weather"].command
+    assert command[3:] == ("run", *words, "--cwd", str(Path.cwd()))
+
+
 def test_a_url_with_headers() -> None:
     url = ["https://example.com/mcp", "--header", "Authorization:Bearer ${TOKEN}", "--name", "example"]
     assert main(["install", *url, "--host", "gemini", "--yes"]) == 0
@@ -261,6 +268,7 @@ def test_commands_have_absolute_paths(tmp_path: Path) -> None:
         *[sys.executable, "-m", "hinge", "run", f"{file}:server"],
         *["--cwd", str(Path.cwd()), "--", "-v"],
     ]
+    assert own_command("weather.py", module=True)[3:] == ["run", "-m", "weather.py", "--cwd", str(Path.cwd())]
     assert own_command("weather:server", program=["/bin/hinge"]) == [
         *["/bin/hinge", "run", "weather:server", "--cwd", str(Path.cwd())]
     ]

@@ -41,7 +41,7 @@ def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | N
 CONFIGURED = re.compile(r"(?!https?://|unix:|tcp://)(?P<path>\S+\.(?:json|toml))(?::(?P<name>.+))?")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 #: A Python file, or a module, with the name of the server in it. `unix:path` is the address of a socket.
-PYTHON = re.compile(r"\S+\.py(:\w+)?|(?!unix:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+_PYTHON = re.compile(r"\S+\.py(:\w+)?|(?!unix:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 def target_of(options: argparse.Namespace, show: Callable[[str], object] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -79,12 +79,17 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
 
         target, configured = pick(read_config(entry["path"]), entry["name"]).reach()
         return _with_arguments(options, target), dict(configured)
-    if options.module or PYTHON.fullmatch(options.target) or _is_module(options):
+    if is_python(options):
         words = ["-m"] if options.module else []
         words += [_located(options), *(["--", *options.program_arguments] if options.program_arguments else [])]
         # A program of the user's own: it gets the whole environment.
         return [*own_program(), "run", *words], {"env": dict(os.environ)}
     return _with_arguments(options, options.target), transport
+
+
+def is_python(options: argparse.Namespace) -> bool:
+    """Return whether the TARGET is a Python file or module, which `hinge run` serves."""
+    return options.module or _PYTHON.fullmatch(options.target) is not None or _is_module(options)
 
 
 def _is_module(options: argparse.Namespace) -> bool:

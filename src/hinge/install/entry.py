@@ -60,7 +60,12 @@ def name_of(target: str) -> str:
 
 
 def own_command(
-    target: str, arguments: Sequence[str] = (), *, cwd: str | None = None, program: Sequence[str] = ()
+    target: str,
+    arguments: Sequence[str] = (),
+    *,
+    module: bool = False,
+    cwd: str | None = None,
+    program: Sequence[str] = (),
 ) -> list[str]:
     """Return the command that serves a Python file or module, with absolute paths.
 
@@ -68,8 +73,9 @@ def own_command(
     environment that they describe. Everything else is run by the interpreter that runs this.
 
     Args:
-        target: `FILE.py[:NAME]` or `MODULE:NAME`.
+        target: `FILE.py[:NAME]` or `MODULE[:NAME]`.
         arguments: Arguments for the file.
+        module: Whether the target is a module even if it looks like a file.
         cwd: The working directory of the server; for a module the present one by default, where it is looked for.
         program: The words that start Hinge's command line; this interpreter by default.
 
@@ -80,7 +86,7 @@ def own_command(
         StartError: There is no such file.
     """
     file, dot, name = target.partition(".py")
-    is_file = bool(dot) and name[:1] in ("", ":")
+    is_file = bool(dot) and name[:1] in ("", ":") and not module
     words = list(program) or [sys.executable, "-m", "hinge"]
     if is_file:
         path = Path(os.path.abspath(f"{file}.py"))
@@ -90,7 +96,7 @@ def own_command(
         target = f"{path}{name}"
     elif cwd is None:
         cwd = os.getcwd()
-    words += ["run", target]
+    words += ["run", *(["-m"] if module else []), target]
     if cwd is not None:
         words += ["--cwd", os.path.abspath(cwd)]
     return [*words, "--", *arguments] if arguments else words

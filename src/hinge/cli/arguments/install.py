@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hinge.cli.arguments.command import Command, CommandParser
-from hinge.cli.arguments.target import add_program
+from hinge.cli.arguments.target import add_module, add_program
 
 
 def _install(command: CommandParser) -> None:
@@ -13,8 +13,9 @@ def _install(command: CommandParser) -> None:
         "target",
         metavar="TARGET",
         type=address_of,
-        help="FILE.py[:NAME], MODULE:NAME, a URL, or a command line in quotes",
+        help="FILE.py[:NAME], MODULE[:NAME], a URL, or a command line in quotes",
     )
+    add_module(command)
     _add_host(command)
     command.add_argument("--name", help="the name of the server there (default: that of the file)")
     command.add_argument(

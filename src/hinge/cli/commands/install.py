@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from hinge.cli.connect import PYTHON, parse_header
+from hinge.cli.connect import is_python, parse_header
 from hinge.cli.program.environment import referenced_environment, refuse_program_options, working_directory
 from hinge.cli.program.own_program import own_program
 from hinge.client.targets import command_line, is_address
@@ -65,20 +65,22 @@ def _launch(options: argparse.Namespace) -> Launch:
         raise StartError("Hosts take programs and URLs, no sockets")
     env, arguments = referenced_environment(options), options.program_arguments
     cwd = working_directory(options.cwd) if options.cwd is not None else None
-    if _is_python(options.target):
-        return Launch(own_command(options.target, arguments, cwd=cwd, program=own_program()), env)
+    if _is_python(options):
+        program = own_program()
+        return Launch(own_command(options.target, arguments, module=options.module, cwd=cwd, program=program), env)
     return Launch(foreign_command([*command_line(options.target), *arguments]), env, cwd)
 
 
-def _is_python(target: str) -> bool:
-    file, dot, name = target.partition(".py")
-    return bool(PYTHON.fullmatch(target)) or (bool(dot) and name[:1] in ("", ":") and os.path.exists(f"{file}.py"))
+def _is_python(options: argparse.Namespace) -> bool:
+    """Whether it is a Python file, whose path may contain blanks, or a module."""
+    file, dot, name = options.target.partition(".py")
+    return is_python(options) or (bool(dot) and name[:1] in ("", ":") and os.path.exists(f"{file}.py"))
 
 
 def _name(options: argparse.Namespace) -> str:
     if options.name is not None:
         return check_name(options.name)
-    if not _is_python(options.target):
+    if not _is_python(options):
         raise StartError("--name is missing: a URL or a command line needs a name in the configuration")
     return name_of(options.target)
 
