@@ -87,12 +87,12 @@ COMMANDS = {
         "make an MCPB bundle, which hosts install with a click",
         _bundle,
         ("bundle weather.py", "bundle package.weather:server -o weather.mcpb"),
-        "bundle",
+        "publish",
     ),
     "registry": Command(
         "print server.json, the entry of a server in the registry",
         _registry,
         ("registry weather.py --name com.example/weather > server.json",),
-        "registry",
+        "publish",
     ),
 }
