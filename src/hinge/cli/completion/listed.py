@@ -65,11 +65,11 @@ def listed_names(command: str, argument: str, options: argparse.Namespace, curre
 
 def _configured(target: str) -> Iterator[Candidate]:
     """Yield the servers of a configuration, behind `CONFIG.json:`."""
-    path, colon, _ = target.partition(".json:")
-    if colon:
+    path, colon, _ = target.rpartition(":")
+    if colon and CONFIGURED.fullmatch(path):
         from hinge.client.group.config import read_config
 
-        yield from (Candidate(f"{path}.json:{name}") for name in read_config(f"{path}.json"))
+        yield from (Candidate(f"{path}:{name}") for name in read_config(path))
 
 
 # ---------------------------------------------------------------- definitions
