@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,7 @@ def test_each_command_shows_examples_that_can_be_parsed(name: str, capsys: pytes
         parse([name, "--help"])
     examples = capsys.readouterr().out.partition("examples:\n")[2].splitlines()
     assert examples
+    assert find_spec(f"hinge.cli.commands.{COMMANDS[name].module}") is not None
     for example in examples:
         program, *words = shlex.split(example.partition(" > ")[0])
         assert (program, words[0]) == ("hinge", name)

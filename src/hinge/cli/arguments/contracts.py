@@ -57,21 +57,21 @@ COMMANDS = {
         "write the contract of a server to a file, to notice changes",
         _lock,
         ("lock weather.py -o weather.lock",),
-        "lock",
+        "contracts.lock",
     ),
     "diff": Command(
         "show what changed since a contract was written, and what it breaks",
         _diff,
         ("diff weather.lock weather.py", "diff weather.lock weather.py --fail-on breaking"),
-        "diff",
+        "contracts.diff",
     ),
     "doctor": Command(
         "show what known hosts can't take of a server",
         _doctor,
         ("doctor weather.py", "doctor https://example.com/mcp --host gemini-cli --fail-on degrades"),
-        "doctor",
+        "contracts.doctor",
     ),
     "stubs": Command(
-        "print a typed Python module for a server", _stubs, ("stubs weather.py > weather_client.py",), "stubs"
+        "print a typed Python module for a server", _stubs, ("stubs weather.py > weather_client.py",), "contracts.stubs"
     ),
 }

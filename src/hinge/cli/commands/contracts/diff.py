@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 
-from hinge.cli.commands.lock import fetch_target_contract
+from hinge.cli.commands.contracts.lock import fetch_target_contract
 from hinge.cli.console import as_json
 from hinge.client.terminal.display import is_styled, write
 from hinge.contracts.compare import SEVERITIES, differences, gravest
