@@ -191,6 +191,7 @@ async def test_bash_completes(folder: Path) -> None:
         typist.type("exit\n")
 
 
+@pytest.mark.timeout(120)  # each key starts a process
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 async def test_zsh_completes(folder: Path) -> None:
     async with at_the_terminal(["zsh", "-f", "-i"], environment(folder), columns=200) as (typist, _):
@@ -212,6 +213,7 @@ async def test_zsh_completes(folder: Path) -> None:
         typist.type("exit\n")
 
 
+@pytest.mark.timeout(120)  # each key starts a process
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 def test_fish_completes(folder: Path) -> None:
     (folder / "hinge.fish").write_text(SCRIPTS["fish"])

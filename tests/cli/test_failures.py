@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -66,7 +67,7 @@ def test_each_command_shows_examples_that_can_be_parsed(name: str, capsys: pytes
     assert examples
     assert find_spec(f"hinge.cli.commands.{COMMANDS[name].module}") is not None
     for example in examples:
-        program, *words = shlex.split(example.partition(" > ")[0])
+        program, *words = shlex.split(re.split(" >>? ", example)[0])
         assert (program, words[0]) == ("hinge", name)
         parse(words)
 
