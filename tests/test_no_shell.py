@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_nothing_is_started_by_a_shell() -> None:
     assert wrong == []
 
 
-def _is_shell(node: ast.AST) -> bool:
+def _is_shell(node: ast.AST) -> TypeGuard[ast.keyword | ast.ImportFrom | ast.Attribute]:
     if isinstance(node, ast.keyword):
         return node.arg == "shell"
     if isinstance(node, ast.ImportFrom):

@@ -356,6 +356,6 @@ async def test_a_string_in_place_of_all_arguments_does_not_replace_a_fixed_one(e
 
 def test_a_value_that_is_no_flag() -> None:
     server: Server[Any] = Server("lax")
-    for define in (lambda: Server("x", coerce="yes"), lambda: server.tool(coerce="yes")(pick)):  # type: ignore[arg-type, call-overload]
+    for define in (lambda: Server("x", coerce="yes"), lambda: server.tool(coerce="yes")(pick)):  # type: ignore[arg-type, call-overload]  # the mistake
         with pytest.raises(DefinitionError, match="coerce='yes' is not possible: use True or False"):
             define()

@@ -366,7 +366,7 @@ def tools_only() -> Server[Any]:
         raise AssertionError("it has no resources")
 
     describe = server.catalog.capabilities
-    server.catalog.capabilities = lambda: msgspec.structs.replace(describe(), resources=None)  # type: ignore[method-assign]
+    server.catalog.capabilities = lambda: msgspec.structs.replace(describe(), resources=None)  # type: ignore[method-assign]  # a server without resources
     return server
 
 
@@ -441,7 +441,7 @@ def test_few_pages_are_much_smaller_than_they_may_be() -> None:
 @pytest.mark.parametrize(
     ("make", "line"),
     [
-        (lambda: ResultLimit(9000, spill="yes"), "use True, False or Spill(expires=…, bytes=…)"),  # type: ignore[arg-type]
+        (lambda: ResultLimit(9000, spill="yes"), "use True, False or Spill(expires=…, bytes=…)"),  # type: ignore[arg-type]  # the mistake
         (lambda: ResultLimit(1999, spill=True), "size=1999 is not possible: with spill use 2000 bytes or more"),
         (lambda: Spill(expires=0), "expires=0 is not possible: use seconds, more than 0"),
         (lambda: Spill(results=0), "results=0 is not possible: use a whole number, 1 or more"),

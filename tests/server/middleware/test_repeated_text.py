@@ -132,4 +132,4 @@ async def test_a_result_is_not_changed_for_others() -> None:
 
 def test_a_value_that_is_no_flag() -> None:
     with pytest.raises(DefinitionError, match="omit_repeated_text='yes' is not possible: use True or False"):
-        Server("s", omit_repeated_text="yes")  # type: ignore[arg-type]
+        Server("s", omit_repeated_text="yes")  # type: ignore[arg-type]  # the mistake
