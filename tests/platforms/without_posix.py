@@ -56,7 +56,11 @@ def import_everything() -> None:
 
     for found in pkgutil.walk_packages(hinge.__path__, "hinge."):
         if not found.name.endswith("__main__"):
-            importlib.import_module(found.name)
+            try:
+                importlib.import_module(found.name)
+            except ImportError as exc:
+                if "pip install 'hinge[" not in str(exc):
+                    raise
 
 
 def main(word: str) -> None:
