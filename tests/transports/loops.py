@@ -8,6 +8,7 @@ import functools
 import inspect
 import os
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -39,6 +40,11 @@ def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
         with asyncio.Runner(loop_factory=FACTORIES[loop_name]) as runner:
             runner.run(_and_nothing_else(test(**fixtures)))
         after = _belongings()
+        for _ in range(100):
+            if after == before:
+                break
+            time.sleep(0.01)  # a thread that has done its work may still have to end
+            after = _belongings()
         assert after == before, f"left behind: {after - before or before - after}"
 
     parameters = list(inspect.signature(test).parameters.values())
