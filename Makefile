@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak interop interop-agents bench bench-quick coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak interop interop-matrix interop-tests interop-agents bench bench-quick coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -97,8 +97,12 @@ soak: .venv/.test
 reliability: .venv/.test
 	$(PY) -m tests.hostile.compare
 
-interop: .venv/.demo .venv/.test  # the first part installs the peers that the tests need
+interop: interop-matrix interop-tests
+
+interop-matrix: .venv/.demo  # installs the peers that interop-tests needs
 	$(PY) -m tests.interop.run
+
+interop-tests: .venv/.test
 	REQUIRE_PEERS=1 $(PY) -m pytest -rs tests/proxy/test_chain.py tests/proxy/test_sse_peers.py tests/testing/test_foreign.py tests/migrate/test_originals.py tests/migrate/test_tables.py tests/interop/test_twins.py
 
 interop-agents: .venv/.demo .venv/.check

@@ -30,6 +30,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Import Hinge as outside of tests: pytest would rewrite the asserts of each package that brings a plugin.
+
+    That takes a second parser seconds wherever no bytecode is kept, and Python 3.11's fails at random in it. There is no public
+    way to say so; a pytest without these attributes rewrites.
+    """
+    hook = getattr(early_config.pluginmanager, "rewrite_hook", None)
+    for names in (getattr(hook, "_must_rewrite", None), getattr(hook, "_marked_for_rewrite_cache", None)):
+        if isinstance(names, set):
+            names.discard("hinge")
+        elif isinstance(names, dict):
+            names.clear()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the mark."""
     config.addinivalue_line("markers", "mcp_client(**options): options of hinge.Client for the fixture mcp_client")

@@ -50,6 +50,15 @@ def test_the_package_registers_the_plugin() -> None:
     assert project["entry-points"]["pytest11"] == {"hinge": "hinge.pytest_plugin"}
 
 
+def test_pytest_imports_hinge_without_rewriting_it(pytester: pytest.Pytester) -> None:
+    """pytest rewrites the packages of its plugins: 150 modules through a parser, in every process without bytecode."""
+    pytester.makepyfile(
+        "def test_one():\n    import hinge.proxy\n    assert not 1, type(hinge.proxy.__loader__).__name__"
+    )
+    done = pytester.runpytest_subprocess(*PLUGIN, "-p", "no:cacheprovider")
+    done.stdout.fnmatch_lines(["E*AssertionError: SourceFileLoader"])
+
+
 def test_the_plugin_imports_nothing_of_hinge_until_it_is_used() -> None:
     code = (
         "import pytest, sys; old = set(sys.modules); import hinge.pytest_plugin; print(sorted(set(sys.modules) - old))"
