@@ -25,7 +25,7 @@ LAYERS = (
     ("http1", "backends"),
     ("transports",),
     ("server", "client"),
-    ("extensions",),
+    ("extensions", "auth"),
     ("sync",),
     ("contracts", "doctor", "install"),
     ("proxy", "openapi", "stubs", "testing", "migrate", "adapters"),
