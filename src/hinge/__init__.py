@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hinge.client.url_elicitation import UrlElicitationRequired as UrlElicitationRequired
     from hinge.contracts.contract import Contract as Contract
     from hinge.contracts.fetch import fetch_contract as fetch_contract
+    from hinge.errors import AuthorizationFailed as AuthorizationFailed
     from hinge.errors import CallError as CallError
     from hinge.errors import CallTimeout as CallTimeout
     from hinge.errors import ChannelClosed as ChannelClosed
@@ -140,6 +141,7 @@ _HOME = {
     "Ask": "hinge.server.dependencies",
     "Audio": "hinge.server.features.content",
     "AudioContent": "hinge.schema.content",
+    "AuthorizationFailed": "hinge.errors",
     "CacheHint": "hinge.server.features.caching",
     "CallError": "hinge.errors",
     "CallNext": "hinge.server.middleware.chain",

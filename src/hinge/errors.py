@@ -280,6 +280,12 @@ class NotSent(CallError):
     outcome = Outcome.NOT_SENT
 
 
+class AuthorizationFailed(CallError):
+    """There is no access token for the request: the login failed or was refused, or nobody is there for it."""
+
+    outcome = Outcome.NOT_SENT
+
+
 class PeerError(CallError):
     """The peer answered with an error. `outcome` is unknown if the peer says so: see `NotFinished`.
 
@@ -354,8 +360,8 @@ class HttpStatus(CallError):
     Args:
         message: The text of the error.
         status: The HTTP status.
-        headers: Those that say what to do next (`www-authenticate`, `retry-after`, `location`, `content-type`, `allow`),
-            with lower-case names.
+        headers: Those that say what to do next (`www-authenticate`, `dpop-nonce`, `retry-after`, `location`,
+            `content-type`, `allow`), with lower-case names.
         body: The start of the body, as text.
         error: The JSON-RPC error object in the body, if it names no request or another one.
     """

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hinge import Client, ClientPool, ContractDrift, fetch_contract
+from hinge.http1.client.wire import HeaderPairs
 from tests.client.site import URL, Site
 
 
@@ -80,10 +81,10 @@ class Switching:
 
     user = "alice"
 
-    def __call__(self) -> str:
-        return self.user
+    async def headers(self, method: str, url: str, /) -> HeaderPairs:
+        return (("Authorization", self.user),)
 
-    async def refused(self, refusal: Any, sent: str | None, /) -> bool:
+    async def refused(self, refusal: Any, sent: HeaderPairs, /) -> bool:
         self.user = "bob"
         return True
 
@@ -96,6 +97,22 @@ async def test_a_result_belongs_to_the_credentials_that_were_sent() -> None:
         credentials.user = "alice"
         site.refuse = lambda user: False
         assert await names(client) == ["tool-of-alice"]
+
+
+class Identified(Switching):
+    """Credentials of one user, whose token changes."""
+
+    identity = "alice"
+
+
+async def test_a_new_token_of_the_same_user_keeps_the_cache() -> None:
+    site, credentials = Site(), Identified()
+    async with Client(URL, era="2026", wire=site, auth=credentials) as client:
+        assert await names(client) == ["tool-of-alice"]
+        credentials.user = "alice with another token"
+        assert await names(client) == ["tool-of-alice"]
+        credentials.identity = credentials.user = "bob"
+        assert await names(client) == ["tool-of-bob"]
 
 
 async def test_credentials_that_do_not_change_use_the_cache() -> None:

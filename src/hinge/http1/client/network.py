@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from itertools import zip_longest
 from typing import Any, TypeAlias
@@ -21,6 +21,8 @@ _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 #: What `tls=` takes: a context, the path of a file with further authorities, True, or False to verify nothing.
 TlsSetting: TypeAlias = ssl.SSLContext | str | bool
+#: Returns the addresses of a host and port as `socket.getaddrinfo` does; raises for those that must not be used.
+Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[Any]]]
 
 
 class TlsContext:
@@ -72,17 +74,18 @@ def _make_context(setting: str | bool | ssl.SSLContext) -> ssl.SSLContext:
 DEFAULT_TLS = TlsContext(True)
 
 
-async def open_socket(host: str, port: int) -> socket.socket:
+async def open_socket(host: str, port: int, resolver: Resolver | None = None) -> socket.socket:
     """Connect to a host at the first of its addresses that answers (RFC 8305, "Happy Eyeballs").
 
     Args:
         host: A name or an address.
         port: The port.
+        resolver: Resolves the host in place of `resolve`.
 
     Raises:
         OSError: The host is unknown, or no address can be reached.
     """
-    waiting = _alternate(await resolve(host, port))
+    waiting = _alternate(await (resolver or resolve)(host, port))
     attempts: set[asyncio.Task[socket.socket]] = set()
     error: BaseException | None = None
     try:

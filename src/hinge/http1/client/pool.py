@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from hinge.errors import DefinitionError, NotSent
 from hinge.http1.client.connection import SocketConnection
-from hinge.http1.client.network import DEFAULT_TLS, TlsContext, TlsSetting, explain_failure, open_socket
+from hinge.http1.client.network import DEFAULT_TLS, Resolver, TlsContext, TlsSetting, explain_failure, open_socket
 from hinge.http1.client.proxy import ProxyRoute, find_proxy, open_tunnel
 from hinge.http1.client.wire import HeaderPairs, WireResponse
 from hinge.local_sockets import connect_locally
@@ -123,6 +123,7 @@ class SocketWire:
         uds: The path of a Unix socket, or the name of a pipe, to connect to whatever the host; without a proxy.
         connect: Seconds for opening a connection.
         idle: Seconds that a connection is kept unused, if the server does not say how long it keeps it.
+        resolver: Resolves the hosts of servers in place of the system, and may refuse their addresses.
     """
 
     http_version = "1.1"
@@ -135,12 +136,14 @@ class SocketWire:
         uds: str | None = None,
         connect: float = 30.0,
         idle: float = IDLE_SECONDS,
+        resolver: Resolver | None = None,
     ) -> None:
         self._tls = tls if isinstance(tls, TlsContext) else DEFAULT_TLS if tls is True else TlsContext(tls)
         self._proxy = proxy if uds is None else ""
         self._uds = uds
         self._connect_limit = connect
         self._idle_limit = idle
+        self._resolver = resolver
         self._closed = False
         self._connections: set[SocketConnection] = set()
         self._idle: dict[Origin, list[SocketConnection]] = {}
@@ -217,7 +220,7 @@ class SocketWire:
 
     async def _open_socket(self, target: Target, route: ProxyRoute | None) -> socket.socket:
         if route is None:
-            return await open_socket(target.host, target.port)
+            return await open_socket(target.host, target.port, self._resolver)
         try:
             return await open_socket(route.host, route.port)
         except (OSError, UnicodeError) as exc:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hinge import DefinitionError, HttpStatus, NotSent
 from hinge.http1.client.pool import read_url, request_head
 from hinge.http1.client.proxy import ProxyRoute, find_proxy, from_environment
+from hinge.http1.client.wire import HeaderPairs
 from hinge.transports.http.client.transport import HttpTransport
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer, Talking
 
@@ -136,15 +137,17 @@ class Renewing:
 
     def __init__(self, willing: bool = True) -> None:
         self.token = 0
-        self.refusals: list[tuple[int, str | None]] = []
+        self.refusals: list[tuple[int, str]] = []
+        self.asked: set[tuple[str, str]] = set()
         self._willing = willing
 
-    async def __call__(self) -> str | None:
-        return f"Bearer {self.token}"
+    async def headers(self, method: str, url: str, /) -> HeaderPairs:
+        self.asked.add((method, url))
+        return (("Authorization", f"Bearer {self.token}"),)
 
-    async def refused(self, refusal: HttpStatus, sent: str | None, /) -> bool:
-        self.refusals.append((refusal.status, sent))
-        if sent == f"Bearer {self.token}":
+    async def refused(self, refusal: HttpStatus, sent: HeaderPairs, /) -> bool:
+        self.refusals.append((refusal.status, sent[0][1]))
+        if sent[0][1] == f"Bearer {self.token}":
             self.token += 1
         return self._willing
 
@@ -164,6 +167,7 @@ async def test_credentials_may_react_to_a_refusal_and_the_request_is_repeated() 
     async with ScriptedServer(needs("Bearer 2")) as server, Talking(server.url, auth=credentials) as client:
         assert await client.call() == {}
         assert credentials.refusals == [(401, "Bearer 0"), (401, "Bearer 1")]
+        assert credentials.asked == {("POST", server.url)}
         assert len(server.asked) == 3
 
 

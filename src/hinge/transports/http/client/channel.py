@@ -13,7 +13,7 @@ import os
 import secrets
 from collections.abc import Coroutine
 from importlib.util import find_spec
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 from urllib.parse import urljoin
 
 from hinge.channel import ChannelKind, Serve, Transport
@@ -45,7 +45,7 @@ from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.records import Call, Inbound, Outgoing, Pending
 from hinge.protocol.states import PendingState
 from hinge.transports.http.client.headers import user_headers
-from hinge.transports.http.client.options import Credentials, HttpClientOptions
+from hinge.transports.http.client.options import AuthScheme, Credentials, HttpClientOptions, Network
 from hinge.transports.http.client.responses import (
     ERROR_BYTES,
     EventReader,
@@ -58,6 +58,8 @@ from hinge.transports.http.client.responses import (
 )
 
 logger = logging.getLogger("hinge")
+
+ResultT = TypeVar("ResultT")
 
 #: Maximum number of redirects in a row, and of refusals (401, 403) in a row that the credentials may react to.
 MAX_REDIRECTS = 5
@@ -83,6 +85,11 @@ _DELETE_SECONDS = 2.0
 _RESEND_PAUSES = (0.2, 0.8)
 #: Maximum number of responses to the server in delivery at once, each on a connection of its own.
 _DELIVERIES = 32
+
+#: How often a request that waits for credentials counts as alive.
+_ALIVE_SECONDS = 1.0
+#: Headers that change with each token or request of one caller.
+_OF_TOKENS = frozenset({"authorization", "dpop"})
 
 #: Digests of credentials mean nothing outside of this process.
 _DIGEST_KEY = secrets.token_bytes(16)
@@ -119,6 +126,9 @@ class UrlTransport(Transport):
         self._tls = DEFAULT_TLS if tls is True and wire is None else TlsContext(tls)
         if wire == "httpx2" and find_spec("httpx2") is None:
             raise DefinitionError("wire=\"httpx2\" needs the extra httpx2: pip install 'hinge[httpx2]'")
+        auth = self._settings["auth"]
+        if isinstance(auth, AuthScheme):
+            self._settings["auth"] = auth.bind(url, Network(self._tls, self._settings["proxy"], self._wire))
         self._latest_endpoint: RemoteEndpoint | None = None
 
     def _wire(self) -> Wire:
@@ -155,12 +165,14 @@ class RemoteEndpoint:
     def __init__(self, url: str, wire: Wire, settings: HttpClientOptions) -> None:
         self.url = url
         self._wire = wire
-        self._auth = settings["auth"]
+        auth = settings["auth"]
+        self._auth = auth if isinstance(auth, Credentials) else None
+        self._ask_value = auth if callable(auth) else None
         headers = settings["headers"]
         self._ask_headers = headers if callable(headers) else None
         self._fixed = user_headers({} if headers is None or callable(headers) else headers)
         #: Whether requests may have different credentials.
-        self._varies = callable(headers) or self._auth is not None
+        self._varies = callable(headers) or auth is not None
 
     @property
     def http_version(self) -> str | None:
@@ -169,7 +181,7 @@ class RemoteEndpoint:
 
     async def credentials(self) -> str:
         """Return a digest of the headers that identify the caller of a request made now; "" if they never change."""
-        return _digest((await self._ask())[0]) if self._varies else ""
+        return self._digest((await self._ask("POST"))[0]) if self._varies else ""
 
     async def request(
         self, method: str, headers: HeaderPairs, body: bytes | None = None, pending: Pending | None = None
@@ -190,44 +202,57 @@ class RemoteEndpoint:
         """
         refusals = 0
         while True:
-            fixed, authorization = self._fixed, None
+            fixed: HeaderPairs = self._fixed
+            authorization: HeaderPairs = ()
             if self._varies:
-                fixed, authorization = await self._ask()
+                fixed, authorization = await self._ask(method)
                 if pending is not None:
-                    pending.credentials = _digest(fixed)
+                    pending.credentials = self._digest(fixed)
             own = {name.lower() for name, _ in headers}
             pairs = [*headers, *(pair for pair in fixed if pair[0].lower() not in own)]
             response = await self._wire.open(method, self.url, pairs, body)
             if response.status in _REDIRECTS:
                 response = await self._follow_redirects(method, pairs, body, response)
-            if response.status not in (401, 403) or not isinstance(self._auth, Credentials):
+            if response.status not in (401, 403) or self._auth is None or "authorization" in own:
                 return response
             refusals += 1
             refusal = await refusal_of(response, f"The server refuses {method}")
-            if refusals > MAX_REFUSALS or not await self._auth.refused(refusal, authorization):
+            if refusals > MAX_REFUSALS or not await _keep_waiting(self._auth.refused(refusal, authorization)):
                 raise refusal
 
     async def close(self) -> None:
         """Close the wire."""
         await self._wire.close()
 
-    async def _ask(self) -> tuple[list[tuple[str, str]], str | None]:
-        """Return the headers of the user for the next request, and the Authorization among them."""
+    def _digest(self, headers: HeaderPairs) -> str:
+        """A text that stands for the caller, without revealing the headers."""
+        identity = getattr(self._auth, "identity", None)
+        if isinstance(identity, str):
+            headers = [*(pair for pair in headers if pair[0].lower() not in _OF_TOKENS), ("identity", identity)]
+        return hashlib.blake2b(repr(headers).encode(), key=_DIGEST_KEY, digest_size=16).hexdigest()
+
+    async def _ask(self, method: str) -> tuple[HeaderPairs, HeaderPairs]:
+        """Return the headers of the user for the next request, and those among them that authorize it."""
         try:
             given = self._ask_headers() if self._ask_headers is not None else None
             if inspect.isawaitable(given):
                 given = await given
             headers = self._fixed if given is None else user_headers(given)
-            value = self._auth() if self._auth is not None else None
-            if inspect.isawaitable(value):
-                value = await value
+            if self._auth is not None:
+                authorization = await _keep_waiting(self._auth.headers(method, self.url))
+            else:
+                value = self._ask_value() if self._ask_value is not None else None
+                if inspect.isawaitable(value):
+                    value = await value
+                authorization = () if value is None else (("Authorization", value),)
         except CallError:
             raise
         except Exception as exc:
             raise NotSent(f"The headers for {self.url} could not be made: {type(exc).__name__}: {exc}") from exc
-        if value is None:
-            return headers, None
-        return [*(pair for pair in headers if pair[0].lower() != "authorization"), ("Authorization", value)], value
+        if not authorization:
+            return headers, ()
+        names = {name.lower() for name, _ in authorization}
+        return [*(pair for pair in headers if pair[0].lower() not in names), *authorization], authorization
 
     async def _follow_redirects(
         self, method: str, headers: HeaderPairs, body: bytes | None, response: WireResponse
@@ -247,9 +272,24 @@ class RemoteEndpoint:
         raise status_error(f"More than {MAX_REDIRECTS} redirects", response.status, response.headers)
 
 
-def _digest(headers: HeaderPairs) -> str:
-    """A text that stands for headers without revealing them."""
-    return hashlib.blake2b(repr(headers).encode(), key=_DIGEST_KEY, digest_size=16).hexdigest()
+async def _keep_waiting(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Wait for credentials; meanwhile the request counts as alive, since a person may be logging in."""
+    progress = BODY_PROGRESS.get()
+    if progress is None:
+        return await work
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
+
+    def restart() -> None:
+        nonlocal timer
+        progress()
+        timer = loop.call_later(_ALIVE_SECONDS, restart)
+
+    timer = loop.call_later(_ALIVE_SECONDS, restart)
+    try:
+        return await work
+    finally:
+        timer.cancel()
 
 
 def _redirect_target(url: str, response: WireResponse) -> str:

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 from hinge.errors import HttpStatus
+from hinge.http1.client.wire import HeaderPairs
 from hinge.options import PATH, TEXT, Check, Option, is_function, or_none
 
 if TYPE_CHECKING:
     import ssl
 
+    from hinge.http1.client.network import TlsContext
     from hinge.http1.client.wire import Wire
 
 #: The user's headers: fixed, or asked for before each request.
@@ -20,16 +22,59 @@ AuthValue: TypeAlias = Callable[[], str | Awaitable[str | None] | None]
 
 @runtime_checkable
 class Credentials(Protocol):
-    """Authorization that can react to a refusal, such as an OAuth flow. It is shared by all requests of a channel."""
+    """Authorization that can react to a refusal, such as an OAuth flow. It is shared by all requests of a transport.
 
-    async def __call__(self) -> str | None:
-        """The value of the Authorization header for the next request, or None."""
+    With an attribute `identity` it says who the caller is as a text that stays the same while tokens are renewed; without it,
+    other headers count as another caller. Nothing is taken from a cache for another caller.
+    """
+
+    async def headers(self, method: str, url: str, /) -> HeaderPairs:
+        """Return the headers that authorize the next request.
+
+        Args:
+            method: The HTTP method.
+            url: The URL.
+
+        Raises:
+            CallError: There are none; it ends the request.
+        """
         ...
 
-    async def refused(self, refusal: HttpStatus, sent: str | None, /) -> bool:
-        """A request that carried `sent` got 401 or 403. True: there are new credentials, repeat it.
+    async def refused(self, refusal: HttpStatus, sent: HeaderPairs, /) -> bool:
+        """React to 401 or 403. Many requests may be refused at once; those whose `sent` is outdated need only be repeated.
 
-        Many requests may be refused at once; the one whose `sent` is no longer current need only be repeated.
+        Args:
+            refusal: The response; its headers have the challenges.
+            sent: What `headers` returned for the request.
+
+        Returns:
+            Whether there are new credentials, so that the request is to be repeated.
+
+        Raises:
+            CallError: It ends the request in place of the refusal.
+        """
+        ...
+
+
+class Network(NamedTuple):
+    """How a transport reaches its server, for credentials that make requests of their own."""
+
+    tls: "TlsContext"
+    proxy: str | None
+    #: Makes a further wire to the server.
+    wire: "Callable[[], Wire]"
+
+
+@runtime_checkable
+class AuthScheme(Protocol):
+    """A way to authorize requests, such as `hinge.auth.OAuth`, which makes the credentials of each transport."""
+
+    def bind(self, url: str, network: Network, /) -> Credentials:
+        """Return the credentials for one server.
+
+        Args:
+            url: The URL of the server.
+            network: How it is reached.
         """
         ...
 
@@ -50,13 +95,14 @@ class HttpClientOptions(TypedDict, total=False):
         ),
     ]
     auth: Annotated[
-        AuthValue | Credentials | None,
+        AuthValue | AuthScheme | Credentials | None,
         Option(
-            "A function (sync or async) that returns the value of the Authorization header.",
+            "A function (sync or async) that returns the value of the Authorization header, or an object that authorizes "
+            "requests.",
             None,
             or_none(
                 Check(
-                    lambda value: is_function(value, 0),
+                    lambda value: isinstance(value, Credentials | AuthScheme) or is_function(value, 0),
                     'write a function that gives the value of the Authorization header, `lambda: "Bearer …"`',
                     secret=True,
                 )

@@ -102,10 +102,11 @@ class Reconnection:
 ERROR_BYTES = 4096
 _EXCERPT_BYTES = 200
 #: The headers of an error response that an HttpStatus keeps.
-_KEPT_HEADERS = ("www-authenticate", "retry-after", "location", "content-type", "allow")
+_KEPT_HEADERS = ("www-authenticate", "dpop-nonce", "retry-after", "location", "content-type", "allow")
 
 _HINTS = {
-    401: 'The server wants authorization (auth=… in code, "headers" in a configuration, --header on the command line)',
+    401: 'The server wants authorization (auth="oauth" or auth=… in code, "headers" in a configuration, --header on the '
+    "command line)",
     403: "The credentials do not allow it, or the server refuses where it comes from (Origin, Host)",
     404: "Is the path of the URL right?",
     405: "Is this the URL of an MCP endpoint over Streamable HTTP?",

@@ -15,7 +15,7 @@ class HttpTransport(UrlTransport):
 
     `headers` go with every request: a mapping, or a callable (may be async) that gives one each time; the headers that
     the protocol sets are left out. `auth` gives the value of the Authorization header before each request (a callable,
-    may be async); with a method `refused` it also has a say when the server answers 401 or 403: see Credentials.
+    may be async), or is an object that has a say when the server answers 401 or 403: see Credentials and AuthScheme.
     `tls` and `proxy` are those of SocketWire. `wire` makes another Wire for each channel, which closes it.
 
     Raises DefinitionError for what can't work: a URL that isn't one, a header with a line end in it.
