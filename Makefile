@@ -22,7 +22,7 @@ help:
 	@echo "make mutants       changes of the kernel that no test notices, MUTANTS=20 for each file (0 for all: an hour)"
 	@echo "make http-differential  raw requests to Hinge's HTTP server, to others, and through nginx and haproxy"
 	@echo "make load soak     streams, calls, slow readers, sessions on a server, with bounds on what it holds"
-	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm)"
+	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm); INTEROP=--short for current SDKs only"
 	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server, their agents on Hinge's adapters (needs npm)"
 	@echo "make bench         Hinge beside its peers; bench-quick takes less than 90 s"
 	@echo "make coverage-ids  which requirements the tests cite"
@@ -99,8 +99,9 @@ reliability: .venv/.test
 
 interop: interop-matrix interop-tests
 
+INTEROP ?=
 interop-matrix: .venv/.demo  # installs the peers that interop-tests needs
-	$(PY) -m tests.interop.run
+	$(PY) -m tests.interop.run $(INTEROP)
 
 interop-tests: .venv/.test
 	REQUIRE_PEERS=1 $(PY) -m pytest -rs tests/proxy/test_chain.py tests/proxy/test_sse_peers.py tests/testing/test_foreign.py tests/migrate/test_originals.py tests/migrate/test_tables.py tests/interop/test_twins.py

@@ -3,6 +3,7 @@
 python -m tests.interop.run                    foreign clients on Hinge, Hinge's client on foreign servers, faults
 python -m tests.interop.run --proof            foreign clients on foreign servers: is the harness itself right?
 python -m tests.interop.run --client python --server hinge --transport http --era 2026 -v
+python -m tests.interop.run --short            the current SDKs only, neither old ones nor the SDKs' examples
 python -m tests.interop.run --agents           the clients of agent frameworks on Hinge's server
 python -m tests.interop.run --server 'sdk-*'   the examples of the official Python SDK
 """
@@ -21,7 +22,7 @@ from tests.interop.cells import Matrix, Outcome
 from tests.interop.excuses import EXCUSES
 from tests.interop.judge import Cell, skipped
 from tests.interop.matrix import HERE
-from tests.interop.peers import GROUPS, install, locate
+from tests.interop.peers import GROUPS, OLD_SDKS, install, locate
 
 #: The options that choose cells by a member of that name.
 FILTERS = ("client", "server", "transport", "era")
@@ -35,6 +36,10 @@ def select(cells: list[Cell], matrix: Matrix, chosen: argparse.Namespace) -> tup
     selected = [
         cell for cell in cells if (cell.client == "hinge" or matrix.servers[cell.server].is_ours) != chosen.proof
     ]
+    if chosen.short:
+        selected = [
+            cell for cell in selected if not any(_is_for_whole_runs(name) for name in (cell.client, cell.server))
+        ]
     for name in FILTERS:
         patterns = getattr(chosen, name)
         if patterns:
@@ -46,6 +51,10 @@ def select(cells: list[Cell], matrix: Matrix, chosen: argparse.Namespace) -> tup
         if not any(fnmatch(getattr(cell, name), pattern) for cell in selected)
     ]
     return selected, unmatched
+
+
+def _is_for_whole_runs(peer: str) -> bool:
+    return peer in OLD_SDKS or peer == "typescript-1" or peer.startswith("sdk-")
 
 
 def _show(outcome: Outcome, verbose: bool) -> None:
@@ -80,6 +89,7 @@ def _explain(outcomes: list[Outcome]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--proof", action="store_true", help="only pairs without Hinge")
+    parser.add_argument("--short", action="store_true", help="only the current SDKs and servers")
     parser.add_argument("--agents", action="store_true", help="only the clients of agent frameworks, on Hinge's server")
     parser.add_argument("--client", action="append", help="a name or a pattern; may be repeated, as the next three")
     parser.add_argument("--server", action="append")
@@ -102,7 +112,8 @@ def main() -> int:
     if unmatched or not cells:
         print(f"interop: FAILED: no cell matches {', '.join(unmatched) or '--proof'}")
         return 1
-    install(frozenset({"node"}.union(cell.client for cell in cells)) if chosen.agents else GROUPS)
+    groups = GROUPS.difference(OLD_SDKS, ("examples",)) if chosen.short else GROUPS
+    install(frozenset({"node"}.union(cell.client for cell in cells)) if chosen.agents else groups)
     wrong: list[str] = []
     with ThreadPoolExecutor(chosen.jobs) as pool:
         if chosen.faults != "only":

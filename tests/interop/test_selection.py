@@ -14,7 +14,7 @@ from tests.interop.run import select
 MATRIX: Any = SimpleNamespace(servers={"ours": SimpleNamespace(is_ours=True), "theirs": SimpleNamespace(is_ours=False)})
 CELLS = [
     Cell(client, server, transport, "2025")
-    for client in ("hinge", "python")
+    for client in ("hinge", "python", "mcp-1.2")
     for server in MATRIX.servers
     for transport in ("stdio", "http")
 ]
@@ -23,15 +23,18 @@ CELLS = [
 @pytest.mark.parametrize(
     ("options", "count", "unmatched"),
     [
-        ({}, 6, []),
-        ({"proof": True}, 2, []),
+        ({}, 8, []),
+        ({"proof": True}, 4, []),
+        ({"short": True}, 6, []),
         ({"client": ["hinge"], "transport": ["stdio"]}, 2, []),
         ({"client": ["h*", "pyhton"]}, 4, ["--client pyhton"]),
         ({"server": ["theirs"], "proof": True, "client": ["hinge"]}, 0, ["--client hinge", "--server theirs"]),
     ],
 )
 def test_each_value_must_match_a_cell(options: Any, count: int, unmatched: list[str]) -> None:
-    chosen = Namespace(**{"proof": False, "client": None, "server": None, "transport": None, "era": None, **options})
+    chosen = Namespace(
+        **{"proof": False, "short": False, "client": None, "server": None, "transport": None, "era": None, **options}
+    )
     cells, missing = select(CELLS, MATRIX, chosen)
     assert (len(cells), missing) == (count, unmatched)
 
