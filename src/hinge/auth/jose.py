@@ -69,7 +69,7 @@ class KeyUnknown(TokenInvalid):
     """A token names a key, or needs a kind of key, that is not in the set: it may have been added since."""
 
 
-class Key:
+class WebKey:
     """A key, public, private or secret. Neither `repr` nor an error shows more of it than its id.
 
     Attributes:
@@ -88,13 +88,13 @@ class Key:
 
     def __repr__(self) -> str:
         """The id and the type only."""
-        return f"<Key {self.material.key_type} {self.kid!r}>"
+        return f"<WebKey {self.material.key_type} {self.kid!r}>"
 
 
 # ---------------------------------------------------------------- keys
 
 
-def import_key(data: Mapping[str, Any] | str | bytes) -> Key:
+def import_key(data: Mapping[str, Any] | str | bytes) -> WebKey:
     """Read a key.
 
     Args:
@@ -117,14 +117,14 @@ def import_key(data: Mapping[str, Any] | str | bytes) -> Key:
         if material.key_type == "oct" and not isinstance(data, Mapping):
             raise _KeyRefused("it is not PEM text")  # joserfc takes what it can't read for a secret
         _check_strength(material)
-        return Key(material)
+        return WebKey(material)
     except _KeyRefused as exc:
         raise ValueError(f"not a usable key: {exc}") from None
     except Exception as exc:  # of many kinds, whose texts may show parts of the key
         raise ValueError(f"not a usable key: {type(exc).__name__}") from None
 
 
-def import_public_key(data: Any) -> Key:
+def import_public_key(data: Any) -> WebKey:
     """Read a public key that a peer has sent as a JSON Web Key, such as the `jwk` of a DPoP proof.
 
     Args:
@@ -141,7 +141,7 @@ def import_public_key(data: Any) -> Key:
     return import_key(data)
 
 
-def import_keys(document: Any) -> list[Key]:
+def import_keys(document: Any) -> list[WebKey]:
     """Read a JSON Web Key Set.
 
     Keys of unknown types, malformed keys and those that don't verify signatures are skipped (RFC 7517 §5), so that one new
@@ -173,7 +173,7 @@ def import_keys(document: Any) -> list[Key]:
     return keys
 
 
-def generate_key(algorithm: str = "ES256", *, kid: str | None = None) -> Key:
+def generate_key(algorithm: str = "ES256", *, kid: str | None = None) -> WebKey:
     """Make a private key.
 
     Args:
@@ -202,7 +202,7 @@ def generate_key(algorithm: str = "ES256", *, kid: str | None = None) -> Key:
     return import_key({**material.as_dict(private=True), **parameters})
 
 
-def public_jwk(key: Key) -> dict[str, Any]:
+def public_jwk(key: WebKey) -> dict[str, Any]:
     """Return the public part as a JSON Web Key, with its id, for a key set or a DPoP proof.
 
     Raises:
@@ -213,7 +213,7 @@ def public_jwk(key: Key) -> dict[str, Any]:
     return dict(key.material.as_dict(private=False))
 
 
-def private_jwk(key: Key) -> dict[str, Any]:
+def private_jwk(key: WebKey) -> dict[str, Any]:
     """Return the whole key as a JSON Web Key, to be stored encrypted.
 
     Raises:
@@ -222,7 +222,7 @@ def private_jwk(key: Key) -> dict[str, Any]:
     return dict(key.material.as_dict(private=True))
 
 
-def thumbprint(key: Key) -> str:
+def thumbprint(key: WebKey) -> str:
     """Return the SHA-256 thumbprint of a key (RFC 7638), which DPoP binds tokens to as `jkt`."""
     return str(key.material.thumbprint())
 
@@ -250,7 +250,7 @@ def read_claims(token: str | bytes) -> dict[str, Any]:
 
 def verify_jwt(
     token: str | bytes,
-    keys: Key | Sequence[Key],
+    keys: WebKey | Sequence[WebKey],
     *,
     algorithms: Collection[str] = ALGORITHMS,
     typ: str | Collection[str] | None = None,
@@ -287,7 +287,7 @@ def verify_jwt(
         raise TokenInvalid("the token's key id is not a text")
     candidates = [
         key
-        for key in ((keys,) if isinstance(keys, Key) else keys)
+        for key in ((keys,) if isinstance(keys, WebKey) else keys)
         if algorithm in key.algorithms and (kid is None or key.kid is None or key.kid == kid)
     ]
     if kid is not None and any(key.kid == kid for key in candidates):
@@ -301,7 +301,7 @@ def verify_jwt(
     raise TokenInvalid("the token's signature is wrong")
 
 
-def sign_jwt(claims: Mapping[str, Any], key: Key, *, header: Mapping[str, Any] | None = None) -> str:
+def sign_jwt(claims: Mapping[str, Any], key: WebKey, *, header: Mapping[str, Any] | None = None) -> str:
     """Sign a token.
 
     Args:
@@ -326,7 +326,7 @@ def sign_jwt(claims: Mapping[str, Any], key: Key, *, header: Mapping[str, Any] |
     return (signed + b"." + _encode(_algorithm(algorithm).sign(signed, material))).decode()
 
 
-def dpop_proof(key: Key, method: str, url: str, *, nonce: str | None = None, access_token: str | None = None) -> str:
+def dpop_proof(key: WebKey, method: str, url: str, *, nonce: str | None = None, access_token: str | None = None) -> str:
     """Make a DPoP proof for one request (RFC 9449 §4.2).
 
     Args:

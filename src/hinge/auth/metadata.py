@@ -23,14 +23,14 @@ _OPENID_SEGMENT: Final = "/.well-known/openid-configuration"
 
 _Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=4096)]
 _Texts: TypeAlias = Annotated[list[_Text], msgspec.Meta(max_length=1024)]
-MetadataT = TypeVar("MetadataT", bound="Metadata")
+MetadataT = TypeVar("MetadataT", bound="AuthMetadata")
 
 
-class Metadata(msgspec.Struct, kw_only=True, omit_defaults=True):
+class AuthMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Base of the documents. A member that is null counts as absent."""
 
 
-class ProtectedResource(Metadata, kw_only=True):
+class ProtectedResource(AuthMetadata, kw_only=True):
     """Metadata of a protected resource (RFC 9728 §2)."""
 
     resource: _Text
@@ -47,7 +47,7 @@ class ProtectedResource(Metadata, kw_only=True):
     dpop_bound_access_tokens_required: bool | None = None
 
 
-class AuthorizationServer(Metadata, kw_only=True):
+class AuthorizationServer(AuthMetadata, kw_only=True):
     """Metadata of an authorization server (RFC 8414 §2, OpenID Connect Discovery 1.0 §3, and what other RFCs added)."""
 
     issuer: _Text
@@ -78,7 +78,7 @@ class AuthorizationServer(Metadata, kw_only=True):
     client_id_metadata_document_supported: bool | None = None
 
 
-class ClientMetadata(Metadata, kw_only=True):
+class ClientMetadata(AuthMetadata, kw_only=True):
     """Metadata of a client: a registration (RFC 7591 §2), or a client ID metadata document with its `client_id`."""
 
     client_id: _Text | None = None

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge.auth import jose
-from hinge.auth.jose import ALGORITHMS, HMAC_ALGORITHMS, Key, KeyUnknown, TokenInvalid, verify_jwt
+from hinge.auth.jose import ALGORITHMS, HMAC_ALGORITHMS, KeyUnknown, TokenInvalid, WebKey, verify_jwt
 
 
 @cache
-def key_for(algorithm: str = "ES256") -> Key:
+def key_for(algorithm: str = "ES256") -> WebKey:
     return jose.generate_key(algorithm)
 
 
