@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from hinge import (
+    AuthorizationFailed,
     CallError,
     CallTimeout,
     ConnectFailed,
@@ -103,6 +104,7 @@ def test_anything_else_is_an_internal_error_and_its_text_stays_in_the_log(caplog
     [
         (NotSent("x"), Outcome.NOT_SENT),
         (ConnectFailed("x"), Outcome.NOT_SENT),
+        (AuthorizationFailed("x"), Outcome.NOT_SENT),
         (PeerError(errors.ErrorObject(-1, "no")), Outcome.ANSWERED),
         (PeerError(NotFinished("x").error), Outcome.UNKNOWN),
         (InvalidResponse("x"), Outcome.ANSWERED),

@@ -36,6 +36,7 @@ CURES = {
     "HttpStatus": "Look at the status: 401 and 403 need `auth=`, 404 another URL.",
     "ConnectionLost": "The call may have run: find out whether it did, or repeat it if that is harmless.",
     "CallTimeout": "The call may have run. Raise `idle=` or `total=`, or let the tool report progress.",
+    "AuthorizationFailed": "The message says what is missing: a person who logs in, a grant, or a credential.",
     "ConnectFailed": "The message names the target: start the server, or correct the address or the command.",
     "CallError": "The outcome says whether it may have run.",
     "ContractDrift": "Review the changes; `hinge lock` accepts them.",

@@ -21,6 +21,7 @@
     ├── ChannelClosed            the transport is closed: the message was not sent
     └── CallError                a request to the peer failed; `outcome` says whether it may have run
         ├── NotSent                  the request was not sent: safe to retry
+        ├── AuthorizationFailed      there is no access token; the request was not sent, and is not retried
         ├── PeerError                the peer answered with a JSON-RPC error
         ├── InvalidResponse          the response is not valid
         ├── ToolCallError            a tool result has `isError`; also a ToolError

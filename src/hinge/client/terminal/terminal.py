@@ -9,9 +9,7 @@ import asyncio
 import logging
 import signal
 import sys
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TextIO, TypeVar
@@ -20,6 +18,7 @@ from msgspec import UNSET
 
 from hinge.client.callbacks import OnSample, Sampled, SamplingRejected, asking_server
 from hinge.client.content import content_to_text
+from hinge.client.terminal.browser import in_daemon_thread, open_page
 from hinge.client.terminal.display import (
     Layout,
     PageAddress,
@@ -55,8 +54,6 @@ MAX_QUOTED_LENGTH = 20_000
 MAX_SHOWN_CHOICES = 40
 #: Lines of an answer to a sampling request.
 MAX_ANSWER_LINES = 1000
-#: Seconds that a browser may take to report whether it opened a page.
-BROWSER_TIMEOUT = 10.0
 
 
 class _NoAnswer(Exception):
@@ -196,7 +193,7 @@ class Terminal:
                     dialog.refuse("This page is not opened", exc)
                 dialog.address(address)
                 await dialog.consent(f"Open it on {address.host}?")
-                if not await self._browse(address.url):
+                if not await open_page(address.url, self._open_url):
                     dialog.say("No browser could be started: open the address yourself.")
                 return ElicitResult(action="accept")
         except _NoAnswer as exc:
@@ -323,7 +320,7 @@ class Terminal:
         """
         if not self.interactive:
             write(self._output, prompt)
-            line = await _in_daemon_thread(self._input.readline)
+            line = await in_daemon_thread(self._input.readline)
             return line.rstrip("\r\n") if line else None
         if self._history is None:
             from prompt_toolkit.history import InMemoryHistory
@@ -392,20 +389,6 @@ class Terminal:
     def _end(self, text: str) -> None:
         with suppress(OSError, ValueError):  # the terminal is gone, or closed
             write(self._output, f"  {text}\n")
-
-    async def _browse(self, url: str) -> bool:
-        def browse() -> bool:
-            try:
-                return _open_in_browser(url) if self._open_url is None else self._open_url(url)
-            except Exception:
-                logger.exception("The browser failed")
-                return False
-
-        try:
-            async with asyncio.timeout(BROWSER_TIMEOUT):
-                return await _in_daemon_thread(browse)
-        except TimeoutError:
-            return True  # it is still running
 
 
 class _LinePrompt:
@@ -688,24 +671,3 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-def _open_in_browser(url: str) -> bool:
-    import webbrowser
-
-    return webbrowser.open(url)
-
-
-async def _in_daemon_thread(function: Callable[[], T]) -> T:
-    """Run a function in a thread that neither cancellation nor the end of the program waits for."""
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # from here on it can't be cancelled
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except Exception as exc:
-            future.set_exception(exc)
-
-    threading.Thread(target=run, daemon=True).start()
-    return await asyncio.wrap_future(future)
