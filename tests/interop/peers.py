@@ -165,9 +165,12 @@ def script(name: str) -> Path:
     ES imports look for node_modules beside and above the importing file, so .mjs scripts are copied next to it.
     """
     source = FOREIGN / name
-    if source.suffix != ".mjs":
-        return source
-    copy = CACHE / "node" / "scripts" / name
+    return copy_script(source) if source.suffix == ".mjs" else source
+
+
+def copy_script(source: Path) -> Path:
+    """Copy a .mjs script to where its imports find node_modules, and return its new path."""
+    copy = CACHE / "node" / "scripts" / source.name
     if not copy.exists() or copy.read_bytes() != source.read_bytes():
         copy.parent.mkdir(parents=True, exist_ok=True)
         fresh = copy.with_suffix(f".{os.getpid()}.tmp")
