@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak interop interop-matrix interop-tests interop-agents bench bench-quick coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak interop interop-matrix interop-tests interop-auth interop-agents bench bench-quick coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -23,6 +23,7 @@ help:
 	@echo "make http-differential  raw requests to Hinge's HTTP server, to others, and through nginx and haproxy"
 	@echo "make load soak     streams, calls, slow readers, sessions on a server, with bounds on what it holds"
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm); INTEROP=--short for current SDKs only"
+	@echo "make interop-auth  logins at a real authorization server, with a browser and the official clients (needs npm, chromium)"
 	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server, their agents on Hinge's adapters (needs npm)"
 	@echo "make bench         Hinge beside its peers; bench-quick takes less than 90 s"
 	@echo "make coverage-ids  which requirements the tests cite"
@@ -97,7 +98,7 @@ soak: .venv/.test
 reliability: .venv/.test
 	$(PY) -m tests.hostile.compare
 
-interop: interop-matrix interop-tests
+interop: interop-matrix interop-tests interop-auth
 
 INTEROP ?=
 interop-matrix: .venv/.demo  # installs the peers that interop-tests needs
@@ -105,6 +106,10 @@ interop-matrix: .venv/.demo  # installs the peers that interop-tests needs
 
 interop-tests: .venv/.test
 	REQUIRE_PEERS=1 $(PY) -m pytest -rs tests/proxy/test_chain.py tests/proxy/test_sse_peers.py tests/testing/test_foreign.py tests/migrate/test_originals.py tests/migrate/test_tables.py tests/interop/test_twins.py
+
+interop-auth: .venv/.test
+	$(PY) -m tests.interop.peers node peers examples > /dev/null
+	REQUIRE_PEERS=1 $(PY) -m pytest -rs tests/auth/real
 
 interop-agents: .venv/.demo .venv/.check
 	$(PY) -m tests.interop.run --agents
