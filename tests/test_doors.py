@@ -101,7 +101,7 @@ RUNS = [
     ("http", "sessions", "no", "sessions='no' is not possible: use True or False"),
     ("socket", "port", 99_999_999, "port=99999999 is not possible: use a number from 0 to 65535, or None"),
     ("socket", "prt", 5, "run('socket') has no option 'prt': did you mean 'port'?"),
-    ("stdio", "port", 5, "run('stdio') has no option 'port': it has none"),
+    ("stdio", "port", 5, "run('stdio') has no option 'port': it has principal"),
     ("htp", "port", 5, 'There is no transport \'htp\': use "stdio", "http" or "socket"'),
     *(("socket", name, WRONG, f"{name}=<wrong> is not possible: ") for name in options_of(SocketOptions)),
     *(("http", name, WRONG, f"{name}=<wrong> is not possible: ") for name in options_of(HttpOptions)),

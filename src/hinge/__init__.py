@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hinge.errors import HeaderMismatch as HeaderMismatch
     from hinge.errors import HingeError as HingeError
     from hinge.errors import HttpStatus as HttpStatus
+    from hinge.errors import InsufficientScope as InsufficientScope
     from hinge.errors import InternalError as InternalError
     from hinge.errors import InvalidArguments as InvalidArguments
     from hinge.errors import InvalidEnvelope as InvalidEnvelope
@@ -188,6 +189,7 @@ _HOME = {
     "ImageContent": "hinge.schema.content",
     "Implementation": "hinge.schema.base",
     "InputRequiredResult": "hinge.schema.input_required",
+    "InsufficientScope": "hinge.errors",
     "InternalError": "hinge.errors",
     "InvalidArguments": "hinge.errors",
     "InvalidEnvelope": "hinge.errors",

@@ -16,6 +16,7 @@
     │   ├── HeaderMismatch           -32020
     │   ├── MissingClientCapability  -32021
     │   ├── UnsupportedVersion       -32022
+    │   ├── InsufficientScope        403     the caller's authorization lacks a scope
     │   ├── Overloaded               429     too many requests; carries a retry delay
     │   └── NotFinished              504     stopped by the server; the outcome is unknown
     ├── ChannelClosed            the transport is closed: the message was not sent
@@ -242,6 +243,25 @@ class Overloaded(ProtocolError):
 
     def __init__(self, message: str, retry_after_ms: int = 1000) -> None:
         super().__init__(message, {"retryAfterMs": retry_after_ms})
+
+
+class InsufficientScope(ProtocolError):
+    """The caller is not authorized for the operation. A handler raises it where the option `scopes=` does not suffice.
+
+    Over HTTP it is a 403 whose `WWW-Authenticate` names the scopes, so that the client can ask the user for them ("Step-Up
+    Authorization Flow" in basic/authorization), unless the response has begun; elsewhere it is an error with code 403.
+
+    Args:
+        *scopes: All scopes that the operation needs; `requiredScopes` in `data`. Those of the option `scopes=` are added.
+    """
+
+    code = 403
+    http_status = 403
+
+    def __init__(self, *scopes: str) -> None:
+        self.scopes = frozenset(scopes)
+        names = sorted(self.scopes)
+        super().__init__(f"Insufficient scope: this needs {' '.join(names)}", {"requiredScopes": names})
 
 
 class NotFinished(ProtocolError):

@@ -257,7 +257,7 @@ def taken() -> Iterator[int]:
         ("server.run('http', port=TAKEN, workers=2)", "Can't listen on 127.0.0.1 port TAKEN: the port is in use; "),
         ("server.run('socket', port=TAKEN)", "Can't listen on 127.0.0.1:TAKEN: Address already in use"),
         ("server.run('htp')", 'There is no transport \'htp\': use "stdio", "http" or "socket"'),
-        ("server.run('stdio', port=1)", "run('stdio') has no option 'port': it has none"),
+        ("server.run('stdio', port=1)", "run('stdio') has no option 'port': it has principal"),
         ("server.run('http', prt=1)", "HTTP has no option 'prt': did you mean 'port'?"),
         ("unready.run()", "no library: mount it at /books"),
         ("unready.run('http', port=0)", "no library: mount it at /books"),

@@ -58,7 +58,11 @@ def transport_for(target: Any, *, limits: Limits, **options: Unpack[TransportOpt
         server: Any = target
         running = getattr(server, "running", nullcontext)
         return Memory(
-            server.serve, limits=limits, running=running, raise_exceptions=options.get("raise_exceptions", False)
+            server.serve,
+            limits=limits,
+            running=running,
+            raise_exceptions=options.get("raise_exceptions", False),
+            principal=options.get("principal"),
         )
     if isinstance(target, str):
         target = address_of(target)

@@ -17,6 +17,7 @@ from hinge import jsonrpc
 from hinge.errors import (
     ConnectionLost,
     HingeError,
+    InsufficientScope,
     InvalidRequest,
     InvalidResponse,
     NotSent,
@@ -327,6 +328,8 @@ class Connection(Record):
             logger.warning("%s failed: %s", call.method, exc)  # a notification has no response that could say so
         if not self._end_call(call, "answer") or call.id is None:
             return None
+        if type(error) is InsufficientScope:
+            error = InsufficientScope(*(error.scopes | call.needed_scopes))
         error, status = call.era.finish_error(error)
         try:
             data = jsonrpc.encode_failure(call.id, error.error)

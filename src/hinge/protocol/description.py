@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from hinge.protocol.eras.base import Era
+from hinge.protocol.scopes import NO_HIERARCHY, ScopeHierarchy
 from hinge.schema.base import SERVER_INFO, Implementation
 from hinge.schema.lifecycle import ServerCapabilities
 
@@ -15,7 +16,17 @@ from hinge.schema.lifecycle import ServerCapabilities
 class ServerDescription:
     """Identity, instructions, eras and capabilities; capabilities are computed for each `initialize` and discovery."""
 
-    __slots__ = ("capabilities", "eras", "extensions", "info", "instructions", "log_level", "result_meta", "revisions")
+    __slots__ = (
+        "capabilities",
+        "eras",
+        "extensions",
+        "info",
+        "instructions",
+        "log_level",
+        "result_meta",
+        "revisions",
+        "scope_hierarchy",
+    )
 
     def __init__(
         self,
@@ -25,6 +36,7 @@ class ServerDescription:
         eras: tuple[Era, ...],
         instructions: str | None = None,
         log_level: str | None = "info",
+        scope_hierarchy: ScopeHierarchy = NO_HIERARCHY,
     ) -> None:
         self.capabilities = capabilities
         #: The settings of the extensions that are announced in an era, by extension id.
@@ -36,6 +48,8 @@ class ServerDescription:
         self.instructions = instructions
         #: The level of log messages for handshake clients that never set one; None for no messages.
         self.log_level = log_level
+        #: What the scopes of its callers include.
+        self.scope_hierarchy = scope_hierarchy
         self.identify(info)
 
     def identify(self, info: Implementation) -> None:

@@ -15,7 +15,7 @@ from hinge.errors import ErrorObject, NotFinished, Overloaded, ProtocolError
 from hinge.jsonrpc import ABSENT, Message, RequestId, encode_failure
 from hinge.protocol.eras.base import Era
 from hinge.protocol.http.headers import Head
-from hinge.protocol.http.request import Headers
+from hinge.protocol.http.request import Headers, Principal
 from hinge.protocol.states import RUNNING, WAITING, CallState, PendingState
 from hinge.schema.base import RequestMeta
 
@@ -33,13 +33,14 @@ class Origin(msgspec.Struct, frozen=True, eq=False):
     """What a transport knows about the sender of a message.
 
     `head` is the judged head of the HTTP request, None on other transports. `principal` is who was authenticated, or None;
-    `scopes` is what the request was authorized for. `transport` is an object of the transport (an ASGI scope, an address).
+    `scopes` is what the request was authorized for; None where the application itself connects, which may do everything.
+    `transport` is an object of the transport (an ASGI scope, an address).
     """
 
     head: Head | None = None
     principal: str | None = None
     transport: Any = None
-    scopes: frozenset[str] = frozenset()
+    scopes: frozenset[str] | None = frozenset()
 
     @property
     def headers(self) -> Headers | None:
@@ -53,6 +54,16 @@ class Origin(msgspec.Struct, frozen=True, eq=False):
 
 #: The origin of a message on a channel without information about its peer.
 UNKNOWN_ORIGIN = Origin()
+#: The origin of a message of whoever started this process or holds the server object.
+LOCAL_ORIGIN = Origin(scopes=None)
+
+
+def origin_of(principal: Principal | str | None) -> Origin:
+    """The origin of all messages of a connection: whom the application named, else the application itself."""
+    if principal is None:
+        return LOCAL_ORIGIN
+    named = Principal(principal) if isinstance(principal, str) else principal
+    return Origin(principal=named.name, scopes=frozenset(named.scopes))
 
 
 @final
@@ -87,6 +98,8 @@ class Call(Record):
     #: It waits in a queue, and nothing was done for it yet.
     queued: bool = False
     on_cancel: Callable[[], object] | None = None
+    #: The scopes of the tools, prompts and resources that were used for it so far.
+    needed_scopes: frozenset[str] = frozenset()
     #: A notification that follows the response, if the channel stays open.
     parting: Outgoing | None = None
     #: What a handler raised, although the peer gets a result.

@@ -76,7 +76,10 @@ def proxy(target: Any, **options: Unpack[ProxyOptions]) -> Server[Any]:
         )
     of_server: Any = {name: value for name, value in options.items() if name in options_of(ServerOptions)}
     of_server.setdefault("log_level", "debug")  # the upstream server filters log messages
-    client = target if isinstance(target, Client) else Client(target)
+    in_process = hasattr(target, "serve")  # its callers are not the application: they have no scopes there
+    client = (
+        target if isinstance(target, Client) else Client(target, principal="proxy") if in_process else Client(target)
+    )
     upstream = Upstream(client, settings["declare"], single_user=settings["single_user"])
     name, prefix = settings["name"], settings["prefix"]
     extensions = of_server.pop("extensions", ())

@@ -238,8 +238,10 @@ class Context(Record, Generic[StateT]):
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What this request was authorized for; empty without authorization."""
-        return self._call.origin.scopes
+        """What this request was authorized for, with what those scopes include; empty without authorization."""
+        description = self._session.connection.description
+        granted = self._call.origin.scopes or frozenset()
+        return granted if description is None else description.scope_hierarchy.expand(granted)
 
     @property
     def meta(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The options of a server: how it is made (`ServerOptions`) and how it runs on a socket (`SocketOptions`).
+"""The options of a server: how it is made (`ServerOptions`) and how it runs without HTTP (`StdioOptions`, `SocketOptions`).
 
 Those of HTTP are in `transports/http/server/options.py`. Annotations are evaluated here: see `hinge.options`.
 """
@@ -6,7 +6,7 @@ Those of HTTP are in `transports/http/server/options.py`. Annotations are evalua
 import difflib
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Annotated, Any, TypedDict
 
@@ -34,6 +34,7 @@ from hinge.options import (
     whole,
 )
 from hinge.protocol.eras.base import EraName
+from hinge.protocol.http.request import PRINCIPAL, Principal
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.schema.base import Icon, Implementation
 from hinge.schema.lifecycle import ClientCapabilities
@@ -175,6 +176,14 @@ class ServerOptions(TypedDict, total=False):
             or_none(function("`async def may_watch(ctx, uri) -> bool`", 2)),
         ),
     ]
+    scope_hierarchy: Annotated[
+        Mapping[str, Collection[str]],
+        Option(
+            'Which scopes include others: with `{"notes.write": ["notes.read"]}` whoever may write may read.',
+            {},
+            instance(Mapping, 'scope_hierarchy={"notes.write": ["notes.read"]}'),
+        ),
+    ]
     cache: Annotated[
         Mapping[str, CacheHint] | None,
         Option(
@@ -222,6 +231,20 @@ def effective_limits(given: Limits) -> Limits:
     return msgspec.structs.replace(given, **overrides) if overrides else given
 
 
+class StdioOptions(TypedDict, total=False):
+    """The options of `server.run("stdio")`."""
+
+    principal: Annotated[
+        Principal | str | None,
+        Option(
+            "Who the client is: `Principal(name, scopes=…)`, or a name without scopes. By default whoever started the "
+            "process, for whom all `scopes=` are fulfilled.",
+            None,
+            PRINCIPAL,
+        ),
+    ]
+
+
 class SocketOptions(TypedDict, total=False):
     """The options of `server.run("socket")`: a Unix socket or a named pipe (`path`), or TCP (`port`)."""
 
@@ -231,6 +254,14 @@ class SocketOptions(TypedDict, total=False):
     ]
     host: Annotated[str, Option("Address to listen on with TCP.", "127.0.0.1", TEXT)]
     port: Annotated[int | None, Option("TCP port; 0 takes a free one.", None, or_none(PORT))]
+    principal: Annotated[
+        Principal | str | None,
+        Option(
+            "Who all clients are: `Principal(name, scopes=…)`, or a name without scopes. By default nobody, without scopes.",
+            None,
+            PRINCIPAL,
+        ),
+    ]
 
 
 class ProxyOptions(ServerOptions, total=False):

@@ -66,8 +66,8 @@ class Router:
             page_size,
             resource_bytes,
         )
-        self._completions.sees_prompt = self._prompts.sees
-        self._completions.sees_resource = self._resources.sees
+        self._completions.find_prompt = self._prompts.find
+        self._completions.find_resource = self._resources.find
 
     def _changed(self, kind: str) -> None:
         """A list changed; a server tells its clients."""

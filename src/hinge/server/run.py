@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from hinge.channel import Channel, SessionLike
 from hinge.errors import ConnectFailed, DefinitionError, StartError
 from hinge.local_sockets import is_pipe
 from hinge.options import is_whole, options_of, resolve
 from hinge.protocol.limits import Limits
-from hinge.server.options import SocketOptions
+from hinge.server.options import SocketOptions, StdioOptions
 from hinge.server.watchdog import end_blocked_process
 from hinge.standard_streams import fill_standard_descriptors
 from hinge.transports.event_loop import run_in_own_loop
@@ -132,13 +132,9 @@ def _checked(transport: str, options: Mapping[str, Any]) -> Any:
 
             binding = "run binds to host=…; bind is for apps that somebody else serves"
             return resolve(HttpOptions, options, "HTTP", {**FROM_SERVER, "bind": binding})
-        return resolve(SocketOptions if transport == "socket" else _NoOptions, options, f"run({transport!r})")
+        return resolve(SocketOptions if transport == "socket" else StdioOptions, options, f"run({transport!r})")
     except DefinitionError as exc:
         raise StartError(str(exc)) from None
-
-
-class _NoOptions(TypedDict, total=False):
-    """The options of `server.run("stdio")`: none."""
 
 
 async def _serving(server: Runnable, transport: str, options: Any) -> None:
@@ -152,7 +148,7 @@ async def _serving(server: Runnable, transport: str, options: Any) -> None:
             )
             print(f"hinge: {text}", file=sys.stderr, flush=True)
         async with server.running():
-            await serve_stdio(server.serve, limits=server.limits)
+            await serve_stdio(server.serve, **options, limits=server.limits)
     elif transport == "socket":
         from hinge.transports.stream.sockets import serve_socket
 

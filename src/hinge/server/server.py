@@ -21,6 +21,7 @@ from hinge.protocol.eras.handshake import initialize
 from hinge.protocol.eras.stateless import STATELESS, discover
 from hinge.protocol.middleware import checked
 from hinge.protocol.records import Call
+from hinge.protocol.scopes import ScopeHierarchy
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import InitializeParams, InitializeResult
 from hinge.schema.notifications import SetLevelParams
@@ -42,6 +43,7 @@ from hinge.server.options import (
     ProxyOptions,
     ServerOptions,
     SocketOptions,
+    StdioOptions,
     check_identity,
     effective_limits,
 )
@@ -130,6 +132,7 @@ class Server(Router, Generic[StateT]):
             eras=parse_eras(settings["eras"]),
             instructions=settings["instructions"],
             log_level=settings["log_level"],
+            scope_hierarchy=ScopeHierarchy(settings["scope_hierarchy"]),
         )
         self._description.extensions = lambda era: self.catalog.extension_settings(era)
         self._dispatch = Dispatch(self._description, limits.all_calls)
@@ -442,7 +445,7 @@ class Server(Router, Generic[StateT]):
                 await ctx._log_queue.close()
 
     @overload
-    def run(self, transport: Literal["stdio"] = "stdio") -> None: ...
+    def run(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
 
     @overload
     def run(self, transport: Literal["http"], **options: Unpack[HttpOptions]) -> None: ...
@@ -456,7 +459,7 @@ class Server(Router, Generic[StateT]):
         Args:
             transport: `"stdio"`; `"http"`, Streamable HTTP at `host`, `port` and `path`; `"socket"`, one message per line
                 on a Unix socket (`path`) or TCP (`port`).
-            options: for HTTP see `HttpOptions`, for sockets `SocketOptions`.
+            options: see `StdioOptions`, `HttpOptions` and `SocketOptions`.
 
         Raises:
             StartError: in one line, for what keeps the server from starting.
@@ -466,7 +469,7 @@ class Server(Router, Generic[StateT]):
         run(self, transport, options)
 
     @overload
-    async def run_async(self, transport: Literal["stdio"] = "stdio") -> None: ...
+    async def run_async(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
 
     @overload
     async def run_async(self, transport: Literal["http"], **options: Unpack[HttpOptions]) -> None: ...

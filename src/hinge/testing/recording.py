@@ -31,7 +31,7 @@ from hinge.testing.wire_log import ObservedTransport, observed, patched_serve
 from hinge.transports.memory import connect
 
 if TYPE_CHECKING:
-    from hinge.server.options import SocketOptions
+    from hinge.server.options import SocketOptions, StdioOptions
     from hinge.transports.http.server.app import HttpApp
     from hinge.transports.http.server.options import HttpAppOptions, HttpOptions
 
@@ -131,7 +131,7 @@ class Recording(Transport):
         return self._replayed().serve(channel)
 
     @overload
-    def run(self, transport: Literal["stdio"] = "stdio") -> None: ...
+    def run(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
 
     @overload
     def run(self, transport: Literal["http"], **options: Unpack[HttpOptions]) -> None: ...

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 from hinge.channel import Channel, ChannelKind, Serve, SessionLike, Transport
 from hinge.errors import ChannelClosed, ProtocolError
+from hinge.protocol.http.request import Principal
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.protocol.records import Call, Outgoing
+from hinge.protocol.records import UNKNOWN_ORIGIN, Call, Origin, Outgoing, origin_of
 from hinge.session import Session
 from hinge.transports.duplex import DuplexChannel
 
@@ -35,8 +36,8 @@ class MemoryChannel(DuplexChannel):
     . While more than `limits.stream_bytes` wait there, `send` waits too, for at most `limits.stream_wait` seconds.
     """
 
-    def __init__(self, limits: Limits, *, server: bool) -> None:
-        super().__init__(limits, server=server)
+    def __init__(self, limits: Limits, *, server: bool, origin: Origin = UNKNOWN_ORIGIN) -> None:
+        super().__init__(limits, server=server, origin=origin)
         self._peer = self
         self._inbox: deque[bytes] = deque()
         self._size = 0
@@ -208,6 +209,7 @@ class Memory(Transport):
         limits: Limits of messages and calls.
         running: The lifespan of the server.
         raise_exceptions: Whether an unexpected exception of a handler is raised in the caller, for tests.
+        principal: As whom it connects, with which scopes; by default as the application itself, which has all scopes.
     """
 
     def __init__(
@@ -217,7 +219,9 @@ class Memory(Transport):
         limits: Limits = DEFAULT_LIMITS,
         running: Running = nullcontext,
         raise_exceptions: bool = False,
+        principal: Principal | str | None = None,
     ) -> None:
+        self._origin = origin_of(principal)
         self._raise_exceptions = raise_exceptions
         self._running = running
         self._serve_server = serve_server
@@ -230,7 +234,7 @@ class Memory(Transport):
     async def open(self, serve: Serve, /) -> Channel:
         """Make a pair of channels with a session at each end; the server's begins first."""
         ours = MemoryChannel(self._limits, server=False)
-        theirs = MemoryChannel(self._limits, server=True)
+        theirs = MemoryChannel(self._limits, server=True, origin=self._origin)
         ours.join(theirs)
         theirs.begin(self._serve_server(theirs))
         if self._raise_exceptions:

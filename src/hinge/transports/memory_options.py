@@ -3,6 +3,7 @@
 from typing import Annotated, TypedDict
 
 from hinge.options import FLAG, Option
+from hinge.protocol.http.request import PRINCIPAL, Principal
 
 
 class MemoryOptions(TypedDict, total=False):
@@ -11,4 +12,13 @@ class MemoryOptions(TypedDict, total=False):
     raise_exceptions: Annotated[
         bool,
         Option("Whether an unexpected exception of a handler is raised in the caller, for tests.", False, FLAG),
+    ]
+    principal: Annotated[
+        Principal | str | None,
+        Option(
+            "As whom it connects: `Principal(name, scopes=…)`, or a name without scopes. By default as the application "
+            "itself, for which all `scopes=` are fulfilled.",
+            None,
+            PRINCIPAL,
+        ),
     ]

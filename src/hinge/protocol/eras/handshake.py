@@ -8,7 +8,7 @@ from typing import Any, final
 import msgspec
 from msgspec import Raw
 
-from hinge.errors import InvalidRequest, MissingClientCapability, ProtocolError, ResourceNotFound
+from hinge.errors import InsufficientScope, InvalidRequest, MissingClientCapability, ProtocolError, ResourceNotFound
 from hinge.jsonrpc import Notification, Request
 from hinge.protocol.description import ServerDescription
 from hinge.protocol.eras.base import Era, Handshake, decode_result_type
@@ -105,12 +105,12 @@ class HandshakeEra(Era):
         return result if plan is None else plan(result)
 
     def finish_error(self, error: ProtocolError) -> tuple[ProtocolError, int]:
-        """Errors of the protocol are bodies of successful HTTP responses."""
+        """Errors of the protocol are bodies of successful HTTP responses, except for those of authorization."""
         if type(error) is ResourceNotFound:
             return ProtocolError(error.error.message, error.error.data, code=_RESOURCE_NOT_FOUND), 200
         if type(error) is MissingClientCapability:  # its code exists only in the stateless era
             return InvalidRequest(error.error.message, error.error.data), 200
-        return error, 200
+        return error, error.http_status if type(error) is InsufficientScope else 200
 
     def elicitation_id(self) -> str | None:
         from secrets import token_urlsafe

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias, final
 
 from hinge.errors import ErrorObject
+from hinge.options import Check
 
 #: Optional whitespace around a header value (RFC 9110 §5.6.3). HTTP servers differ in whether they strip it.
 OWS: Final = b" \t"
@@ -43,6 +44,13 @@ class Principal(NamedTuple):
 
     name: str
     scopes: frozenset[str] = frozenset()
+
+
+#: What the option `principal=` of a connection without HTTP takes.
+PRINCIPAL: Final = Check(
+    lambda value: value is None or isinstance(value, str | Principal),
+    'write principal=Principal("anna", frozenset({"notes.write"})), or a name',
+)
 
 
 class Headers(Mapping[str, str]):

@@ -34,6 +34,7 @@ from hinge.server.extensions import Extensions
 from hinge.server.features.caching import list_scope
 from hinge.server.features.pagination import item_key, paginate
 from hinge.server.features.subscriptions import Authorize
+from hinge.server.features.visibility import has_scopes, require_scopes
 from hinge.server.middleware.chain import Middleware, ResourceKeeper
 
 logger = logging.getLogger("hinge")
@@ -215,11 +216,16 @@ class Catalog:
         return [one for one in candidates if isinstance(one, ResourceKeeper) and one.keeps_resources]
 
     async def may_watch(self, ctx: Context[Any], uri: str) -> bool:
-        """Whether this caller may watch a resource: this server's `authorize_subscription`, then that of a mounted one."""
+        """Whether this caller may watch a resource: this server's `authorize_subscription`, then that of a mounted one.
+
+        Raises InsufficientScope.
+        """
         if not await self._is_authorized(ctx, uri):
             return False
         mount, inner = await self._find(ctx, "resources", uri)
         if mount is None:
+            if (item := self._resources.item(ctx, uri)) is not None:
+                require_scopes(ctx, item.scopes)
             return self._authorize is not None or await self._resources.known(ctx, uri)
         await self._enter_mount(mount)
         return await mount.server.catalog.may_watch(ctx, inner)
@@ -229,7 +235,8 @@ class Catalog:
         if not await self._is_authorized(ctx, uri):
             return False
         if self._resources.registers(uri):
-            return self._has(ctx, "resources", uri)
+            item = self._resources.item(ctx, uri)
+            return item is not None and has_scopes(ctx, item.scopes)
         for mount in self._mounts:
             inner, catalog = mount.prefix.inner_uri(uri), mount.server.catalog
             if inner is not None and (mount.prefix.text is not None or catalog._registers(inner)):

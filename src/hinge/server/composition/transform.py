@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -11,10 +11,12 @@ from msgspec import UNSET, Raw, Struct, structs
 
 from hinge.errors import DefinitionError, InvalidParams, shorten
 from hinge.jsonrpc import ABSENT
+from hinge.protocol.scopes import parse_scopes
 from hinge.schema.tools import Tool, ToolAnnotations
 from hinge.server.composition.namespace import Named, argument_names, plain, suggest
 from hinge.server.context import Context
 from hinge.server.features.options import annotations_of
+from hinge.server.features.visibility import require_scopes
 from hinge.server.functions.arguments import Rename
 from hinge.server.middleware.chain import CallNext
 
@@ -31,13 +33,17 @@ class ArgumentChange(Struct, frozen=True, kw_only=True):
 
 
 class ToolChange(Struct, frozen=True, kw_only=True):
-    """A change of a tool; members that are not given stay. `arguments` are named as in the mounted server."""
+    """A change of a tool; members that are not given stay.
+
+    `arguments` are named as in the mounted server. `scopes` are OAuth scopes that a call needs besides those of the tool.
+    """
 
     name: str | None = None
     title: str | None = None
     description: str | None = None
     annotations: ToolAnnotations | Mapping[str, Any] | None = None
     arguments: Mapping[str, ArgumentChange] = {}
+    scopes: Collection[str] = ()
 
 
 class ToolChanges:
@@ -129,7 +135,7 @@ class ToolChanges:
     # ---------------------------------------------------------------- calls
 
     def _called(self, ctx: Context[Any]) -> Raw:
-        """The params of a call with inner names. Raises InvalidParams for names that are hidden."""
+        """The params of a call with inner names. Raises InvalidParams for names that are hidden, and InsufficientScope."""
         params = ctx.params
         try:
             members = msgspec.json.decode(params if params is not ABSENT else b"{}", type=dict[str, Raw])
@@ -139,6 +145,8 @@ class ToolChanges:
                 raise InvalidParams(f"Unknown tool: {suggest(ctx, 'tools', outer)}")
             members["name"] = Raw(msgspec.json.encode(name))
             change = self._changes.get(name)
+            if change is not None and change.scopes:
+                require_scopes(ctx, frozenset(change.scopes))
             if change is not None and change.arguments:
                 arguments = msgspec.json.decode(members.get("arguments", b"{}"), type=dict[str, Raw])
                 names = argument_names(ctx, outer) or str
@@ -193,6 +201,7 @@ def _name(item: Any) -> str:
 
 def _check(name: str, change: ToolChange) -> None:
     annotations_of(ToolAnnotations, change.annotations, f"tools: {name!r}")
+    parse_scopes(f"tools: {name!r}", change.scopes)
     names = [one.name for one in change.arguments.values() if one.name is not None and one.value is UNSET]
     if len(set(names)) != len(names):
         raise DefinitionError(f"tools: two arguments of {name!r} can't have one name: {', '.join(names)}")

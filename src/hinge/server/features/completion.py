@@ -15,6 +15,7 @@ from hinge.schema.completion import MAX_VALUES, CompleteParams, CompleteResult, 
 from hinge.server.composition.namespace import suggest
 from hinge.server.context import Context, is_context
 from hinge.server.features.content import checked
+from hinge.server.features.visibility import Registered, require_scopes
 from hinge.server.functions.annotations import place_of, resolve
 from hinge.server.functions.signature import Signature
 from hinge.server.threads import Threads
@@ -142,9 +143,9 @@ class Completions:
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
-        #: Whether a caller sees a prompt, resource or template; hidden ones have no completion.
-        self.sees_prompt: Callable[[Context[Any], str], bool] = lambda ctx, name: True
-        self.sees_resource: Callable[[Context[Any], str], bool] = lambda ctx, uri: True
+        #: A prompt, resource or template that a caller sees; hidden ones have no completion.
+        self.find_prompt: Callable[[Context[Any], str], Registered | None] = lambda ctx, name: None
+        self.find_resource: Callable[[Context[Any], str], Registered | None] = lambda ctx, uri: None
         self.prompts: dict[str, dict[str, RegisteredCompleter]] = {}
         self.resources: dict[str, dict[str, RegisteredCompleter]] = {}
 
@@ -155,13 +156,14 @@ class Completions:
         """`completion/complete`. An argument without a completer has no suggestions."""
         reference = params.ref
         if isinstance(reference, PromptReference):
-            completers = self.prompts.get(reference.name)
-            if completers is None or not self.sees_prompt(ctx, reference.name):
+            completers, entry = self.prompts.get(reference.name), self.find_prompt(ctx, reference.name)
+            if completers is None or entry is None:
                 raise InvalidParams(f"Unknown prompt: {suggest(ctx, 'prompts', reference.name)}")
         else:
-            completers = self.resources.get(reference.uri)
-            if completers is None or not self.sees_resource(ctx, reference.uri):
+            completers, entry = self.resources.get(reference.uri), self.find_resource(ctx, reference.uri)
+            if completers is None or entry is None:
                 raise InvalidParams(f"Unknown resource template: {suggest(ctx, 'resources', reference.uri)}")
+        require_scopes(ctx, entry.item.scopes)
         completer = completers.get(params.argument.name)
         if completer is None:
             return CompleteResult(completion=Completion(values=[], total=0, has_more=False))

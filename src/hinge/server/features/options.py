@@ -7,16 +7,17 @@ import difflib
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 import msgspec
 
 from hinge.errors import DefinitionError, shorten
 from hinge.jsonrpc import encode_value
+from hinge.options import check_option, one_of
 from hinge.schema.base import Annotations, Icon
 from hinge.schema.tools import ToolAnnotations
 from hinge.server.features.caching import CacheScope
-from hinge.server.features.visibility import Caller
+from hinge.server.features.visibility import Caller, Item, ItemKind, View, view_of
 from hinge.server.functions.signature import Signature
 
 
@@ -37,6 +38,12 @@ class ItemOptions(TypedDict, total=False):
     tags: Collection[str]
     #: A function of the Caller: whether that caller sees it. For others it doesn't exist. Default: everybody does.
     visible: Callable[[Caller], bool] | None
+    #: OAuth scopes, all of which a caller needs; see `without_scopes`. Over stdio and in memory everybody has them, unless
+    #: `principal=` says who connects. Default: none are needed.
+    scopes: Collection[str]
+    #: What callers without the scopes find. "refuse": it is listed, and a call fails with InsufficientScope, so that the
+    #: client can ask its user for them. "hide": for them it doesn't exist. Default: "refuse".
+    without_scopes: Literal["refuse", "hide"]
     #: Whether a sync function runs in a worker thread. False runs it on the event loop, for functions that return at once.
     #: Default: true.
     blocking: bool
@@ -115,6 +122,23 @@ def common_members(signature: Signature, options: Mapping[str, Any]) -> dict[str
         "icons": icons_of(options.get("icons")),
         "meta": options.get("meta"),
     }
+
+
+def make_item(kind: ItemKind, name: str, listing: Any, options: Mapping[str, Any], view: View | None = None) -> Item:
+    """A tool, prompt or resource as visibility rules see it, with the options that all kinds share.
+
+    `view` is what a caller sees of the listing; by default that follows from `visible=`.
+    """
+    check_option("without_scopes", options.get("without_scopes", "refuse"), one_of("refuse", "hide"))
+    return Item(
+        kind,
+        name,
+        listing,
+        tags=options.get("tags", ()),
+        view=view or view_of(name, options.get("visible")),
+        scopes=options.get("scopes", ()),
+        hides=options.get("without_scopes") == "hide" and bool(options.get("scopes")),
+    )
 
 
 def with_name(what: str, name: str | None, options: Mapping[str, Any]) -> Mapping[str, Any]:

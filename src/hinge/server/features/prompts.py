@@ -25,9 +25,9 @@ from hinge.server.dependencies import Run, dependencies_of, inspect_handler
 from hinge.server.features.caching import list_scope
 from hinge.server.features.completion import RegisteredCompleter, of_choices
 from hinge.server.features.content import Media, checked, returns_blocks, to_blocks
-from hinge.server.features.options import PromptOptions, check_options, common_members, listed
+from hinge.server.features.options import PromptOptions, check_options, common_members, listed, make_item
 from hinge.server.features.pagination import paginate
-from hinge.server.features.visibility import Entries, Item, Visibility, view_of
+from hinge.server.features.visibility import Entries, Item, Visibility, require_scopes
 from hinge.server.functions.signature import Signature
 from hinge.server.threads import Threads
 
@@ -174,8 +174,7 @@ class Prompts(Entries[RegisteredPrompt]):
             or None,
             **common_members(signature, options),
         )
-        view = view_of(name, options.get("visible"))
-        item = Item("prompts", name, listed(prompt, f"Prompt {name!r}"), tags=options.get("tags", ()), view=view)
+        item = make_item("prompts", name, listed(prompt, f"Prompt {name!r}"), options)
         blocking = options.get("blocking", True)
         registered = RegisteredPrompt(function, item, signature, self._threads, blocking=blocking)
         self.register(name, registered)
@@ -198,4 +197,5 @@ class Prompts(Entries[RegisteredPrompt]):
         entry = self.find(ctx, params.name)
         if entry is None:
             raise InvalidParams(f"Unknown prompt: {suggest(ctx, 'prompts', params.name, self.offered_names(ctx))}")
+        require_scopes(ctx, entry.item.scopes)
         return await entry.get(ctx, params.arguments or {})

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import UNSET
 
 from hinge.errors import DefinitionError, InvalidArguments, InvalidParams, ResourceNotFound, shorten
 from hinge.schema.base import Annotations, PageParams
@@ -30,10 +31,17 @@ from hinge.server.features.caching import apply_to_read, list_scope, resource_hi
 from hinge.server.features.completion import RegisteredCompleter, of_choices
 from hinge.server.features.content import JSON, ResourceOutput, guess_mime_type, returns_contents
 from hinge.server.features.files import leads_out
-from hinge.server.features.options import ResourceOptions, annotations_of, check_options, common_members, listed
+from hinge.server.features.options import (
+    ResourceOptions,
+    annotations_of,
+    check_options,
+    common_members,
+    listed,
+    make_item,
+)
 from hinge.server.features.pagination import paginate
 from hinge.server.features.uri_templates import Matched, UriTemplate, Variable
-from hinge.server.features.visibility import Entries, Item, Visibility, view_of
+from hinge.server.features.visibility import Entries, Item, Visibility, require_scopes
 from hinge.server.functions.annotations import place_of
 from hinge.server.functions.arguments import Parameter
 from hinge.server.functions.signature import Signature
@@ -85,8 +93,7 @@ class RegisteredResource:
         self.signature = signature
         #: The URI or template, as the author wrote it.
         self.uri = listing.uri if isinstance(listing, Resource) else listing.uri_template
-        view = view_of(self.uri, options.get("visible"))
-        self.item = Item("resources", self.uri, listing, tags=options.get("tags", ()), view=view)
+        self.item = make_item("resources", self.uri, listing, options)
         self._contexts = [name for name, annotation in signature.injected.items() if is_context(annotation)]
         self._dependencies = dependencies
         #: The order among templates, most specific first; None for a resource.
@@ -97,6 +104,11 @@ class RegisteredResource:
         # Calling a generator function runs none of its code.
         self._inline = signature.is_async or signature.yields or not options.get("blocking", True)
         self._screened = options.get("screen", True)
+        if self.item.scopes and options.get("scope") == "public":
+            raise DefinitionError(
+                f"The resource {shorten(self.uri)!r} needs scopes, so clients must not share its contents with others: "
+                'remove scope="public"'
+            )
         self._hint = resource_hint(options.get("ttl"), options.get("scope"))
         listed = {variable.name for variable in template.variables if variable.explode} if template is not None else ()
         self._lists = [item for item in signature.parameters if item.wire_name in listed]
@@ -142,6 +154,8 @@ class RegisteredResource:
 
         filled = run if self._dependencies is None else self._dependencies.around(run)
         result = await filled(ctx, self.arguments(ctx, values))
+        if self.item.scopes and result.cache_scope is UNSET:
+            result.cache_scope = "private"
         apply_to_read(self._hint, result, params)
         return result
 
@@ -348,6 +362,7 @@ class Resources(Entries[RegisteredResource]):
         if match is None:
             raise ResourceNotFound(params.uri)
         entry, values = match
+        require_scopes(ctx, entry.item.scopes)
         return await entry.read(ctx, params, values, self._threads)
 
     async def known(self, ctx: Context[Any], uri: str) -> bool:
@@ -366,6 +381,14 @@ class Resources(Entries[RegisteredResource]):
     def has(self, ctx: Context[Any], uri: str) -> bool:
         """Whether a URI names something here, for this caller. Raises InvalidParams for what isn't a URI."""
         return self._find(ctx, uri) is not None
+
+    def item(self, ctx: Context[Any], uri: str) -> Item | None:
+        """The resource or template that a URI names, if this caller sees it."""
+        try:
+            match = self._find(ctx, uri)
+        except InvalidParams:
+            return None
+        return None if match is None else match[0].item
 
     def registers(self, uri: str) -> bool:
         """Whether a URI names a resource here, whether or not a caller sees it."""

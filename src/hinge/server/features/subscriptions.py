@@ -27,7 +27,7 @@ from msgspec import Raw, Struct
 
 from hinge import jsonrpc
 from hinge.backends.base import Backend, Event
-from hinge.errors import ChannelClosed, ConnectionLost, InvalidParams, Overloaded
+from hinge.errors import ChannelClosed, ConnectionLost, InsufficientScope, InvalidParams, Overloaded
 from hinge.protocol.changes import (
     LIST_CHANGED,
     ChangeBuffer,
@@ -73,7 +73,7 @@ class Offered(Protocol):
         ...
 
     async def may_watch(self, ctx: Context[Any], uri: str) -> bool:
-        """Whether this caller may watch a resource."""
+        """Whether this caller may watch a resource. Raises InsufficientScope if its authorization lacks a scope."""
         ...
 
     async def may_see_change(self, ctx: Context[Any], uri: str) -> bool:
@@ -188,7 +188,7 @@ class Subscriptions:
         return lists + [Changed("resource", uri) for uri in watched]
 
     async def subscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
-        """`resources/subscribe` of the handshake era. Raises Overloaded and InvalidParams."""
+        """`resources/subscribe` of the handshake era. Raises Overloaded, InvalidParams and InsufficientScope."""
         session = ctx._session
         watched = self._watched.get(session)
         if watched is None:
@@ -265,8 +265,14 @@ class Subscriptions:
             resources_list_changed=(requested.resources_list_changed and "resources" in offered) or None,
         )
         if requested.resource_subscriptions is not None and "resources" in offered:
-            agreed.resource_subscriptions = [uri for uri in uris if await self._offered.may_watch(ctx, uri)]
+            agreed.resource_subscriptions = [uri for uri in uris if await self._may_watch(ctx, uri)]
         return agreed
+
+    async def _may_watch(self, ctx: Context[Any], uri: str) -> bool:
+        try:
+            return await self._offered.may_watch(ctx, uri)
+        except InsufficientScope:
+            return False
 
     async def _agreed_topics(self, ctx: Context[Any]) -> dict[str, tuple[Topic, Any]]:
         """The part of the filter that extensions define and accept."""

@@ -46,9 +46,16 @@ from hinge.server.context import Context, is_context
 from hinge.server.dependencies import Run, dependencies_of, inspect_handler
 from hinge.server.features.caching import list_scope
 from hinge.server.features.content import checked, returns_blocks, to_blocks
-from hinge.server.features.options import ToolOptions, annotations_of, check_options, common_members, listed
+from hinge.server.features.options import (
+    ToolOptions,
+    annotations_of,
+    check_options,
+    common_members,
+    listed,
+    make_item,
+)
 from hinge.server.features.pagination import paginate
-from hinge.server.features.visibility import Entries, Item, View, Visibility, view_of
+from hinge.server.features.visibility import Entries, Item, View, Visibility, require_scopes
 from hinge.server.functions.arguments import Arguments, SchemaArguments
 from hinge.server.functions.coercion import CoercedArguments
 from hinge.server.functions.results import ADVICE_ON_CONTENT, OutputSchema, check_json
@@ -226,9 +233,8 @@ class Tools(Entries[RegisteredTool]):
             signature.arguments if input_schema is None else SchemaArguments(signature.parameters, input_schema, name)
         )
         arguments = CoercedArguments(strict, input_schema or signature.input_schema) if coerce else strict
-        view = view or view_of(name, options.get("visible"))
         listing = listed(_listing(signature, options), f"Tool {name!r}")
-        item = Item("tools", name, listing, tags=options.get("tags", ()), view=view)
+        item = make_item("tools", name, listing, options, view)
         try:
             blocking = options.get("blocking", True)
             output = _output_schema(signature, options)
@@ -261,6 +267,8 @@ class Tools(Entries[RegisteredTool]):
         entry = self.public.get(params.name) or self.find(ctx, params.name)
         if entry is None:
             raise InvalidParams(f"Unknown tool: {suggest(ctx, 'tools', params.name, self.offered_names(ctx))}")
+        if entry.item.scopes:
+            require_scopes(ctx, entry.item.scopes)
         if entry.header_params and not ctx.depth:
             head = ctx._call.origin.head
             if head is not None and ctx._call.era.mirrors_requests(over_http=True):

@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-from hinge.errors import DefinitionError
+from hinge.errors import DefinitionError, InsufficientScope
 from hinge.options import is_async, is_function
+from hinge.protocol.scopes import parse_scopes
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.server.context import Context
 
@@ -77,18 +78,44 @@ class Item:
         listing: The Tool, Prompt, Resource or ResourceTemplate as it is listed.
         tags: The tags that its author gave it.
         view: What a caller sees of the listing; everybody sees all of it by default.
+        scopes: The scopes that a call needs.
+        hides: Whether it doesn't exist for callers without these scopes.
     """
 
-    __slots__ = ("kind", "listing", "name", "tags", "view")
+    __slots__ = ("hides", "kind", "listing", "name", "scopes", "tags", "view")
 
     def __init__(
-        self, kind: ItemKind, name: str, listing: Any, *, tags: Collection[str] = (), view: View | None = None
+        self,
+        kind: ItemKind,
+        name: str,
+        listing: Any,
+        *,
+        tags: Collection[str] = (),
+        view: View | None = None,
+        scopes: Collection[str] = (),
+        hides: bool = False,
     ) -> None:
         self.kind = kind
         self.name = name
         self.tags = _tags(name, tags)
         self.listing = listing
         self.view = view
+        self.scopes = parse_scopes(repr(name), scopes)
+        self.hides = hides
+
+
+def has_scopes(ctx: Context[Any], scopes: frozenset[str]) -> bool:
+    """Whether the caller of a request has all of these scopes, or needs none because it is the application itself."""
+    return not scopes or ctx._call.origin.scopes is None or scopes <= ctx.scopes
+
+
+def require_scopes(ctx: Context[Any], scopes: frozenset[str]) -> None:
+    """Raise InsufficientScope for a caller that lacks one of these scopes, which count as needed by its request."""
+    if not scopes:
+        return
+    ctx._call.needed_scopes |= scopes
+    if not has_scopes(ctx, scopes):
+        raise InsufficientScope(*scopes)
 
 
 #: Whether this caller sees this item.
@@ -173,7 +200,7 @@ class Entries(Generic[EntryT]):
     def _classify(self, name: str, entry: EntryT) -> None:
         visibility = self._visibility
         if visibility.enabled(entry.item):
-            depends = visibility.has_rules or entry.item.view is not None
+            depends = visibility.has_rules or entry.item.view is not None or entry.item.hides
             (self.restricted if depends else self.public)[name] = entry
 
     def refresh(self) -> bool:
@@ -191,7 +218,7 @@ class Entries(Generic[EntryT]):
         entry = self.public.get(name)
         if entry is None and self.restricted:
             entry = self.restricted.get(name)
-            if entry is not None and self._visibility.seen(entry.item, Caller(ctx)) is None:
+            if entry is not None and self._visibility.seen(entry.item, ctx) is None:
                 return None
         return entry
 
@@ -214,11 +241,10 @@ class Entries(Generic[EntryT]):
         return public
 
     def _seen(self, ctx: Context[Any]) -> Iterable[tuple[str, Any]]:
-        caller = Caller(ctx)
         for name, entry in self.all.items():
             if name in self.public:
                 yield name, entry.item.listing
-            elif name in self.restricted and (listing := self._visibility.seen(entry.item, caller)) is not None:
+            elif name in self.restricted and (listing := self._visibility.seen(entry.item, ctx)) is not None:
                 yield name, listing
 
 
@@ -241,8 +267,11 @@ class Visibility:
         """Whether no switch disables it."""
         return item.name not in self._off and self._off_tags.isdisjoint(item.tags)
 
-    def seen(self, item: Item, caller: Caller) -> Any:
-        """What this caller sees of an enabled item; None for nothing, also if a condition raises."""
+    def seen(self, item: Item, ctx: Context[Any]) -> Any:
+        """What the caller of a request sees of an enabled item; None for nothing, also if a condition raises."""
+        if item.hides and not has_scopes(ctx, item.scopes):
+            return None
+        caller = Caller(ctx)
         try:
             if not all(rule(item, caller) for rule in self._rules):
                 return None

@@ -17,6 +17,8 @@ import stat
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from msgspec import structs
+
 from hinge.channel import Channel, Serve, SessionLike, Transport
 from hinge.errors import ConnectFailed, DefinitionError, StartError
 from hinge.local_sockets import (
@@ -27,8 +29,9 @@ from hinge.local_sockets import (
     is_pipe_transport,
     listen_on_pipe,
 )
+from hinge.protocol.http.request import Principal
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
-from hinge.protocol.records import Origin
+from hinge.protocol.records import UNKNOWN_ORIGIN, origin_of
 from hinge.signals import stop_on_signals
 from hinge.transports.stream.line_channel import LineChannel
 
@@ -55,7 +58,7 @@ class _Accepted(LineChannel):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin a session, unless there are too many connections."""
         super().connection_made(transport)
-        self._origin = Origin(transport=transport.get_extra_info("peername"))
+        self._origin = structs.replace(self._listener.origin, transport=transport.get_extra_info("peername"))
         self._listener.admit(self)
 
     def eof_received(self) -> bool:
@@ -88,6 +91,7 @@ class SocketServer:
         host: The host to listen on with TCP.
         port: The TCP port; 0 takes a free one. Give either `path` or `port`.
         limits: Limits of messages and calls; at most `limits.sessions` connections are open at once.
+        principal: Who all clients are, with which scopes; by default nobody, without scopes.
 
     Attributes:
         address: Where it listens, final after `start`.
@@ -104,6 +108,7 @@ class SocketServer:
         host: str = "127.0.0.1",
         port: int | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        principal: Principal | str | None = None,
     ) -> None:
         if (path is None) == (port is None):
             raise StartError("A socket server needs either a path (Unix socket) or a port (TCP), not both.")
@@ -112,6 +117,8 @@ class SocketServer:
         if port is not None and not is_port(port):
             raise StartError(f"{port!r} is not a port: choose one from 1 to 65535, or 0 for any free one.")
         self.limits = limits
+        #: What is known about every client.
+        self.origin = UNKNOWN_ORIGIN if principal is None else origin_of(principal)
         self.address: Address = (host, port) if port is not None else os.fspath(path or "")
         self._serve = serve
         self._inode: tuple[int, int] | None = None
@@ -197,6 +204,7 @@ async def serve_socket(
     host: str = "127.0.0.1",
     port: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    principal: Principal | str | None = None,
     ready: Callable[[Address], object] | None = None,
 ) -> None:
     """Serve on a Unix socket or on TCP until SIGINT, SIGTERM or cancellation.
@@ -207,12 +215,13 @@ async def serve_socket(
         host: See `SocketServer`.
         port: See `SocketServer`.
         limits: See `SocketServer`.
+        principal: See `SocketServer`.
         ready: Called with the address when the server listens.
 
     Raises:
         StartError: The server can't listen.
     """
-    server = SocketServer(serve, path=path, host=host, port=port, limits=limits)
+    server = SocketServer(serve, path=path, host=host, port=port, limits=limits, principal=principal)
     stopped = asyncio.Event()
     with stop_on_signals(lambda _name: stopped.set()):
         await server.start()

@@ -16,7 +16,9 @@ from collections.abc import Iterator
 
 from hinge.channel import Serve
 from hinge.errors import StartError
+from hinge.protocol.http.request import Principal
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
+from hinge.protocol.records import origin_of
 from hinge.signals import announce_stop, stop_on_signals
 from hinge.standard_streams import fill_standard_descriptors
 from hinge.transports.stream.blocking import open_descriptors
@@ -48,7 +50,9 @@ def require_standard_streams() -> None:
     fill_standard_descriptors()
 
 
-async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
+async def serve_stdio(
+    serve: Serve, *, limits: Limits = DEFAULT_LIMITS, principal: Principal | str | None = None
+) -> None:
     """Serve one session over standard input and output until it ends.
 
     Standard input may be a pipe, a socket, a terminal, a file or /dev/null. At its end, running calls are answered (for at
@@ -59,12 +63,13 @@ async def serve_stdio(serve: Serve, *, limits: Limits = DEFAULT_LIMITS) -> None:
     Args:
         serve: Starts a session over a channel.
         limits: Limits of messages and calls.
+        principal: Who the client is, with which scopes; by default whoever started the process, who has all scopes.
 
     Raises:
         StartError: Standard input or output is closed or already being served.
     """
     with _own_streams() as (read_fd, write_fd):
-        channel = LineChannel("stdio", limits, server=True)
+        channel = LineChannel("stdio", limits, server=True, origin=origin_of(principal))
         session = serve(channel)
         channel.begin(session)
         transport = open_descriptors(channel, read_fd, write_fd)

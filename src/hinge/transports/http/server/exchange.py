@@ -19,6 +19,7 @@ from hinge.protocol.http import sse
 from hinge.protocol.http.headers import body_too_large
 from hinge.protocol.http.request import Refusal
 from hinge.protocol.records import Inbound, Outgoing, Record
+from hinge.protocol.scopes import write_scopes
 from hinge.telemetry import count
 from hinge.transports.http.server.options import HttpSettings
 
@@ -62,6 +63,13 @@ def retry_after(error: ErrorObject | None) -> HeaderPairs:
     data = None if error is None else error.data
     delay = data.get("retryAfterMs", 0) if isinstance(data, dict) else 0
     return ((b"retry-after", b"%d" % max(1, ceil(delay / 1000))),)
+
+
+def step_up_challenge(error: ErrorObject | None) -> HeaderPairs:
+    """The header of a 403: which scopes the client may ask its user for ("Runtime Insufficient Scope Errors")."""
+    data = None if error is None else error.data
+    scopes = write_scopes(data.get("requiredScopes", ())) if isinstance(data, dict) else ""
+    return ((b"www-authenticate", f'Bearer error="insufficient_scope", scope="{scopes}"'.encode()),)
 
 
 def id_of(inbound: Inbound | bytes) -> RequestId | None:
@@ -343,9 +351,11 @@ class Exchange(Record):
         return self.raw.respond(status, kind, data, headers)
 
     def answer(self, reply: Outgoing, headers: HeaderPairs = ()) -> Awaitable[None]:
-        """Send the response to a message in one piece; with 503 goes a `Retry-After`."""
+        """Send the response to a message in one piece; with 503 goes a `Retry-After`, with 403 a challenge."""
         if reply.status == 503:
             headers = (*headers, *retry_after(reply.error))
+        elif reply.status == 403:
+            headers = (*headers, *step_up_challenge(reply.error))
         return self.reply(reply.status, reply.data, headers)
 
     def refuse(self, refusal: Refusal, request_id: RequestId | None = None) -> Awaitable[None]:

@@ -352,7 +352,7 @@ class SessionStream:
             return
         response = self.response
         if reply is not None:
-            if response is not None and response.accepts & TAKES_JSON and not response.streaming:
+            if response is not None and response.takes(reply) and not response.streaming:
                 response.reply = reply
             elif response is not None:
                 self._give(response, reply.data)
@@ -429,6 +429,10 @@ class StreamResponse:
         self._pending.append(event)
         self._size += len(event)
         self._notify()
+
+    def takes(self, reply: Outgoing) -> bool:
+        """Whether a reply may be the body of the response. A challenge needs a status, whatever the client accepts."""
+        return self.accepts & TAKES_JSON != 0 or reply.status == 403
 
     @property
     def streaming(self) -> bool:

@@ -62,7 +62,7 @@ class PostChannel(Record):
                     reply = Outgoing.unfinished(call, "the server is stopping")
                 if reply is None:
                     pass  # cancelled by the client
-                elif self._accepts & TAKES_JSON and not exchange.streaming:
+                elif (self._accepts & TAKES_JSON or reply.status == 403) and not exchange.streaming:
                     await exchange.answer(reply)
                 else:
                     await exchange.end(sse.encode(reply.data))
