@@ -143,6 +143,13 @@ async def test_a_session_without_stream_or_call_ends_after_the_idle_limit(log: L
         assert text_of((await call.reply()).json()) == "wait"
 
 
+async def test_the_only_session_of_a_quiet_server_ends_after_the_idle_limit(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(session_idle=0.2))) as site:
+        session = await site.session()
+        await asyncio.sleep(0.6)
+        assert (await site.ask(session, PING)).status == 404
+
+
 async def test_sessions_are_bounded_and_a_refused_one_is_told_when_to_come_back(log: Log) -> None:
     async with serving(make_server(log, limits=Limits(sessions=2))) as site:
         first, _ = await site.session(), await site.session()
