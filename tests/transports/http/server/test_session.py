@@ -424,6 +424,15 @@ async def test_a_session_that_was_not_used_yet_may_wait_while_there_is_room(log:
         assert (await site.ask({**JSON_HEADERS, "Mcp-Session-Id": unused}, PING)).status == 200
 
 
+async def test_a_session_with_an_open_stream_never_makes_room(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(sessions=1))) as site:
+        opened = await site.ask(JSON_HEADERS, initialize())
+        stream = await site.listen({**JSON_HEADERS, "Mcp-Session-Id": opened.headers["mcp-session-id"]})
+        await stream.head()
+        age(site, 600)
+        assert (await site.ask(JSON_HEADERS, initialize())).status == 503
+
+
 async def test_a_session_whose_idle_time_is_over_makes_room_at_once(log: Log) -> None:
     async with serving(make_server(log, limits=Limits(sessions=1, session_idle=3600))) as site:
         session = await site.session()
