@@ -149,6 +149,7 @@ def test_add_ons_are_loaded_through_one_table_only(hinge: list[Module]) -> None:
     assert LAZY_IMPORTS == {
         "contract_check": ("hinge.contracts.check", "ContractCheck"),
         "gateway": ("hinge.proxy.gateway", "gateway"),
+        "oauth": ("hinge.auth.client.oauth", "OAuth"),
         "proxy": ("hinge.proxy.proxy", "proxy"),
         "server_from_openapi": ("hinge.openapi.server", "server_from"),
     }

@@ -9,6 +9,7 @@ from typing import Any
 LAZY_IMPORTS = {
     "contract_check": ("hinge.contracts.check", "ContractCheck"),
     "gateway": ("hinge.proxy.gateway", "gateway"),
+    "oauth": ("hinge.auth.client.oauth", "OAuth"),
     "proxy": ("hinge.proxy.proxy", "proxy"),
     "server_from_openapi": ("hinge.openapi.server", "server_from"),
 }

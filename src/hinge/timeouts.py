@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 from msgspec import Raw
@@ -18,6 +19,9 @@ from hinge.protocol.records import Record
 MIN_PAUSE = 0.01
 #: Longer limits are cut to this many seconds: a clock can't add more.
 _MAX_SECONDS = 1e12
+
+#: The limit of the connection that is being opened, which is extended while a person logs in.
+CONNECT_LIMIT: ContextVar[asyncio.Timeout | None] = ContextVar("CONNECT_LIMIT", default=None)
 
 
 def give_up_if_cancelled() -> None:

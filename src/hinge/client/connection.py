@@ -24,6 +24,7 @@ from hinge.client.negotiation import (
 )
 from hinge.client.targets import words_of
 from hinge.errors import (
+    AuthorizationFailed,
     CallError,
     CallTimeout,
     ChannelClosed,
@@ -45,6 +46,7 @@ from hinge.schema.base import PROTOCOL_VERSION, Implementation
 from hinge.schema.methods import METHODS
 from hinge.session import Handle, Session
 from hinge.telemetry import current_telemetry
+from hinge.timeouts import CONNECT_LIMIT
 
 if TYPE_CHECKING:
     from hinge.recorder import ObservedMessage
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hinge")
 
 _CLOSED = "the client was closed"
+#: Errors that say by themselves that the connection could not be opened.
+_CLEAR = (ConnectFailed, AuthorizationFailed, HttpStatus)
 
 
 class ClientConnection:
@@ -245,8 +249,8 @@ class ClientConnection:
             try:
                 await self._open()
                 return
-            except CallError:
-                if attempt + 1 == self._limits.reconnects:
+            except CallError as exc:
+                if attempt + 1 == self._limits.reconnects or isinstance(exc, AuthorizationFailed):
                     raise
             await asyncio.sleep(wait * random.uniform(0.5, 1.5))
             wait = min(wait * 2, 30.0)
@@ -255,7 +259,8 @@ class ClientConnection:
         resources = AsyncExitStack()
         self.observed = current_telemetry() is not None
         try:
-            async with asyncio.timeout(self._limits.connect):
+            async with asyncio.timeout(self._limits.connect) as limit:
+                CONNECT_LIMIT.set(limit)
                 await self._reach(resources)
         except BaseException as exc:
             noise = "" if self._latest is None else self._latest.connection.noise
@@ -264,9 +269,11 @@ class ClientConnection:
             if isinstance(exc, TimeoutError) and not isinstance(exc, CallError):
                 seconds = f"{self._limits.connect:g} seconds"
                 raise ConnectFailed(f"No connection to {words_of(self._target)} within {seconds}{noise}") from exc
-            if isinstance(exc, CallError | ChannelClosed) and not isinstance(exc, ConnectFailed | HttpStatus):
+            if isinstance(exc, CallError | ChannelClosed) and not isinstance(exc, _CLEAR):
                 raise ConnectFailed(str(exc)) from exc  # nothing of the user's was sent yet
             raise
+        finally:
+            CONNECT_LIMIT.set(None)
         self._resources = resources
 
     async def _reach(self, resources: AsyncExitStack) -> None:

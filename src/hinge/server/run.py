@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from hinge.channel import Channel, SessionLike
-from hinge.errors import ConnectFailed, DefinitionError, StartError
+from hinge.errors import AuthorizationFailed, ConnectFailed, DefinitionError, StartError
 from hinge.local_sockets import is_pipe
 from hinge.options import is_whole, options_of, resolve
 from hinge.protocol.limits import Limits
@@ -85,7 +85,7 @@ def run(server: Runnable, transport: str, options: Mapping[str, Any]) -> None:
     try:
         with end_blocked_process(limits.drain + limits.teardown):
             _run(server, transport, options)
-    except (StartError, DefinitionError, ConnectFailed) as exc:
+    except (StartError, DefinitionError, ConnectFailed, AuthorizationFailed) as exc:
         alone = threading.current_thread() is threading.main_thread()
         raise (ScriptEnds if alone else StartError)(str(exc)) from exc
 

@@ -14,6 +14,7 @@ import msgspec
 
 from hinge.client.client import Client
 from hinge.errors import (
+    AuthorizationFailed,
     CallError,
     CallTimeout,
     ConnectFailed,
@@ -264,7 +265,7 @@ class Member:
         self._running += 1
         try:
             yield client
-        except (NotSent, ConnectFailed, ConnectionLost, CallTimeout, HttpStatus):
+        except (NotSent, ConnectFailed, AuthorizationFailed, ConnectionLost, CallTimeout, HttpStatus):
             self._failed_request.set()
             raise
         finally:

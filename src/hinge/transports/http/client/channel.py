@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 from collections.abc import Coroutine
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, TypeVar, Unpack
 from urllib.parse import urljoin
@@ -37,6 +38,7 @@ from hinge.http1.client.network import DEFAULT_TLS, TlsContext
 from hinge.http1.client.pool import SocketWire, read_url
 from hinge.http1.client.wire import BODY_PROGRESS, HeaderPairs, Wire, WireResponse
 from hinge.jsonrpc import Failure, Message, Response, decode, is_batch, meant_as, split_batch
+from hinge.lazy import load
 from hinge.options import accepts, resolve
 from hinge.protocol.http import headers as http
 from hinge.protocol.http import mirror
@@ -44,6 +46,7 @@ from hinge.protocol.http.media_types import EVENT_STREAM, JSON, POST_HEADERS, ST
 from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.protocol.records import Call, Inbound, Outgoing, Pending
 from hinge.protocol.states import PendingState
+from hinge.timeouts import CONNECT_LIMIT
 from hinge.transports.http.client.headers import user_headers
 from hinge.transports.http.client.options import AuthScheme, Credentials, HttpClientOptions, Network
 from hinge.transports.http.client.responses import (
@@ -86,8 +89,8 @@ _RESEND_PAUSES = (0.2, 0.8)
 #: Maximum number of responses to the server in delivery at once, each on a connection of its own.
 _DELIVERIES = 32
 
-#: How often a request that waits for credentials counts as alive.
-_ALIVE_SECONDS = 1.0
+#: Seconds after which a request that waits for credentials counts as alive again.
+_ALIVE_SECONDS = 0.2
 #: Headers that change with each token or request of one caller.
 _OF_TOKENS = frozenset({"authorization", "dpop"})
 
@@ -126,7 +129,7 @@ class UrlTransport(Transport):
         self._tls = DEFAULT_TLS if tls is True and wire is None else TlsContext(tls)
         if wire == "httpx2" and find_spec("httpx2") is None:
             raise DefinitionError("wire=\"httpx2\" needs the extra httpx2: pip install 'hinge[httpx2]'")
-        auth = self._settings["auth"]
+        auth = load("oauth")() if self._settings["auth"] == "oauth" else self._settings["auth"]
         if isinstance(auth, AuthScheme):
             self._settings["auth"] = auth.bind(url, Network(self._tls, self._settings["proxy"], self._wire))
         self._latest_endpoint: RemoteEndpoint | None = None
@@ -274,15 +277,17 @@ class RemoteEndpoint:
 
 async def _keep_waiting(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Wait for credentials; meanwhile the request counts as alive, since a person may be logging in."""
-    progress = BODY_PROGRESS.get()
-    if progress is None:
-        return await work
+    progress, limit = BODY_PROGRESS.get(), CONNECT_LIMIT.get()
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle
 
     def restart() -> None:
         nonlocal timer
-        progress()
+        if progress is not None:
+            progress()
+        if limit is not None and (when := limit.when()) is not None:
+            with suppress(RuntimeError):  # it is over
+                limit.reschedule(when + _ALIVE_SECONDS)
         timer = loop.call_later(_ALIVE_SECONDS, restart)
 
     timer = loop.call_later(_ALIVE_SECONDS, restart)

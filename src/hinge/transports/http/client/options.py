@@ -95,15 +95,17 @@ class HttpClientOptions(TypedDict, total=False):
         ),
     ]
     auth: Annotated[
-        AuthValue | AuthScheme | Credentials | None,
+        AuthValue | AuthScheme | Credentials | Literal["oauth"] | None,
         Option(
-            "A function (sync or async) that returns the value of the Authorization header, or an object that authorizes "
-            "requests.",
+            'A function (sync or async) that returns the value of the Authorization header; "oauth" to log in when the server '
+            "asks for it; or an object that authorizes requests, such as `hinge.auth.OAuth`.",
             None,
             or_none(
                 Check(
-                    lambda value: isinstance(value, Credentials | AuthScheme) or is_function(value, 0),
-                    'write a function that gives the value of the Authorization header, `lambda: "Bearer …"`',
+                    lambda value: (
+                        value == "oauth" or isinstance(value, Credentials | AuthScheme) or is_function(value, 0)
+                    ),
+                    'write "oauth", or a function that gives the value of the Authorization header, `lambda: "Bearer …"`',
                     secret=True,
                 )
             ),

@@ -1,0 +1,183 @@
+"""`Client(url, auth="oauth")` against a real server on loopback: discovery, registration, login, step-up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hinge import AuthorizationFailed, Client, HttpStatus, Limits
+from hinge.auth import MemoryTokenStore, OAuth
+from hinge.auth.client import oauth
+from tests.auth.double import AuthDouble, Reply
+
+
+async def logged_in(double: AuthDouble, **options: Any) -> list[str]:
+    """Log in and list the tools."""
+    options.setdefault("authorizer", double.person())
+    async with Client(double.url, auth=OAuth(**options)) as client:
+        return [tool.name for tool in await client.list_tools()]
+
+
+async def test_a_login_is_made_when_the_server_asks_for_it() -> None:
+    """AUTHC-01, AUTHC-02, AUTHC-10."""
+    async with AuthDouble() as double:
+        assert await logged_in(double) == ["read", "write"]
+        assert double.paths(double.authority) == [
+            "/.well-known/oauth-authorization-server",
+            "/register",
+            "/authorize",
+            "/token",
+        ]
+        assert len(double.opened) == 1
+        assert double.authorizations()[0]["resource"] == double.forms("/token")[0]["resource"] == double.url
+        posts = [asked for asked in double.server.asked if asked.path.startswith("/mcp")]
+        assert all(asked.path == "/mcp" for asked in posts)
+        assert ["authorization" in asked.headers for asked in posts] == [False, True, True]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what other tasks do."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  # the double has no events for it
+            await asyncio.sleep(0.01)
+
+
+async def test_many_refusals_at_once_lead_to_one_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oauth, "LOGIN_PAUSE", 0)
+    async with AuthDouble() as double, Client(double.url, auth=OAuth(authorizer=double.person())) as client:
+        await client.list_tools()
+        double.tokens.clear()
+        double.refresh_tokens.clear()
+        await asyncio.gather(*(client.call_tool("read") for _ in range(20)))
+        assert len(double.opened) == 2
+
+
+async def test_a_login_does_not_hold_up_calls_with_a_valid_token() -> None:
+    async with AuthDouble() as double:
+        person = double.person()
+        double.needed_to_write = frozenset({"write"})
+        async with Client(double.url, auth=OAuth(authorizer=person)) as client:
+            await client.list_tools()
+            person.ready.clear()
+            writing = asyncio.create_task(client.call_tool("write"))
+            await until(lambda: len(double.opened) == 2)
+            await client.call_tool("read")
+            assert not writing.done()
+            person.ready.set()
+            assert (await writing).text == "write"
+
+
+async def test_missing_scopes_are_added_to_those_that_were_requested() -> None:
+    """AUTHC-17."""
+    async with AuthDouble() as double:
+        assert double.challenge is not None
+        double.challenge += ', scope="base"'
+        double.needed, double.needed_to_write = frozenset({"base"}), frozenset({"edit"})
+        async with Client(double.url, auth=OAuth(authorizer=double.person())) as client:
+            assert (await client.call_tool("read")).text == "base"
+            assert (await client.call_tool("write")).text == "base edit"
+            assert [query["scope"] for query in double.authorizations()] == ["base", "base edit"]
+            assert len(double.clients) == 1
+
+
+async def test_a_server_that_wants_scopes_without_end_gets_few_logins() -> None:
+    """AUTHC-16."""
+    async with AuthDouble() as double:
+
+        def never(asked: Any) -> Reply:
+            count = len(double.opened)
+            return Reply(403, headers={"www-authenticate": f'Bearer error="insufficient_scope", scope="s{count}"'})
+
+        async with Client(double.url, auth=OAuth(authorizer=double.person())) as client:
+            await client.list_tools()
+            double.change(
+                "/mcp", Reply(403, headers={"www-authenticate": 'Bearer error="insufficient_scope", scope="x"'})
+            )
+            for _ in range(5):
+                with pytest.raises(HttpStatus):
+                    await client.call_tool("write")
+            assert len(double.opened) == 2
+            double.change("/mcp", never)
+            with pytest.raises(HttpStatus):
+                await client.call_tool("write")
+            assert len(double.opened) <= 6
+
+
+async def test_a_login_that_is_refused_is_one_clear_error_without_secrets() -> None:
+    async with AuthDouble() as double:
+        double.redirect_changes = {"code": None, "error": "access_denied", "error_description": "no,\r\nthanks"}
+        with pytest.raises(AuthorizationFailed, match=r"refuses the login: access_denied \(no,  thanks\)"):
+            await logged_in(double)
+
+
+async def test_a_login_is_kept_in_the_store_for_the_next_client() -> None:
+    async with AuthDouble() as double:
+        store = MemoryTokenStore()
+        await logged_in(double, store=store)
+        count = len(double.authority.asked)
+        await logged_in(double, store=store)
+        assert len(double.authority.asked) == count
+        assert double.paths(double.server).count("/.well-known/oauth-protected-resource/mcp") == 1
+
+
+async def test_a_token_that_is_refused_is_refreshed_without_a_person() -> None:
+    async with AuthDouble() as double, Client(double.url, auth=OAuth(authorizer=double.person())) as client:
+        await client.list_tools()
+        double.tokens.clear()
+        await client.list_tools()
+        assert len(double.opened) == 1
+        assert [form["grant_type"] for form in double.forms("/token")] == ["authorization_code", "refresh_token"]
+        assert double.forms("/token")[1]["resource"] == double.url
+
+
+async def test_a_login_is_given_up_when_nobody_waits_for_it() -> None:
+    async with AuthDouble() as double:
+        person = double.person()
+        person.ready.clear()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1), Client(double.url, auth=OAuth(authorizer=person)) as client:
+                await client.list_tools()
+        assert len(double.opened) == 1
+        await until(lambda: not [task for task in asyncio.all_tasks() if "_authorize" in repr(task)])
+
+
+async def test_a_server_that_refuses_new_tokens_gets_one_login() -> None:
+    async with AuthDouble() as double:
+        double.change(
+            "/mcp",
+            Reply(401, headers={"www-authenticate": 'Bearer error="invalid_token", error_description="audience"'}),
+        )
+        for _ in range(3):
+            with pytest.raises(AuthorizationFailed, match=r"has just issued: invalid_token \(audience\)"):
+                await logged_in(double, store=MemoryTokenStore())
+        assert len(double.opened) == 3
+
+
+async def test_a_person_has_longer_than_a_connection_may_take() -> None:
+    async with AuthDouble() as double:
+        person = double.person()
+        person.ready.clear()
+        limits = Limits(connect=0.6, call_idle=0.6)
+        async with asyncio.TaskGroup() as group:
+
+            async def work() -> None:
+                async with Client(double.url, auth=OAuth(authorizer=person), limits=limits) as client:
+                    await client.list_tools()
+
+            task = group.create_task(work())
+            await until(lambda: bool(double.opened))
+            await asyncio.sleep(1.5)  # longer than any limit
+            assert not task.done()
+            person.ready.set()
+
+
+async def test_the_name_is_enough() -> None:
+    """A login by name opens the browser; here there is none, so the failure shows that it was tried."""
+    async with AuthDouble() as double:
+        double.change("/.well-known/oauth-authorization-server", Reply(404))
+        with pytest.raises(AuthorizationFailed, match="has no metadata"):
+            async with Client(double.url, auth="oauth"):
+                pass
