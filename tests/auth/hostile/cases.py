@@ -145,6 +145,8 @@ _DISCOVER = _message("server/discover", {"_meta": _STATELESS})
 _STATELESS_HEADERS: Headers = (("MCP-Protocol-Version", REVISION_2026), ("Mcp-Method", "server/discover"))
 _SESSION: Headers = (("Mcp-Session-Id", "none"), ("MCP-Protocol-Version", REVISION_2025))
 
+PING = _message("ping", {})
+
 #: Every request that an endpoint authenticates, by name: both eras, and GET and DELETE of sessions.
 ENDPOINT_REQUESTS: dict[str, Request] = {
     "POST 2025": Request("POST", headers=_JSON, body=_INITIALIZE),

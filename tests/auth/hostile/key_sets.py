@@ -109,7 +109,10 @@ CASES = [
     KeySetCase("status 500", as_json(key_set), status=500),
     KeySetCase("status 404", as_json(key_set), status=404),
     KeySetCase(
-        "a redirect to another host", as_json(key_set), status=302, headers=(("Location", "http://evil.test/keys"),)
+        "a redirect to a metadata service",
+        as_json(key_set),
+        status=302,
+        headers=(("Location", "http://169.254.169.254/keys"),),
     ),
     KeySetCase("a redirect to a file", as_json(key_set), status=302, headers=(("Location", "file:///etc/passwd"),)),
     KeySetCase("a redirect to itself", as_json(key_set), status=302, headers=(("Location", "/keys"),), requests=20),

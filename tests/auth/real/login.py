@@ -12,10 +12,17 @@ STEPS = 6
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who logs in."""
+    """Somebody who logs in.
+
+    Attributes:
+        name: The name at the authorization server, which takes any password.
+        consents: Whether the person consents there.
+        allows: Whether the person allows the application at the page of an OAuth proxy of ours.
+    """
 
     name: str = "ada"
     consents: bool = True
+    allows: bool = True
 
     def authorize(self, page: Page, url: str, callback: str) -> str:
         """Open an authorization URL, log in, consent or refuse. Returns the URL of the client that the browser came to.
@@ -43,10 +50,12 @@ class Person:
         raise PageError(f"the device code was not accepted {page}")
 
     def _answer(self, page: Page) -> None:
-        if page.has("input[name=login]"):
+        if page.has("input[name=login]"):  # its button is clicked below
             page.fill("input[name=login]", self.name)
             page.fill("input[name=password]", "any")
-        if page.has("input[name=prompt][value=consent]") and not self.consents:
+        if page.has("button[name=decision]"):
+            page.click(f"button[name=decision][value={'allow' if self.allows else 'deny'}]")
+        elif page.has("input[name=prompt][value=consent]") and not self.consents:
             page.click("a[href$='/abort']")
         else:
             page.click("button[type=submit]")
