@@ -159,7 +159,10 @@ def authenticate(
     method = auth_method(client, methods)
     if method == "client_secret_basic":
         pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"
-        return dict(fields), [("Authorization", f"Basic {b64encode(pair.encode()).decode()}")]
+        # The body names the client, too: servers of the official Python SDK look there first.
+        return {**fields, "client_id": client.client_id}, [
+            ("Authorization", f"Basic {b64encode(pair.encode()).decode()}")
+        ]
     secret = {"client_secret": client.client_secret or ""} if method == "client_secret_post" else {}
     return {**fields, "client_id": client.client_id, **secret}, []
 
