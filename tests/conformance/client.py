@@ -9,9 +9,12 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from http.client import HTTPConnection
 from typing import Any
+from urllib.parse import urlsplit
 
 from hinge import CallError, Client, ElicitFormParams
+from hinge.auth import CallbackLogin, OAuth
 
 Scenario = Callable[[str], Awaitable[None]]
 SCENARIOS: dict[str, Scenario] = {}
@@ -132,9 +135,45 @@ def confirm(form: ElicitFormParams) -> dict[str, Any]:
     return {name: kinds[field["type"]] for name, field in form.requested_schema["properties"].items()}
 
 
-async def first_tool(url: str) -> None:
+#: Where the suite's authorization servers send the browser, and the client ID metadata document that they expect.
+REDIRECT_URI = "http://localhost:3000/callback"
+METADATA_URL = "https://conformance-test.local/client-metadata.json"
+
+
+def open_page(url: str) -> str:
+    """What a browser does with the page of a login: the suite's servers agree at once."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    connection = HTTPConnection(parts.hostname, parts.port, timeout=10)
+    try:
+        connection.request("GET", f"{parts.path}?{parts.query}")
+        return connection.getresponse().headers["location"]
+    finally:
+        connection.close()
+
+
+async def agree(url: str) -> str:
+    """The person at the browser."""
+    return await asyncio.to_thread(open_page, url)
+
+
+def login(**options: Any) -> OAuth:
+    """OAuth without a browser."""
+    authorizer = CallbackLogin(agree, redirect_uri=REDIRECT_URI)
+    return OAuth(authorizer=authorizer, client_metadata_url=METADATA_URL, **options)
+
+
+@scenario("auth/pre-registration")
+async def registered_before(url: str) -> None:
+    given = context()
+    await first_tool(
+        url, login(client_id=given["client_id"], client_secret=given["client_secret"], issuer=given["issuer"])
+    )
+
+
+async def first_tool(url: str, auth: OAuth | None = None) -> None:
     """The authorization scenarios and all others: list, call the first."""
-    async with Client(url) as client:
+    async with Client(url, auth=auth or login()) as client:
         tools = await client.list_tools()
         if tools:
             await client.call_tool(tools[0].name, raise_on_error=False)

@@ -6,6 +6,7 @@ Specification: Authorization; the flows themselves stand beside this file.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
 from collections.abc import Collection, Coroutine, Iterable, Sequence
@@ -156,8 +157,8 @@ class OAuthCredentials:
         #: The scopes of the last authorization request by issuer, and how often missing ones were asked for.
         self._requested: dict[str, tuple[str, ...]] = {}
         self._step_ups: dict[frozenset[str], int] = {}
-        #: When somebody logged in last; the token of the last refresh because of a refusal.
-        self._logged_in = float("-inf")
+        #: When somebody logged in last, by issuer; the token of the last refresh because of a refusal.
+        self._logged_in: dict[str, float] = {}
         self._replacement = ""
         self._failure: tuple[AuthorizationFailed, float] | None = None
         self._own_browser: BrowserLogin | None = None
@@ -395,7 +396,7 @@ class OAuthCredentials:
         stored: Tokens | None,
     ) -> Tokens:
         """Run the authorization code flow; with a new registration if the client that was stored is rejected."""
-        if not missing and time.monotonic() - self._logged_in < LOGIN_PAUSE:
+        if not missing and time.monotonic() - self._logged_in.get(found.issuer, -math.inf) < LOGIN_PAUSE:
             reason = {} if challenge is None else challenge.parameters
             details = describe_error(reason.get("error", "HTTP 401"), reason.get("error_description"))
             raise AuthorizationFailed(f"{self.url} refuses the token that {found.issuer} has just issued: {details}")
@@ -456,7 +457,7 @@ class OAuthCredentials:
         tokens = await fetcher.run(code_flow.redeem(authorization, code, found, client, proof))
         if (proof is not None) != (tokens.token_type == "DPoP"):
             raise AuthorizationFailed(f"{found.issuer} issued a token of the type {tokens.token_type}")
-        self._logged_in = time.monotonic()
+        self._logged_in[found.issuer] = time.monotonic()
         self.identity = secrets.token_hex(8)
         method = auth_method(client, found.server.token_endpoint_auth_methods_supported)
         stored = msgspec.structs.replace(client, token_endpoint_auth_method=method)
