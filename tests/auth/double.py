@@ -57,6 +57,8 @@ class AuthDouble:
         self.needed: frozenset[str] = frozenset()
         self.needed_to_write: frozenset[str] = frozenset()
         self.lifetime: float | None = 3600
+        #: Whether clients may only ask for the scopes that they were registered with.
+        self.are_scopes_registered = False
         #: Parameters of the redirect that are changed; None leaves one out.
         self.redirect_changes: dict[str, str | None] = {}
         #: What the person did: URLs that were opened.
@@ -188,6 +190,8 @@ class AuthDouble:
         code = f"code-{secrets.token_hex(8)}"
         self.codes[code] = query
         fields: dict[str, str | None] = {"code": code, "state": query["state"], "iss": self.issuer}
+        if self.are_scopes_registered and not {*query["scope"].split()} <= {*client["scope"].split()}:
+            fields |= {"code": None, "error": "invalid_scope"}
         fields |= self.redirect_changes
         location = f"{query['redirect_uri']}?{urlencode({k: v for k, v in fields.items() if v is not None})}"
         return Reply(302, headers={"location": location})

@@ -83,6 +83,17 @@ async def test_missing_scopes_are_added_to_those_that_were_requested() -> None:
             assert len(double.clients) == 1
 
 
+async def test_a_client_that_was_registered_for_fewer_scopes_registers_anew() -> None:
+    async with AuthDouble() as double:
+        assert double.challenge is not None
+        double.challenge += ', scope="base"'
+        double.needed, double.needed_to_write = frozenset({"base"}), frozenset({"edit"})
+        double.are_scopes_registered = True
+        async with Client(double.url, auth=OAuth(authorizer=double.person())) as client:
+            assert (await client.call_tool("write")).text == "base edit"
+            assert [each["scope"] for each in double.clients.values()] == ["base", "base edit"]
+
+
 async def test_a_server_that_wants_scopes_without_end_gets_few_logins() -> None:
     """AUTHC-16."""
     async with AuthDouble() as double:

@@ -420,7 +420,8 @@ class OAuthCredentials:
             try:
                 return await self._code_flow(fetcher, found, client, scopes, authorizer)
             except TokenRequestFailed as exc:
-                if exc.error not in _REJECTED or is_new or client != kept:
+                # Some servers let a client ask only for the scopes that it was registered with.
+                if exc.error not in (*_REJECTED, "invalid_scope") or is_new or client != kept:
                     raise
                 self._rejected.add(client.client_id)
             except AuthorizationFailed:
