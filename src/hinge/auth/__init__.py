@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from hinge.auth.client.user import BrowserLogin as BrowserLogin
     from hinge.auth.client.user import CallbackLogin as CallbackLogin
     from hinge.auth.client.user import PasteLogin as PasteLogin
+    from hinge.auth.jose import TokenInvalid as TokenInvalid
+    from hinge.auth.server.resource import TokenAuth as TokenAuth
+    from hinge.auth.server.static import StaticTokens as StaticTokens
 
 _HOME = {
     "Authorizer": "hinge.auth.client.user",
@@ -23,6 +26,9 @@ _HOME = {
     "MemoryTokenStore": "hinge.auth.client.stores",
     "OAuth": "hinge.auth.client.oauth",
     "PasteLogin": "hinge.auth.client.user",
+    "StaticTokens": "hinge.auth.server.static",
+    "TokenAuth": "hinge.auth.server.resource",
+    "TokenInvalid": "hinge.auth.jose",
     "TokenStore": "hinge.auth.client.tokens",
     "Tokens": "hinge.auth.client.tokens",
     "client_metadata": "hinge.auth.client.registration",

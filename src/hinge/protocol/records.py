@@ -15,7 +15,7 @@ from hinge.errors import ErrorObject, NotFinished, Overloaded, ProtocolError
 from hinge.jsonrpc import ABSENT, Message, RequestId, encode_failure
 from hinge.protocol.eras.base import Era
 from hinge.protocol.http.headers import Head
-from hinge.protocol.http.request import Headers, Principal
+from hinge.protocol.http.request import Headers, Owner, Principal
 from hinge.protocol.states import RUNNING, WAITING, CallState, PendingState
 from hinge.schema.base import RequestMeta
 
@@ -32,15 +32,26 @@ class Record(msgspec.Struct, eq=False):
 class Origin(msgspec.Struct, frozen=True, eq=False):
     """What a transport knows about the sender of a message.
 
-    `head` is the judged head of the HTTP request, None on other transports. `principal` is who was authenticated, or None;
-    `scopes` is what the request was authorized for; None where the application itself connects, which may do everything.
-    `transport` is an object of the transport (an ASGI scope, an address).
+    `head` is the judged head of the HTTP request, None on other transports. `principal` is the name of who was authenticated,
+    or None; `scopes` is what the request was authorized for, None where the application itself connects, which may do
+    everything; `caller` has the rest. `transport` is an object of the transport (an ASGI scope, an address).
     """
 
     head: Head | None = None
     principal: str | None = None
     transport: Any = None
     scopes: frozenset[str] | None = frozenset()
+    caller: Principal | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """Whom that belongs to which outlives the message: the principal, with the client that acts for it if that is known."""
+        return self.principal if self.caller is None else self.caller.owner
+
+    @property
+    def expires(self) -> float | None:
+        """When the authorization ends, in seconds since 1970; None if it doesn't."""
+        return None if self.caller is None else self.caller.expires
 
     @property
     def headers(self) -> Headers | None:
@@ -63,7 +74,7 @@ def origin_of(principal: Principal | str | None) -> Origin:
     if principal is None:
         return LOCAL_ORIGIN
     named = Principal(principal) if isinstance(principal, str) else principal
-    return Origin(principal=named.name, scopes=frozenset(named.scopes))
+    return Origin(principal=named.name, scopes=frozenset(named.scopes), caller=named)
 
 
 @final

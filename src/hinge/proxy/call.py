@@ -197,10 +197,11 @@ class ProxiedCall:
 
 
 def _caller_key(ctx: Context[Any]) -> object:
-    session = served_call(ctx).session
-    if session.channel.kind != "post":
-        return "session", id(session)
-    return ("principal", ctx.principal) if ctx.principal is not None else object()
+    served = served_call(ctx)
+    if served.session.channel.kind != "post":
+        return "session", id(served.session)
+    owner = served.call.origin.owner
+    return ("principal", owner) if owner is not None else object()
 
 
 def parse_responses(responses: Raw) -> dict[str, Raw]:

@@ -206,5 +206,5 @@ def _binding(ctx: Context[Any]) -> bytes:
     params = msgspec.json.decode(ctx.params)
     for member in ("_meta", "inputResponses", "requestState"):
         params.pop(member, None)
-    text = msgspec.json.encode(["proxy", ctx.principal, ctx.method, params], order="deterministic")
+    text = msgspec.json.encode(["proxy", served_call(ctx).call.origin.owner, ctx.method, params], order="deterministic")
     return hashlib.sha256(text).digest()

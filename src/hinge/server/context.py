@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from math import isfinite
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
@@ -242,6 +243,12 @@ class Context(Record, Generic[StateT]):
         description = self._session.connection.description
         granted = self._call.origin.scopes or frozenset()
         return granted if description is None else description.scope_hierarchy.expand(granted)
+
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        """What the caller's token says besides, read-only; empty without authorization."""
+        caller = self._call.origin.caller
+        return MappingProxyType({} if caller is None else caller.claims)
 
     @property
     def meta(self) -> dict[str, Any]:

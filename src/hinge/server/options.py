@@ -45,6 +45,7 @@ from hinge.server.features.options import is_uri, listed
 from hinge.server.features.subscriptions import Authorize
 from hinge.server.lifespan import ConnectionLifespan
 from hinge.server.middleware.chain import Middleware
+from hinge.transports.http.server.options import Auth
 
 
 def _lifespan(form: str) -> Check:
@@ -58,6 +59,7 @@ def _lifespan(form: str) -> Check:
 
 
 _IS_BACKEND = has_methods(publish=1, subscribe=1, plain=True)
+_IS_AUTH = has_methods(authenticate=2, routes=1, challenge=1)
 LIFESPAN = _lifespan("lifespan(server)")
 
 
@@ -182,6 +184,20 @@ class ServerOptions(TypedDict, total=False):
             'Which scopes include others: with `{"notes.write": ["notes.read"]}` whoever may write may read.',
             {},
             instance(Mapping, 'scope_hierarchy={"notes.write": ["notes.read"]}'),
+        ),
+    ]
+    auth: Annotated[
+        Auth | None,
+        Option(
+            "Who may call over HTTP: `JWTAuth(issuer=…, audience=…)` or another of `hinge.auth`.",
+            None,
+            or_none(
+                Check(
+                    lambda value: _IS_AUTH(value) and not isinstance(value, type),
+                    "write auth=JWTAuth(issuer=…, audience=…), or another object of hinge.auth",
+                    secret=True,
+                )
+            ),
         ),
     ]
     cache: Annotated[

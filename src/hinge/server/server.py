@@ -126,6 +126,8 @@ class Server(Router, Generic[StateT]):
             coerce=settings["coerce"],
         )
         self.limits = limits
+        #: Authorizes callers over HTTP; None if everybody may call.
+        self.auth = settings["auth"]
         self._description = ServerDescription(
             info,
             lambda: self.catalog.capabilities(),
@@ -518,6 +520,7 @@ class Server(Router, Generic[StateT]):
             on_start=self._enter,
             on_drain=self._drain,
             on_stop=self._exit,
+            auth=self.auth,
             **options,
         )
 
@@ -570,6 +573,11 @@ class Server(Router, Generic[StateT]):
         if not isinstance(server, Server):
             raise DefinitionError(
                 f"mount() expects a Server, got {type(server).__name__}. For a remote server use Server.from_client(url)."
+            )
+        if server.auth is not None and self.auth is None:
+            raise DefinitionError(
+                f"The server {server.name!r} has auth=…, which protects its own endpoint only: give auth= to "
+                f"{self.name!r}, too, or mount one without"
             )
         made = self.catalog.check(server, prefix, ToolChanges(tools) if tools is not None else None)
         for method, handler in self.catalog.handlers().items():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias, final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from hinge.errors import ErrorObject
 from hinge.options import Check
@@ -34,16 +35,38 @@ class Refusal(NamedTuple):
     error: ErrorObject | None = None
 
 
+#: Whom sessions, request state and kept results belong to: a caller, or a caller with the client that acts for it.
+Owner: TypeAlias = str | tuple[str, str] | None
+
+#: The claims of a caller without any.
+NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
 class Principal(NamedTuple):
-    """An authenticated caller, as an `authenticate` function returns it.
+    """An authenticated caller, as `Server(auth=…)` and `authenticate` functions return it.
 
     Attributes:
-        name: Identifies the caller. HTTP sessions and request state belong to one name.
+        name: Identifies the caller. HTTP sessions and request state belong to one name, and to its `client` if there is one.
         scopes: What this request was authorized for.
+        claims: What else its token says. They are not shown by `repr`.
+        expires: When the authorization ends, in seconds since 1970; None if it doesn't.
+        client: The id of the client that acts for the caller; None if it isn't known.
     """
 
     name: str
     scopes: frozenset[str] = frozenset()
+    claims: Mapping[str, Any] = NO_CLAIMS
+    expires: float | None = None
+    client: str | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """Whom that belongs to which outlives a request."""
+        return self.name if self.client is None else (self.name, self.client)
+
+    def __repr__(self) -> str:
+        """Without the claims, which may be personal."""
+        return f"Principal({self.name!r}, scopes={sorted(self.scopes)}, client={self.client!r})"
 
 
 #: What the option `principal=` of a connection without HTTP takes.

@@ -140,7 +140,7 @@ class StatelessElicitation(ElicitationStrategy):
         params = msgspec.json.decode(call.params if call.params is not ABSENT else b"{}")
         for key in ("_meta", "inputResponses", "requestState"):
             params.pop(key, None)
-        text = msgspec.json.encode([call.origin.principal, call.method, params], order="deterministic")
+        text = msgspec.json.encode([call.origin.owner, call.method, params], order="deterministic")
         return hashlib.sha256(text).digest()
 
     def add(self, item: ClientInput[Any]) -> None:

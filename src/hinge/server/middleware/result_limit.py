@@ -200,8 +200,8 @@ class ResultLimit:
 
     def _owner(self, ctx: Context[Any]) -> str:
         """Who may read a page: a principal, else a session. Empty for a POST without both: whoever knows the URI."""
-        if ctx.principal is not None:
-            return f"principal {ctx.principal}"
+        if (owner := ctx._call.origin.owner) is not None:
+            return f"principal {msgspec.json.encode(owner).decode()}"
         session = ctx._session
         if session.channel.kind == "post":
             return ""

@@ -10,7 +10,7 @@ import logging
 from typing import Any, Unpack
 
 from hinge.channel import Serve
-from hinge.errors import wire_error
+from hinge.errors import DefinitionError, wire_error
 from hinge.http1.asgi import AsgiApp, Receive, Scope, Send
 from hinge.jsonrpc import encode_failure
 from hinge.options import accepts, check_option, options_of, resolve
@@ -21,7 +21,7 @@ from hinge.protocol.limits import DEFAULT_LIMITS, Limits
 from hinge.transports.http.server.endpoint import Admission, head_rules, holds_sessions
 from hinge.transports.http.server.exchange import AsgiExchange, Exchange, RawExchange
 from hinge.transports.http.server.lifecycle import Hooks, Lifecycle, StopSignals, make_legacy_endpoint
-from hinge.transports.http.server.options import FROM_SERVER, Hook, HttpAppOptions, HttpOptions, HttpSettings
+from hinge.transports.http.server.options import FROM_SERVER, Auth, Hook, HttpAppOptions, HttpOptions, HttpSettings
 from hinge.transports.http.server.routes import RoutedApps, RoutedRequest
 
 logger = logging.getLogger("hinge")
@@ -50,6 +50,7 @@ class HttpApp:
         on_start: Hook | None = None,
         on_drain: Hook | None = None,
         on_stop: Hook | None = None,
+        auth: Auth | None = None,
         **options: Unpack[HttpAppOptions],
     ) -> None:
         """Make an app; `server.http_app()` does it for a server.
@@ -62,6 +63,7 @@ class HttpApp:
             on_start: Runs before the first request is served. If it fails, the app does not start.
             on_drain: Runs when a stop is requested, while calls may still finish.
             on_stop: Runs after all calls have ended.
+            auth: Authorizes callers, in place of the option `authenticate`.
             options: See `HttpAppOptions`.
 
         Raises:
@@ -69,7 +71,12 @@ class HttpApp:
         """
         check_option("path", path, options_of(HttpOptions)["path"].check)
         resolved: Any = resolve(HttpAppOptions, options, "HTTP", FROM_SERVER)
-        self.options = HttpSettings(path=path, limits=limits, eras=eras, **resolved)
+        if auth is not None:
+            if resolved["authenticate"] is not None:
+                raise DefinitionError("authenticate= and Server(auth=…) exclude each other: leave one out")
+            resolved["authenticate"] = auth.authenticate
+            resolved["routes"] = {**auth.routes(path), **(resolved["routes"] or {})}
+        self.options = HttpSettings(path=path, limits=limits, eras=eras, auth=auth, **resolved)
         self._hooks = Hooks(on_start, on_drain, on_stop)
         self.health = False
         self.watch_signals = True

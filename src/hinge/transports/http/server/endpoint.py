@@ -13,6 +13,7 @@ from typing import TypeAlias
 from hinge import jsonrpc
 from hinge.channel import Serve
 from hinge.errors import ProtocolError
+from hinge.http1.asgi import Scope
 from hinge.jsonrpc import Message, Request, Unreadable
 from hinge.protocol.connection import LIVENESS_RESERVE
 from hinge.protocol.eras import detect
@@ -23,7 +24,7 @@ from hinge.protocol.http import sse
 from hinge.protocol.http.headers import Head, HeadRules, judge_head, read_last_event_id
 from hinge.protocol.http.media_types import TAKES_JSON
 from hinge.protocol.http.origin import Guard
-from hinge.protocol.http.request import Principal, RawHeaders, Refusal
+from hinge.protocol.http.request import Owner, Principal, RawHeaders, Refusal
 from hinge.protocol.records import Inbound, Origin
 from hinge.transports.http.server.exchange import (
     EVENTS_TYPE,
@@ -34,7 +35,7 @@ from hinge.transports.http.server.exchange import (
     id_of,
     overloaded,
 )
-from hinge.transports.http.server.options import Authenticate, HttpSettings
+from hinge.transports.http.server.options import Authenticate, Caller, HttpSettings
 from hinge.transports.http.server.session import HttpSession
 from hinge.transports.http.server.session_store import SessionStore
 from hinge.transports.http.server.stateless import PostChannel, serve_stateless
@@ -55,37 +56,71 @@ _LOGGED = 64
 
 
 class Admission:
-    """Who may call: Host and Origin checks that are logged, and authentication. One for each app."""
+    """Who may call: Host and Origin checks that are logged, and authentication. One for each app.
+
+    Attributes:
+        open: Whether everybody may call.
+    """
 
     def __init__(self, authenticate: Authenticate | None) -> None:
         self._authenticate = authenticate
+        self.open = authenticate is None
         self._logged: set[str] = set()
 
     async def admit(self, exchange: Exchange, head: Head) -> Origin | None:
         """Refuse a request that is barred, and authenticate its caller. Returns None if it was refused."""
+        origin = self.recognize(exchange, head)
+        return origin if type(origin) is Origin else await origin
+
+    def recognize(self, exchange: Exchange, head: Head) -> Origin | Awaitable[Origin | None]:
+        """The same, without waiting for a caller who is known already."""
         scope = exchange.raw.scope
-        if head.barred is not None:
-            self.log(head.barred)
-            await exchange.refuse(head.barred)
-            return None
-        if self._authenticate is None:
-            return Origin(head, None, scope)
-        verdict = self._authenticate(scope, head.headers)
+        if head.barred is None:
+            if self._authenticate is None:
+                return Origin(head, None, scope)
+            verdict = self._authenticate(scope, head.headers)
+            if type(verdict) is Principal:
+                return _origin_of(verdict, head, scope)
+            return self._judge(exchange, head, verdict)
+        self.log(head.barred)
+        return self._refuse(exchange, head.barred)
+
+    async def _judge(self, exchange: Exchange, head: Head, verdict: Caller | Awaitable[Caller]) -> Origin | None:
         caller = await verdict if isinstance(verdict, Awaitable) else verdict
         if isinstance(caller, Refusal):
             await exchange.refuse(caller)
             return None
-        name, scopes = caller if isinstance(caller, Principal) else (caller, frozenset[str]())
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"authenticate returned {type(name).__name__}: use a name, Principal, Refusal, or None")
-        scope["hinge.principal"] = name  # for the access log
-        return Origin(head, name, scope, frozenset(scopes))
+        if isinstance(caller, Principal):
+            return _origin_of(caller, head, exchange.raw.scope)
+        _check_name(caller)
+        exchange.raw.scope["hinge.principal"] = caller
+        return Origin(head, caller, exchange.raw.scope)
+
+    async def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
+        await exchange.refuse(refusal)
 
     def log(self, refusal: Refusal) -> None:
         """Tell the operator, once for each text, which option would let the caller in."""
         if refusal.status != 431 and refusal.text not in self._logged and len(self._logged) < _LOGGED:
             self._logged.add(refusal.text)
             logger.warning("a request was refused: %s", refusal.text)
+
+
+def _origin_of(caller: Principal, head: Head, scope: Scope) -> Origin:
+    name = caller.name
+    _check_name(name)
+    scope["hinge.principal"] = name  # for the access log
+    return Origin(head, name, scope, frozenset(caller.scopes), caller)
+
+
+def _owner_of(origin: Origin) -> Owner:
+    return origin.principal if origin.caller is None else origin.owner
+
+
+def _check_name(name: object) -> None:
+    """Refuse False and the like: they let nobody in."""
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"authenticate returned {type(name).__name__}: use a name, Principal, Refusal, or None")
 
 
 class Endpoint:
@@ -130,12 +165,14 @@ class Endpoint:
             if len(self._heads) >= _HEADS:
                 self._heads.clear()
             self._heads[pairs] = head
-        if head.barred is None and self._options.authenticate is None:
+        if head.barred is None and self._admission.open:
             origin = Origin(head, None, scope)
-        elif (admitted := await self._admission.admit(exchange, head)) is not None:
-            origin = admitted
         else:
-            return
+            caller = self._admission.recognize(exchange, head)
+            admitted = caller if type(caller) is Origin else await caller
+            if admitted is None:
+                return
+            origin = admitted
         beyond = self._requests.running - self._options.requests
         if beyond > 0 and (beyond > LIVENESS_RESERVE or not _is_short(head)):
             await exchange.refuse(_TOO_MANY_REQUESTS)
@@ -168,7 +205,7 @@ class Endpoint:
         """Refuse what is not a message. A malformed response fails the request of the server that it is for."""
         request_id = exc.request_id if isinstance(exc, Unreadable) else None
         if head.session_id is not None and jsonrpc.meant_as(body) == "response":
-            session = self._sessions.by_key.get((head.session_id, origin.principal))
+            session = self._sessions.by_key.get((head.session_id, _owner_of(origin)))
             if session is not None and session.conversation.receive(body, origin) is None:
                 request_id = None  # the id is one of the server's own
         await exchange.refuse(_bad_request(exc), request_id)
@@ -182,14 +219,14 @@ class Endpoint:
             await PostChannel(exchange, head.accepts, False).run(self._serve, inbound, origin)
         elif head.session_id is None and isinstance(inbound, Inbound) and _is_initialize(inbound.message):
             await self._initialize(exchange, head, origin, inbound)
-        elif isinstance(session := self._sessions.find(head.session_id, origin.principal), Refusal):
+        elif isinstance(session := self._sessions.find(head.session_id, _owner_of(origin)), Refusal):
             await exchange.refuse(session, id_of(inbound))
         else:
             await session.post(inbound, origin, exchange, head.accepts)
 
     async def _initialize(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
         """Open an HTTP session if the handshake succeeds."""
-        session = self._sessions.make(origin.principal, self._serve)
+        session = self._sessions.make(_owner_of(origin), self._serve)
         if session is None:
             await exchange.refuse(TOO_MANY_SESSIONS, id_of(inbound))
             return
@@ -223,7 +260,7 @@ class Endpoint:
         if refusal is not None:
             await exchange.refuse(refusal)
             return
-        session = self._sessions.find(head.session_id, origin.principal)
+        session = self._sessions.find(head.session_id, _owner_of(origin))
         if isinstance(session, Refusal):
             await exchange.refuse(session)
         elif method == "DELETE":

@@ -116,7 +116,7 @@ class LegacyEndpoint:
         """Find the session that the query names. A wrong id and a wrong principal look the same."""
         query = parse_qs(origin.transport.get("query_string", b"").decode("latin-1"))
         session = self._sessions.get(query.get("session_id", [""])[0])
-        return session if session is not None and session.principal == origin.principal else None
+        return session if session is not None and session.owner == origin.owner else None
 
     async def _take(self, session: LegacySession, exchange: Exchange, body: bytes, origin: Origin) -> None:
         try:
@@ -149,7 +149,7 @@ class LegacySession(DuplexChannel):
 
     def __init__(self, options: HttpSettings, response: StreamResponse, origin: Origin) -> None:
         super().__init__(options.limits, server=True, origin=origin)
-        self.principal = origin.principal
+        self.owner = origin.owner
         self._response = response
         #: Whether too many messages wait for the answer to `initialize`.
         self._holding = False

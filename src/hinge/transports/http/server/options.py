@@ -4,8 +4,8 @@ Annotations are evaluated here: see `hinge.options`.
 """
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict, final
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias, TypedDict, final
 
 import msgspec
 
@@ -37,8 +37,49 @@ if TYPE_CHECKING:
     import ssl
 
 #: Tells who is calling: a name, a Principal with scopes, None for an anonymous caller, or the Refusal to send (401, 403).
-_Caller: TypeAlias = str | Principal | Refusal | None
-Authenticate: TypeAlias = Callable[[Scope, Headers], _Caller | Awaitable[_Caller]]
+Caller: TypeAlias = str | Principal | Refusal | None
+Authenticate: TypeAlias = Callable[[Scope, Headers], Caller | Awaitable[Caller]]
+
+
+class Auth(Protocol):
+    """Authorizes the callers of a server over HTTP: what `Server(auth=…)` takes. `hinge.auth` has ready ones.
+
+    Specification: Authorization.
+    """
+
+    def authenticate(self, scope: Scope, headers: Headers, /) -> Caller | Awaitable[Caller]:
+        """Tell who is calling, for each request.
+
+        Args:
+            scope: The ASGI scope of the request.
+            headers: Its headers.
+
+        Returns:
+            A Principal, at once if waiting isn't needed, or the Refusal to send.
+        """
+        ...
+
+    def routes(self, endpoint_path: str, /) -> Mapping[str, AsgiApp]:
+        """Return ASGI apps by path that are served beside an endpoint and without authorization, such as metadata.
+
+        Args:
+            endpoint_path: The path of the endpoint.
+        """
+        ...
+
+    def challenge(
+        self, scope: Scope, *, error: str | None = None, description: str | None = None, scopes: Collection[str] = ()
+    ) -> str:
+        """Write the `WWW-Authenticate` of a response that refuses a request.
+
+        Args:
+            scope: The ASGI scope of the request.
+            error: An error code of RFC 6750 §3.1, such as "insufficient_scope".
+            description: What is wrong, for developers.
+            scopes: All scopes that the operation needs; by default those that every request needs.
+        """
+        ...
+
 
 #: A single string passes here and is refused later by an error that shows the list.
 _NAMES = TEXTS._replace(test=lambda value: isinstance(value, str) or TEXTS.test(value))
@@ -238,6 +279,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: Sequence[str]
     guard: Guard | None
     authenticate: Authenticate | None
+    auth: Auth | None
     routes: Mapping[str, AsgiApp] | None
     server_card: str | None
     headers: int

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from hinge.channel import ChannelKind, Serve, SessionLike
 from hinge.errors import ChannelClosed
 from hinge.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
+from hinge.protocol.http.request import Owner
 from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.states import CallState
 from hinge.schema.revisions import knows
@@ -46,7 +47,7 @@ class HttpSession:
         "failure",
         "id",
         "idle_since",
-        "principal",
+        "owner",
         "revision",
     )
 
@@ -55,14 +56,14 @@ class HttpSession:
     def __init__(
         self,
         session_id: str,
-        principal: str | None,
+        owner: Owner,
         options: HttpSettings,
         serve: Serve,
         replay: ReplayStore,
         on_end: Callable[[HttpSession], None],
     ) -> None:
         self.id = session_id
-        self.principal = principal
+        self.owner = owner
         self._options = options
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""All HTTP sessions of one app: found by id and principal, bounded in number and in idle time."""
+"""All HTTP sessions of one app: found by id and owner, bounded in number and in idle time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from secrets import token_urlsafe
 
 from hinge.channel import Serve
-from hinge.protocol.http.request import Refusal
+from hinge.protocol.http.request import Owner, Refusal
 from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.replay import MemoryReplayStore, ReplayStore
 from hinge.transports.http.server.session import HttpSession
@@ -23,19 +23,19 @@ NEVER_USED = 60.0
 
 
 class SessionStore:
-    """HTTP sessions in memory, by id and the principal that opened them."""
+    """HTTP sessions in memory, by id and the caller who opened them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, options: HttpSettings) -> None:
         self._loop = loop
         self._options = options
-        self.by_key: dict[tuple[str, str | None], HttpSession] = {}
+        self.by_key: dict[tuple[str, Owner], HttpSession] = {}
         self._replay: ReplayStore = MemoryReplayStore(options.limits)
         self._ending: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self.by_key)
 
-    def make(self, principal: str | None, serve: Serve) -> HttpSession | None:
+    def make(self, owner: Owner, serve: Serve) -> HttpSession | None:
         """Make a session that is not stored yet; None if there are too many."""
         now, most = self._loop.time(), self._options.limits.sessions
         if len(self.by_key) >= most:
@@ -45,18 +45,18 @@ class SessionStore:
         if len(self.by_key) >= most:
             return None
         # 256 random bits in visible ASCII.
-        return HttpSession(token_urlsafe(32), principal, self._options, serve, self._replay, self._forget)
+        return HttpSession(token_urlsafe(32), owner, self._options, serve, self._replay, self._forget)
 
-    def find(self, session_id: str | None, principal: str | None) -> HttpSession | Refusal:
+    def find(self, session_id: str | None, owner: Owner) -> HttpSession | Refusal:
         """The session of a request, or its refusal. A wrong id and the id of somebody else's session look the same."""
-        return _NO_ID if session_id is None else self.by_key.get((session_id, principal), _NOT_FOUND)
+        return _NO_ID if session_id is None else self.by_key.get((session_id, owner), _NOT_FOUND)
 
     def add(self, session: HttpSession) -> None:
         """Store a session whose handshake succeeded."""
-        self.by_key[session.id, session.principal] = session
+        self.by_key[session.id, session.owner] = session
 
     def _forget(self, session: HttpSession) -> None:
-        self.by_key.pop((session.id, session.principal), None)
+        self.by_key.pop((session.id, session.owner), None)
 
     def expire(self, now: float) -> None:
         """End sessions that have been idle for too long."""

@@ -1,0 +1,73 @@
+"""Tokens that stand in a configuration: for tests, and for servers that few programs of one owner call."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Unpack
+
+from hinge.auth.server.options import ProtectedOptions
+from hinge.auth.server.resource import TokenAuth
+from hinge.errors import DefinitionError
+from hinge.http1.asgi import AsgiApp
+from hinge.options import accepts, resolve
+from hinge.protocol.http.request import Principal
+
+logger = logging.getLogger("hinge")
+
+
+class StaticTokens(TokenAuth):
+    """Protects a server with a fixed list of tokens, which never expire. The log says so.
+
+    Args:
+        tokens: Callers by their tokens: names, or `Principal`s with scopes.
+        options: See `ProtectedOptions`.
+
+    Raises:
+        DefinitionError: A token or an option is not possible.
+
+    Example:
+        ```python
+        server = Server("notes", auth=StaticTokens({os.environ["TOKEN"]: "backup-job"}))
+        ```
+    """
+
+    @accepts(ProtectedOptions)
+    def __init__(self, tokens: Mapping[str, str | Principal], **options: Unpack[ProtectedOptions]) -> None:
+        resolve(ProtectedOptions, options, "StaticTokens")
+        given: Any = tokens
+        if not isinstance(given, Mapping) or not given:
+            raise DefinitionError('StaticTokens needs callers by their tokens: StaticTokens({"a secret": "ann"})')
+        self._callers = {_digest(token): _principal(token, caller) for token, caller in tokens.items()}
+        # A lookup by hash tells nothing by its time. It is as quick as remembering.
+        super().__init__(self._find, remember=0, **options)
+
+    def _find(self, token: str) -> Principal | None:
+        return self._callers.get(_digest(token))
+
+    def routes(self, endpoint_path: str = "/mcp", /) -> dict[str, AsgiApp]:
+        """Return nothing: there is no metadata without an authorization server.
+
+        Args:
+            endpoint_path: The path of the endpoint.
+
+        Returns:
+            See `TokenAuth.routes`.
+        """
+        logger.warning("this server accepts %d static tokens, which never expire", len(self._callers))
+        return super().routes(endpoint_path)
+
+
+def _digest(token: str) -> bytes:
+    return sha256(token.encode()).digest()
+
+
+def _principal(token: Any, caller: Any) -> Principal:
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token or not token:
+        raise DefinitionError("StaticTokens: a token is a text of visible ASCII characters")
+    if isinstance(caller, Principal):
+        return caller
+    if not isinstance(caller, str) or not caller:
+        raise DefinitionError(f"StaticTokens: write a name or a Principal for a token, not {type(caller).__name__}")
+    return Principal(caller)
