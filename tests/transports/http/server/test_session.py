@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from hinge import Changed, Limits, NotFinished
+from hinge import Changed, Limits, NotFinished, Server
 from hinge.http1.asgi import Scope
 from hinge.transports.http.server import session_store as http_session_table
 from hinge.transports.http.server.replay import MemoryReplayLog
@@ -157,6 +158,51 @@ async def test_sessions_are_bounded_and_a_refused_one_is_told_when_to_come_back(
         assert (reply.status, reply.headers["retry-after"], reply.json()["id"]) == (503, "1", 0)
         await site.ask(first, b"", "DELETE")
         assert (await site.ask(JSON_HEADERS, initialize())).status == 200
+
+
+async def test_a_stop_lets_a_call_end_whose_client_went_away(log: Log) -> None:
+    """In the handshake era a broken connection does not cancel a call."""
+    async with serving(make_server(log)) as site:
+        session = await site.session()
+        call = await site.call(session, handshake_call("wait"))
+        await log.until("wait begins")
+        call.abort()
+        assert site.app is not None
+        stopping = asyncio.create_task(site.app.stop())
+        await asyncio.sleep(0.2)
+        log.gate.set()
+        await stopping
+    assert log.events == ["wait begins", "wait ends"]
+
+
+async def test_a_stop_waits_until_the_sessions_have_cleaned_up(log: Log) -> None:
+    @asynccontextmanager
+    async def connected(ctx: Any) -> AsyncIterator[None]:
+        yield
+        await asyncio.sleep(0.2)
+        log.add("the connection has ended")
+
+    server: Server[Any] = Server("tidy", connection_lifespan=connected)
+    server.tool("hello")(lambda: "hello")
+    async with serving(server) as site:
+        session = await site.session()
+        assert (await site.ask(session, handshake_call("hello"))).status == 200
+        assert site.app is not None
+        await site.app.stop()
+        assert log.events == ["the connection has ended"]
+
+
+async def test_nothing_is_kept_of_sessions_that_have_ended(log: Log) -> None:
+    async with serving(make_server(log)) as site:
+        for _ in range(3):
+            await site.ask(await site.session(), b"", "DELETE")
+        assert site.app is not None
+        assert site.app._life is not None
+        sessions = site.app._life._sessions
+        async with asyncio.timeout(5):
+            while sessions._ending:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        assert sessions.by_key == {}
 
 
 # ---------------------------------------------------------------- which stream
