@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hinge.auth.client.user import CallbackLogin as CallbackLogin
     from hinge.auth.client.user import PasteLogin as PasteLogin
     from hinge.auth.jose import TokenInvalid as TokenInvalid
+    from hinge.auth.server.exchange import TokenExchange as TokenExchange
     from hinge.auth.server.resource import TokenAuth as TokenAuth
     from hinge.auth.server.static import StaticTokens as StaticTokens
 
@@ -28,6 +29,7 @@ _HOME = {
     "PasteLogin": "hinge.auth.client.user",
     "StaticTokens": "hinge.auth.server.static",
     "TokenAuth": "hinge.auth.server.resource",
+    "TokenExchange": "hinge.auth.server.exchange",
     "TokenInvalid": "hinge.auth.jose",
     "TokenStore": "hinge.auth.client.tokens",
     "Tokens": "hinge.auth.client.tokens",
