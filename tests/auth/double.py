@@ -18,6 +18,7 @@ from hashlib import sha256
 from typing import Any, Self
 from urllib.parse import parse_qs, parse_qsl, unquote_plus, urlencode, urlsplit
 
+from hinge import AuthorizationFailed
 from tests.transports.scripted_http import Answer, Asked, ScriptedServer
 
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("read", "write")]
@@ -61,6 +62,7 @@ class AuthDouble:
         self.are_scopes_registered = False
         #: Parameters of the redirect that are changed; None leaves one out.
         self.redirect_changes: dict[str, str | None] = {}
+        self.redirect_additions: list[tuple[str, str]] = []
         #: What the person did: URLs that were opened.
         self.opened: list[str] = []
 
@@ -193,7 +195,8 @@ class AuthDouble:
         if self.are_scopes_registered and not {*query["scope"].split()} <= {*client["scope"].split()}:
             fields |= {"code": None, "error": "invalid_scope"}
         fields |= self.redirect_changes
-        location = f"{query['redirect_uri']}?{urlencode({k: v for k, v in fields.items() if v is not None})}"
+        sent = [(name, value) for name, value in fields.items() if value is not None]
+        location = f"{query['redirect_uri']}?{urlencode([*sent, *self.redirect_additions])}"
         return Reply(302, headers={"location": location})
 
     def _token(self, asked: Asked) -> Reply:
@@ -242,7 +245,10 @@ class Person:
         self._double.opened.append(url)
         await self.ready.wait()
         parts = urlsplit(url)
-        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        try:
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 443)
+        except OSError:
+            raise AuthorizationFailed("The person sees that the page can't be opened") from None
         writer.write(f"GET {parts.path}?{parts.query} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         writer.close()

@@ -5,6 +5,7 @@ Specification: Authorization, section "Client Registration Approaches"; RFC 7591
 
 from __future__ import annotations
 
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
@@ -149,7 +150,7 @@ def read_registration(body: bytes, method: str, redirect_uri: str) -> Registered
 
 
 class _Registration(msgspec.Struct):
-    client_id: str
+    client_id: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
     client_secret: str | None = None
     client_secret_expires_at: float | None = None
     token_endpoint_auth_method: str | None = None
