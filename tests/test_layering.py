@@ -18,7 +18,7 @@ LAYERS = (
     ("jsonrpc",),
     ("schema",),
     ("protocol",),
-    ("timeouts", "channel", "signals", "standard_streams", "lazy", "local_sockets"),
+    ("timeouts", "channel", "signals", "standard_streams", "lazy", "local_sockets", "encryption"),
     ("recorder",),
     ("telemetry",),
     ("session",),

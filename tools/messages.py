@@ -30,6 +30,8 @@ CURES = {
     "HeaderMismatch": "A proxy changed headers, or the client sent other headers than its message: send both alike.",
     "InternalError": "The cause is in the server's log.",
     "Overloaded": "Wait for the retry delay and repeat the call, which did not run; or raise the limit.",
+    "BackendError": "The message names the file or the address: free it, repair it, or choose another one.",
+    "LeaseLost": "Find out whether the work was done twice; a function that blocks the event loop loses its leases.",
     "ChannelClosed": "The peer is gone: connect again.",
     "NotSent": "Nothing ran: correct what the message names, or repeat the call.",
     "InvalidResponse": "The server sent something that the protocol doesn't allow: report it to its author.",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hinge.contracts.contract import Contract as Contract
     from hinge.contracts.fetch import fetch_contract as fetch_contract
     from hinge.errors import AuthorizationFailed as AuthorizationFailed
+    from hinge.errors import BackendError as BackendError
     from hinge.errors import CallError as CallError
     from hinge.errors import CallTimeout as CallTimeout
     from hinge.errors import ChannelClosed as ChannelClosed
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from hinge.errors import InvalidParams as InvalidParams
     from hinge.errors import InvalidRequest as InvalidRequest
     from hinge.errors import InvalidResponse as InvalidResponse
+    from hinge.errors import LeaseLost as LeaseLost
     from hinge.errors import MethodNotFound as MethodNotFound
     from hinge.errors import MissingClientCapability as MissingClientCapability
     from hinge.errors import NotFinished as NotFinished
@@ -143,6 +145,7 @@ _HOME = {
     "Audio": "hinge.server.features.content",
     "AudioContent": "hinge.schema.content",
     "AuthorizationFailed": "hinge.errors",
+    "BackendError": "hinge.errors",
     "CacheHint": "hinge.server.features.caching",
     "CallError": "hinge.errors",
     "CallNext": "hinge.server.middleware.chain",
@@ -197,6 +200,7 @@ _HOME = {
     "InvalidRequest": "hinge.errors",
     "InvalidResponse": "hinge.errors",
     "Item": "hinge.server.features.visibility",
+    "LeaseLost": "hinge.errors",
     "Limits": "hinge.protocol.limits",
     "LogParams": "hinge.schema.notifications",
     "LogToClient": "hinge.server.log_to_client",

@@ -20,6 +20,8 @@
     │   ├── Overloaded               429     too many requests; carries a retry delay
     │   └── NotFinished              504     stopped by the server; the outcome is unknown
     ├── ChannelClosed            the transport is closed: the message was not sent
+    ├── BackendError             a backend can't be reached, is damaged or in use by another program
+    │   └── LeaseLost                a lease ended while it was held
     └── CallError                a request to the peer failed; `outcome` says whether it may have run
         ├── NotSent                  the request was not sent: safe to retry
         ├── AuthorizationFailed      there is no access token; the request was not sent, and is not retried
@@ -279,6 +281,14 @@ class NotFinished(ProtocolError):
 
 class ChannelClosed(HingeError):
     """The channel is closed; the message was not sent."""
+
+
+class BackendError(HingeError):
+    """A backend can't be reached, is damaged, or belongs to another program."""
+
+
+class LeaseLost(BackendError):
+    """A lease ended while it was held: somebody else may have done the same work meanwhile."""
 
 
 class Outcome(Enum):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
 
-from hinge import Changed, DefinitionError, Server
-from hinge.backends import backend_for
+from hinge import Changed, Client, DefinitionError, Overloaded, Server
+from hinge.backends import MemoryBackend, backend_for, memory
 from hinge.backends.base import Event
-from hinge.backends.memory import MemoryBackend
 
 
 def test_every_listener_hears_every_hint_until_it_stops() -> None:
@@ -61,3 +61,74 @@ def test_a_backend_is_given_as_an_object_or_by_its_url() -> None:
     assert isinstance(backend_for("memory://"), MemoryBackend)
     with pytest.raises(DefinitionError, match=r"no backend for 'nats://x'"):
         Server("x", backend="nats://x")
+
+
+async def test_entries_are_bounded_by_number_and_bytes() -> None:
+    backend = MemoryBackend(max_entries=3)
+    for key in "abc":
+        await backend.set(key, b"1")
+    with pytest.raises(Overloaded, match="has 3 entries with 6 bytes, and keeps at most 3"):
+        await backend.set("d", b"1")
+    with pytest.raises(Overloaded):
+        await backend.claim("d", ttl=60)
+    await backend.set("a", b"2")
+    await backend.delete("a")
+    await backend.set("d", b"1")
+    backend = MemoryBackend(max_bytes=10)
+    await backend.set("a", b"x" * 9)
+    with pytest.raises(Overloaded):
+        await backend.set("a", b"x" * 10)
+    await backend.set("a", b"x")
+    await backend.set("b", b"x" * 7)
+
+
+async def test_expired_entries_make_room() -> None:
+    backend = MemoryBackend(max_entries=1000)
+    for number in range(1000):
+        await backend.set(str(number), b"", ttl=0.001)
+    await asyncio.sleep(0.01)
+    await backend.set("more", b"")
+    assert len(backend._entries) < 1000
+
+
+async def test_entries_that_are_stored_again_and_again_cost_no_memory() -> None:
+    backend = MemoryBackend()
+    for _ in range(1000):
+        await backend.set("a", b"1", ttl=60)
+    assert len(backend._expiries) <= 103
+    assert (len(backend._entries), backend._bytes) == (1, 2)
+
+
+async def test_a_sweep_does_a_bounded_amount_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_SWEPT", 10)
+    backend = MemoryBackend()
+    for number in range(100):
+        await backend.set(str(number), b"", ttl=0.2)
+    await asyncio.sleep(0.3)
+    before = len(backend._entries)
+    await backend.set("more", b"")
+    assert len(backend._entries) == before + 1 - 10
+
+
+async def test_a_backend_is_left_alone_until_the_server_is_served() -> None:
+    """Registration is no change that a client saw; a backend may start threads, beside which workers can't be forked."""
+
+    class Counting(MemoryBackend):
+        uses = 0
+
+        def publish(self, event: Changed) -> None:
+            self.uses += 1
+            super().publish(event)
+
+    backend = Counting()
+    server, inner = Server("outer", backend=backend), Server("inner")
+    server.mount(inner, "inner")
+    for each in (server, inner):
+        each.tool("add")(lambda: 1)
+    assert (backend.uses, backend.has_listeners) == (0, False)
+    async with Client(server):
+        for name, each in (("b", server), ("c", inner)):
+            each.tool(name)(lambda: 1)
+    assert backend.uses == 2
+    Server("other", backend=backend).notify(Changed("tools"))
+    assert backend.uses == 3

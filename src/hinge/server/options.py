@@ -58,8 +58,9 @@ def _lifespan(form: str) -> Check:
     return Check(fits, f"write @asynccontextmanager above `async def {form}`, and `yield` in it, or None")
 
 
-_IS_BACKEND = has_methods(publish=1, subscribe=1, plain=True)
 _IS_AUTH = has_methods(authenticate=2, routes=1, challenge=1)
+_PUBLISHES = has_methods(publish=1, subscribe=1, plain=True)
+_STORES = has_methods(get=1, set=2, delete=1, close=0)  # `claim` and `lease` have keyword arguments without default
 LIFESPAN = _lifespan("lifespan(server)")
 
 
@@ -159,12 +160,13 @@ class ServerOptions(TypedDict, total=False):
     backend: Annotated[
         Backend | str | None,
         Option(
-            "What carries changes between processes; None keeps them in this process.",
+            "What the processes of the server share: carries changes, keeps values. None keeps them in this process.",
             None,
             or_none(
                 Check(
-                    lambda value: isinstance(value, str) or _IS_BACKEND(value),
-                    'use "memory://", an object with `def publish(self, event)` and `def subscribe(self, listener)`',
+                    lambda value: isinstance(value, str) or (_PUBLISHES(value) and _STORES(value)),
+                    'use "sqlite:///FILE", or an object with the methods of hinge.backends.Backend: '
+                    "`def publish(self, event)`, `def subscribe(self, listener)`, `async def get(self, key)`, …",
                 )
             ),
         ),

@@ -159,6 +159,7 @@ class Server(Router, Generic[StateT]):
             page_size=page_size,
             authorize=settings["authorize_subscription"],
         )
+        self._was_served = False
         self._subscriptions = Subscriptions(backend_for(settings["backend"]), self.catalog, limits)
         protocol_handlers: dict[str, RequestHandler] = {
             "initialize": self._initialize,
@@ -539,7 +540,18 @@ class Server(Router, Generic[StateT]):
         ctx._session.connection.handshake.log_level = params.level
 
     def _changed(self, kind: str) -> None:
-        self.notify(Changed(kind))
+        self._list_changed(Changed(kind))
+
+    def _list_changed(self, event: Changed) -> None:
+        """Announce a change of what is registered, here or in a mounted server.
+
+        Before the server is first served that is its definition, which no client has seen: the backend is left alone, since
+        it may start threads, and workers can't be forked beside threads.
+        """
+        if self._was_served or self._subscriptions.connected:
+            self.notify(event)
+        else:
+            self.catalog.forward_change(event)
 
     def _applied(self, method: str, handler: RequestHandler) -> RequestHandler:
         """A handler of this server with cache hints and the interceptions of extensions around it."""
@@ -609,6 +621,7 @@ class Server(Router, Generic[StateT]):
 
     async def _enter(self) -> None:
         """Begin to serve."""
+        self._was_served = True
         await self._lifespan.enter()
         try:
             await self.catalog.enter()

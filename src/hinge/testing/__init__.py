@@ -1,8 +1,10 @@
-"""Tools for tests of servers, clients and applications: recordings, a scripted peer, pairs in memory, both eras, a wire log.
+"""Tools for tests of servers, clients and applications: recordings, a scripted peer, pairs in memory, both eras, a wire log,
+checks of backends.
 
 They need no test framework. `import hinge` does not load this package.
 """
 
+from hinge.testing.backends import check_backend as check_backend
 from hinge.testing.comparison import MessageDifference as MessageDifference
 from hinge.testing.eras import both_eras as both_eras
 from hinge.testing.eras import in_both_eras as in_both_eras
@@ -29,6 +31,7 @@ __all__ = [
     "assert_fits_hosts",
     "both_eras",
     "channel_pair",
+    "check_backend",
     "in_both_eras",
     "memory_pair",
 ]

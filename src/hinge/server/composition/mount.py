@@ -73,6 +73,9 @@ class MountableServer(Protocol):
     def notify(self, event: Changed) -> None:
         """Tell clients about a change."""
 
+    def _list_changed(self, event: Changed) -> None:
+        """Tell clients about a changed list, unless no client has seen the server yet."""
+
     async def _enter(self) -> None:
         """Enter the lifespan."""
 
@@ -352,7 +355,7 @@ class Catalog:
     def _mounts_changed(self) -> None:
         self.collect_extensions()
         for kind in ("prompts", "resources", "tools"):
-            self._server.notify(Changed(kind))
+            self._server._list_changed(Changed(kind))
 
     def collect_extensions(self) -> None:
         """Collect what the extensions of mounted servers provide, after a change; of two of the same name the first counts."""
@@ -385,7 +388,8 @@ class Catalog:
             (mount,) = (mount for mount in outer._mounts if mount.server is self._server)
             is_resource = event.kind == "resource" and event.uri is not None
             uri = mount.prefix.uri(event.uri) if is_resource and event.uri is not None else event.uri
-            outer._server.notify(Changed(event.kind, uri))
+            forward = outer._server.notify if event.uri is not None else outer._server._list_changed
+            forward(Changed(event.kind, uri))
 
     # ---------------------------------------------------------------- lifespans
 

@@ -1,7 +1,7 @@
 """Encrypting `requestState`: what a handler must remember travels through the client, which can't read or change it.
 
-AES-256-GCM with a list of keys: the first encrypts, all decrypt. So keys can be changed while calls are under way, and several
-processes can share them. See basic/patterns/mrtr of the specification, "Server Requirements".
+The keys of a `KeyRing` can be changed while calls are under way, and several processes can share them. See
+basic/patterns/mrtr of the specification, "Server Requirements".
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hinge.errors import DefinitionError, InvalidParams
+from hinge.encryption import KEY_BYTES, KeyRing
+from hinge.errors import InvalidParams
 
-_NONCE = 12
-_FINGERPRINT = 4
 #: So many used states are remembered before those that have expired are looked for.
 REMEMBERED = 100_000
 
@@ -45,24 +44,17 @@ class RequestStateCodec:
     """
 
     def __init__(self, keys: Sequence[bytes], *, ttl: float, once: bool) -> None:
-        if any(len(key) < 32 for key in keys):
-            raise DefinitionError("A key for requestState needs at least 32 bytes: use secrets.token_bytes(32)")
         self.shared = bool(keys)
         self._ttl = ttl
         self._once = once
-        self._secrets = [_hash(b"hinge request state" + key) for key in keys] or [os.urandom(32)]
+        self._ring = KeyRing(keys or [os.urandom(KEY_BYTES)], b"hinge request state", name="requestState")
         self._used: dict[bytes, float] = {}
         self._check_at = REMEMBERED
 
     def encode(self, payload: bytes, bound: bytes) -> str:
         """The state as text. `bound` is whatever must be the same when it comes back."""
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-        key = self._secrets[0]
-        nonce = os.urandom(_NONCE)
         inner = msgspec.msgpack.encode(_Plain(time.time() + self._ttl, bound, payload))
-        box = _fingerprint(key) + nonce + AESGCM(key).encrypt(nonce, inner, None)
-        return base64.urlsafe_b64encode(box).decode().rstrip("=")
+        return base64.urlsafe_b64encode(self._ring.encrypt(inner)).decode().rstrip("=")
 
     def decode(self, state: str, bound: bytes) -> bytes:
         """The payload. Raises InvalidParams for a state that is foreign, changed, bound to something else, expired or used."""
@@ -79,19 +71,11 @@ class RequestStateCodec:
         return inner.payload
 
     def _decrypt(self, state: str) -> tuple[bytes, _Plain]:
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         try:
             box = base64.b64decode(state + "=" * (-len(state) % 4), altchars=b"-_", validate=True)
-            mark, nonce = box[:_FINGERPRINT], box[_FINGERPRINT : _FINGERPRINT + _NONCE]
-            for key in self._secrets:
-                if _fingerprint(key) == mark:
-                    inner = AESGCM(key).decrypt(nonce, box[_FINGERPRINT + _NONCE :], None)
-                    return nonce, _decoder.decode(inner)
-        except (ValueError, InvalidTag, msgspec.MsgspecError):
-            pass
-        raise InvalidParams("Invalid requestState: it was not made here, or was changed")
+            return self._ring.nonce(box), _decoder.decode(self._ring.decrypt(box))
+        except (ValueError, msgspec.MsgspecError):
+            raise InvalidParams("Invalid requestState: it was not made here, or was changed") from None
 
     def _consume(self, nonce: bytes, expires: float, now: float) -> None:
         if nonce in self._used:
@@ -100,13 +84,3 @@ class RequestStateCodec:
             self._used = {key: end for key, end in self._used.items() if end >= now}
             self._check_at = max(REMEMBERED, 2 * len(self._used))
         self._used[nonce] = expires
-
-
-def _fingerprint(key: bytes) -> bytes:
-    return _hash(b"fingerprint" + key)[:_FINGERPRINT]
-
-
-def _hash(data: bytes) -> bytes:
-    from hashlib import sha256
-
-    return sha256(data).digest()

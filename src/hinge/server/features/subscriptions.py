@@ -118,6 +118,11 @@ class Subscriptions:
                 del self._watchers[uri]
                 self._offered.unwatched(uri)
 
+    @property
+    def connected(self) -> bool:
+        """Whether the backend was asked for changes."""
+        return self._stop is not None
+
     def publish(self, event: Changed) -> None:
         """Tell the subscribers in all processes that something changed; from any thread.
 

@@ -1,0 +1,115 @@
+"""Leases: how they are waited for, renewed and lost, for backends that can take and release them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from secrets import token_hex
+
+from hinge.errors import HingeError, LeaseLost
+
+logger = logging.getLogger("hinge")
+
+#: Seconds between two attempts to take a lease, at first and at most.
+FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.25
+
+
+class Lease:
+    """A lease that this task holds.
+
+    Args:
+        key: The key.
+        until: When it ends unless it is renewed, by `time.monotonic`.
+
+    Attributes:
+        key: The key.
+    """
+
+    def __init__(self, key: str, until: float) -> None:
+        self.key = key
+        self._until = until
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has ended while it was held."""
+        return time.monotonic() >= self._until
+
+    def check(self) -> None:
+        """Do nothing while the lease is held.
+
+        Raises:
+            LeaseLost: It has ended.
+        """
+        if self.lost:
+            raise LeaseLost(f"The lease of {self.key!r} has ended: somebody else may hold it now")
+
+
+@asynccontextmanager
+async def hold_lease(
+    take: Callable[[bytes], Awaitable[bool]],
+    release: Callable[[bytes], Awaitable[object]],
+    key: str,
+    *,
+    ttl: float,
+    wait: float | None,
+) -> AsyncIterator[Lease]:
+    """Wait for a lease and hold it, in terms of two operations of a backend.
+
+    Args:
+        take: Takes the lease for an owner, or renews that owner's; False if somebody else holds it. One atomic operation.
+        release: Ends the lease of an owner, if that holds it.
+        key: The key.
+        ttl: Seconds after which the lease ends unless it is renewed.
+        wait: Seconds to wait, 0 to try once; None waits without limit.
+
+    Returns:
+        A context manager with the lease.
+
+    Raises:
+        TimeoutError: It was not free in time.
+        LeaseLost: It has ended before the block did.
+    """
+    owner = token_hex(16).encode()
+    deadline = None if wait is None else time.monotonic() + wait
+    pause = FIRST_PAUSE
+    try:
+        # Measured from before the operation, the lease ends here no later than in the backend.
+        began = time.monotonic()
+        while not await take(owner):
+            left = LONGEST_PAUSE if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"The lease of {key!r} is held by somebody else")
+            await asyncio.sleep(min(left, pause * random.uniform(0.5, 1.0)))
+            pause = min(2 * pause, LONGEST_PAUSE, ttl / 2)
+            began = time.monotonic()
+        lease = Lease(key, began + ttl)
+        renewing = asyncio.get_running_loop().create_task(_renew(lease, take, owner, ttl))
+        try:
+            yield lease
+            lease.check()
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+    finally:  # also if the wait was cancelled: the last attempt may have taken it
+        try:
+            await release(owner)
+        except HingeError as exc:
+            logger.warning("The lease of %r could not be released, and ends by itself: %s", key, exc)
+
+
+async def _renew(lease: Lease, take: Callable[[bytes], Awaitable[bool]], owner: bytes, ttl: float) -> None:
+    while not lease.lost:
+        await asyncio.sleep(ttl / 3)
+        began = time.monotonic()
+        try:
+            if not await take(owner):
+                began = -ttl
+        except HingeError as exc:
+            logger.warning("The lease of %r could not be renewed yet: %s", lease.key, exc)
+            continue
+        if not lease.lost:
+            lease._until = began + ttl

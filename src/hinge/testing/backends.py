@@ -1,0 +1,379 @@
+"""Checks that a backend keeps its contract: values, claims, leases and changes, between tasks, threads and processes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from secrets import token_hex
+from typing import NamedTuple
+
+from hinge.backends.base import MAX_KEY_BYTES, MAX_VALUE_BYTES, Backend, Event
+from hinge.errors import LeaseLost
+from hinge.protocol.changes import Changed, ChangesLost
+
+MakeBackend = Callable[[], Backend]
+
+#: Seconds for something to happen that must happen.
+PATIENCE = 20.0
+#: Seconds that an entry of these checks lasts, where it is to expire.
+SHORT = 0.5
+#: What each process does: it adds to a number under a lease so many times.
+ROUNDS = 5
+
+
+class _Two(NamedTuple):
+    """Two backends of one store, as two processes have them, and the beginning of all keys of one check."""
+
+    first: Backend
+    second: Backend
+    prefix: str
+
+    def of(self, number: int) -> Backend:
+        """Either of them, in turn."""
+        return self.second if number % 2 else self.first
+
+    def key(self, name: str) -> str:
+        return f"{self.prefix}:{name}"
+
+
+async def check_backend(make: MakeBackend, *, processes: int = 0) -> None:
+    """Check that a backend keeps the contract of `hinge.backends.Backend`. It takes about 5 seconds.
+
+    Args:
+        make: Makes a backend. All that it makes share one store; for one in memory it returns the same object each time. The
+            store may have other entries: the keys of the checks are random.
+        processes: How many processes use the store at once in further checks, one of which is killed while it holds a lease; 0
+            for a backend of one process. Then `make` can be pickled: a function of a module, or a `functools.partial` of it.
+
+    Raises:
+        AssertionError: With a line for each failed check.
+
+    Example:
+        >>> await check_backend(partial(SqliteBackend, "state.db"), processes=8)
+    """
+    failures: list[str] = []
+    for check in _CHECKS:
+        async with _two(make) as two:
+            try:
+                await check(two)
+            except Exception as exc:  # an error that the contract does not name fails the check, too
+                failures.append(f"  {check.__name__.strip('_').replace('_', ' ')}: {str(exc) or type(exc).__name__}")
+    if processes:
+        async with _two(make) as two:
+            try:
+                await _check_processes(make, two, processes)
+            except Exception as exc:
+                failures.append(f"  {processes} processes: {str(exc) or type(exc).__name__}")
+    if failures:
+        raise AssertionError("the backend does not keep its contract:\n" + "\n".join(failures))
+
+
+@asynccontextmanager
+async def _two(make: MakeBackend) -> AsyncIterator[_Two]:
+    first, second = make(), make()
+    try:
+        yield _Two(first, second, f"check-{token_hex(8)}")
+    finally:
+        await first.close()
+        if second is not first:
+            await second.close()
+
+
+def _expect(condition: bool, text: str) -> None:
+    if not condition:
+        raise AssertionError(text)
+
+
+async def _eventually(condition: Callable[[], Awaitable[bool]], text: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not await condition():
+        _expect(time.monotonic() < deadline, f"{text}, not within {PATIENCE:g} seconds")
+        await asyncio.sleep(0.02)
+
+
+async def _refused(work: Awaitable[object], text: str) -> None:
+    try:
+        await work
+    except ValueError:
+        return
+    raise AssertionError(f"{text} is accepted; a ValueError is expected")
+
+
+async def _values(two: _Two) -> None:
+    key = two.key("ä\0 /%")
+    _expect(await two.first.get(key) is None, "get returns a value that was never stored")
+    for value in (b"", b"\0\xff", b"x" * MAX_VALUE_BYTES):
+        await two.first.set(key, value)
+        _expect(await two.first.get(key) == value, f"a value of {len(value)} bytes comes back changed")
+        _expect(await two.second.get(key) == value, "the other backend does not see a value")
+    _expect(await two.second.delete(key), "delete returns False for a value")
+    _expect(await two.first.get(key) is None, "a deleted value is still there")
+    _expect(not await two.first.delete(key), "delete returns True without a value")
+
+
+async def _expiry(two: _Two) -> None:
+    short, kept = two.key("short"), two.key("kept")
+    await two.first.set(kept, b"1", ttl=SHORT)
+    await two.first.set(kept, b"2")
+    await two.first.set(short, b"1", ttl=60)
+    _expect(await two.second.get(short) == b"1", "a value with a ttl is not there")
+    await two.first.set(short, b"2", ttl=SHORT)
+
+    async def is_gone() -> bool:
+        return await two.second.get(short) is None
+
+    await _eventually(is_gone, "a value expires")
+    _expect(not await two.first.delete(short), "delete returns True for a value that has expired")
+    _expect(await two.first.get(kept) == b"2", "a value expires although it was stored again without a ttl")
+
+
+async def _limits(two: _Two) -> None:
+    longest = two.prefix + "k" * (MAX_KEY_BYTES - len(two.prefix))
+    await two.first.set(longest, b"1")
+    _expect(await two.first.get(longest) == b"1", f"a key of {MAX_KEY_BYTES} bytes does not work")
+    for key in ("", longest + "k", "ä" * (MAX_KEY_BYTES // 2 + 1), "\ud800"):
+        await _refused(two.first.get(key), f"get with a key of {len(key)} characters")
+        await _refused(two.first.set(key, b""), f"set with a key of {len(key)} characters")
+        await _refused(two.first.delete(key), f"delete with a key of {len(key)} characters")
+        await _refused(two.first.claim(key, ttl=1), f"claim with a key of {len(key)} characters")
+        await _refused(_held(two.first, key, 1), f"lease with a key of {len(key)} characters")
+    key = two.key("limits")
+    await _refused(two.first.set(key, b"x" * (MAX_VALUE_BYTES + 1)), f"a value of {MAX_VALUE_BYTES + 1} bytes")
+    for ttl in (0, -1, math.nan, math.inf):
+        await _refused(two.first.set(key, b"", ttl=ttl), f"set with ttl={ttl}")
+        await _refused(two.first.claim(key, ttl=ttl), f"claim with ttl={ttl}")
+        await _refused(_held(two.first, key, ttl), f"lease with ttl={ttl}")
+
+
+async def _held(backend: Backend, key: str, ttl: float) -> None:
+    async with backend.lease(key, ttl=ttl):
+        pass
+
+
+async def _claims(two: _Two) -> None:
+    key = two.key("claim")
+    claims = await asyncio.gather(*(two.of(number).claim(key, ttl=60) for number in range(40)))
+    _expect(claims.count(True) == 1, f"{claims.count(True)} of 40 callers have claimed a key at once, 1 is expected")
+    _expect(not await two.first.claim(key, ttl=SHORT), "a key is claimed twice")
+    _expect(await two.first.get(key) is None, "a claim is a value")
+    _expect(not await two.first.delete(key), "delete deletes a claim")
+    _expect(not await two.second.claim(key, ttl=SHORT), "a claim ends with the deletion of a value")
+    brief = two.key("brief")
+    _expect(await two.first.claim(brief, ttl=SHORT), "a key that nobody has claimed can't be claimed")
+
+    async def can_be_claimed() -> bool:
+        return await two.second.claim(brief, ttl=60)
+
+    await _eventually(can_be_claimed, "a claim expires")
+    _expect(not await two.first.claim(brief, ttl=60), "a key is claimed twice after its first claim expired")
+
+
+async def _deletion_by_one(two: _Two) -> None:
+    key = two.key("once")
+    await two.first.set(key, b"x")
+    deleted = await asyncio.gather(*(two.of(number).delete(key) for number in range(40)))
+    _expect(deleted.count(True) == 1, f"{deleted.count(True)} of 40 callers have deleted a value, 1 is expected")
+
+
+async def _leases(two: _Two) -> None:
+    key = two.key("lease")
+    await two.first.set(key, b"0")
+
+    async def add(number: int) -> None:
+        backend = two.of(number)
+        async with backend.lease(key, ttl=PATIENCE, wait=PATIENCE):
+            count = int(await backend.get(key) or b"")
+            await asyncio.sleep(0)
+            await backend.set(key, b"%d" % (count + 1))
+
+    await asyncio.gather(*map(add, range(10)))
+    count = int(await two.first.get(key) or b"")
+    _expect(count == 10, f"10 tasks with a lease have counted to {count}")
+    try:
+        async with two.first.lease(key, ttl=PATIENCE):
+            raise KeyError
+    except KeyError:
+        pass
+    async with two.second.lease(key, ttl=PATIENCE, wait=0):
+        pass  # it was released
+    cancelled = asyncio.create_task(_hold_forever(two.first, key))
+    await asyncio.sleep(0.1)
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    async with two.second.lease(key, ttl=PATIENCE, wait=0):
+        pass  # so was that of a cancelled task
+
+
+async def _hold_forever(backend: Backend, key: str) -> None:
+    async with backend.lease(key, ttl=PATIENCE):
+        await asyncio.Event().wait()
+
+
+async def _is_free(backend: Backend, key: str) -> bool:
+    try:
+        async with backend.lease(key, ttl=PATIENCE, wait=0):
+            return True
+    except TimeoutError:
+        return False
+
+
+async def _renewal(two: _Two) -> None:
+    key = two.key("renewed")
+    async with two.first.lease(key, ttl=SHORT) as lease:
+        end = time.monotonic() + 3 * SHORT
+        while time.monotonic() < end:
+            _expect(not await _is_free(two.second, key), "a lease can be taken while it is held and renewed")
+            await asyncio.sleep(0.05)
+        _expect(not lease.lost, "a lease is lost although it was renewed")
+        lease.check()
+    _expect(await _is_free(two.second, key), "a lease is not free after its block")
+
+
+async def _loss(two: _Two) -> None:
+    key = two.key("lost")
+    try:
+        async with two.first.lease(key, ttl=SHORT) as lease:
+            time.sleep(SHORT * 1.5)  # noqa: ASYNC251  # a block that keeps the event loop busy
+            _expect(lease.lost, "a lease that was not renewed in time is not lost")
+            async with two.second.lease(key, ttl=PATIENCE, wait=PATIENCE):
+                await asyncio.sleep(SHORT)
+                _expect(lease.lost, "a lease that somebody else holds is not lost")
+                try:
+                    lease.check()
+                except LeaseLost:
+                    pass
+                else:
+                    raise AssertionError("check does not raise LeaseLost")
+    except LeaseLost:
+        return
+    raise AssertionError("a block that lost its lease ends without LeaseLost")
+
+
+async def _changes(two: _Two) -> None:
+    first: list[Event] = []
+    second: list[Event] = []
+    stopped: list[Event] = []
+
+    def fail(event: Event) -> None:
+        raise RuntimeError("a listener that fails")
+
+    removals = [two.first.subscribe(first.append), two.second.subscribe(second.append)]
+    stop = two.second.subscribe(stopped.append)
+    stop()
+    stop()
+    changes = [Changed("resource", f"{two.prefix}:///{number}") for number in range(100)]
+
+    async def are_heard() -> bool:
+        return all(ChangesLost in map(type, events) or set(changes) <= set(events) for events in (first, second))
+
+    try:
+        for change in changes[1:]:
+            two.first.publish(change)
+        remove = two.first.subscribe(fail)
+        two.first.publish(changes[0])  # the failure of a listener is logged once, not a hundred times
+        remove()
+        await _eventually(are_heard, "each listener is told of each change")
+        _expect(not stopped, "a listener that was removed is told of changes")
+    finally:
+        for remove in removals:
+            remove()
+
+
+_CHECKS = (_values, _expiry, _limits, _claims, _deletion_by_one, _leases, _renewal, _loss, _changes)
+
+
+# ---------------------------------------------------------------- processes
+
+
+async def _check_processes(make: MakeBackend, two: _Two, count: int) -> None:
+    """The same between processes, one of which is killed while it holds a lease."""
+    counter, once = two.key("counter"), two.key("once")
+    await two.first.set(counter, b"0")
+    await two.first.set(once, b"x")
+    heard: list[Event] = []
+    remove = two.first.subscribe(heard.append)
+    try:
+        workers = [_start(make, "count", two.prefix, str(number)) for number in range(count)]
+        outputs = [await asyncio.to_thread(_finish, worker) for worker in workers]
+        total = int(await two.first.get(counter) or b"")
+        _expect(total == count * ROUNDS, f"they have counted to {total} under a lease, not to {count * ROUNDS}")
+        for name in ("claimed", "deleted"):
+            winners = sum(name in output.split() for output in outputs)
+            _expect(winners == 1, f"{winners} of them have {name} the same key, 1 is expected")
+        changes = {Changed("resource", f"{two.prefix}:///{number}") for number in range(count)}
+
+        async def are_heard() -> bool:
+            return any(isinstance(event, ChangesLost) for event in heard) or changes <= set(heard)
+
+        await _eventually(are_heard, "the changes of other processes arrive")
+    finally:
+        remove()
+    holder = _start(make, "hold", two.prefix, "0")
+    try:
+        assert holder.stdout is not None
+        await asyncio.to_thread(holder.stdout.readline)
+        _expect(not await _is_free(two.first, two.key("held")), "a lease of another process can be taken")
+    finally:
+        holder.kill()
+        await asyncio.to_thread(_finish, holder)
+
+    async def is_free() -> bool:
+        return await _is_free(two.first, two.key("held"))
+
+    await _eventually(is_free, "the lease of a process that was killed ends")
+
+
+def _start(make: MakeBackend, work: str, prefix: str, number: str) -> subprocess.Popen[bytes]:
+    code = "from hinge.testing.backends import run_process; run_process()"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, work, prefix, number],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
+    assert process.stdin is not None
+    process.stdin.write(pickle.dumps(make))
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def _finish(process: subprocess.Popen[bytes]) -> str:
+    output, _ = process.communicate(timeout=6 * PATIENCE)
+    _expect(process.returncode in (0, -9), f"a process ended with status {process.returncode}")
+    return output.decode()
+
+
+def run_process() -> None:
+    """Do the part of one process in `check_backend`."""
+    make: MakeBackend = pickle.load(sys.stdin.buffer)
+    work, prefix, number = sys.argv[1:]
+    asyncio.run((_count if work == "count" else _hold)(make(), prefix, number))
+
+
+async def _count(backend: Backend, prefix: str, number: str) -> None:
+    for _ in range(ROUNDS):
+        async with backend.lease(f"{prefix}:counter", ttl=PATIENCE) as lease:
+            count = int(await backend.get(f"{prefix}:counter") or b"")
+            await backend.set(f"{prefix}:counter", b"%d" % (count + 1))
+            lease.check()
+    if await backend.claim(f"{prefix}:claim", ttl=600):
+        print("claimed")
+    if await backend.delete(f"{prefix}:once"):
+        print("deleted")
+    backend.publish(Changed("resource", f"{prefix}:///{number}"))
+    await backend.close()
+
+
+async def _hold(backend: Backend, prefix: str, number: str) -> None:
+    async with backend.lease(f"{prefix}:held", ttl=5.0):
+        print("held", flush=True)
+        await asyncio.Event().wait()

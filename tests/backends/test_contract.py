@@ -1,0 +1,110 @@
+"""The contract of backends, as third parties check theirs, and that the checks notice what breaks it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from hinge import BackendError, Changed, DefinitionError
+from hinge.backends import Backend, EncryptedBackend, MemoryBackend, SqliteBackend
+from hinge.testing import check_backend
+
+KEYS = [b"k" * 32]
+
+
+async def test_memory_keeps_the_contract() -> None:
+    backend = MemoryBackend()
+    await check_backend(lambda: backend)
+
+
+@pytest.mark.timeout(120)  # nine processes, two at a time
+async def test_sqlite_keeps_the_contract_between_processes(tmp_path: Path) -> None:
+    await check_backend(partial(SqliteBackend, tmp_path / "state.db"), processes=8)
+    assert os.stat(tmp_path / "state.db").st_mode & 0o777 == 0o600
+
+
+async def test_an_encrypted_backend_keeps_the_contract() -> None:
+    """Its values are 32 bytes shorter; the checks store the largest ones."""
+    backend = MemoryBackend()
+    with pytest.raises(AssertionError, match=r"values: A value has at most 1048544 bytes") as caught:
+        await check_backend(lambda: EncryptedBackend(backend, KEYS))
+    assert str(caught.value).count("\n") == 1
+
+
+class Forgetful(MemoryBackend):
+    """Accepts all claims, and says that each deletion was the first."""
+
+    async def claim(self, key: str, *, ttl: float) -> bool:
+        await super().claim(key, ttl=ttl)
+        return True
+
+    async def delete(self, key: str) -> bool:
+        await super().delete(key)
+        return True
+
+
+class Alone(MemoryBackend):
+    """Tells nobody."""
+
+    def publish(self, event: Changed) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("make", "failures"),
+    [(Forgetful, ["values: ", "claims: ", "deletion by one: "]), (Alone, ["changes: "])],
+)
+async def test_the_checks_notice_what_breaks_the_contract(
+    make: Callable[[], Backend], failures: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hinge.testing.backends.PATIENCE", 0.5)
+    backend = make()
+    with pytest.raises(AssertionError) as caught:
+        await check_backend(lambda: backend)
+    for failure in failures:
+        assert f"\n  {failure}" in str(caught.value)
+
+
+async def test_what_is_stored_shows_nothing_of_the_values() -> None:
+    store = MemoryBackend()
+    await EncryptedBackend(store, KEYS).set("a", b"secret-canary")
+    stored = await store.get("a")
+    assert stored is not None
+    assert b"canary" not in stored
+    assert len(stored) == len(b"secret-canary") + 32
+
+
+async def test_keys_can_be_changed_while_values_live() -> None:
+    store = MemoryBackend()
+    old, new = b"o" * 32, b"n" * 32
+    await EncryptedBackend(store, [old]).set("a", b"1")
+    assert await EncryptedBackend(store, [new, old]).get("a") == b"1"
+    with pytest.raises(BackendError, match="not encrypted with these keys"):
+        await EncryptedBackend(store, [new]).get("a")
+
+
+@pytest.mark.parametrize("change", [lambda box: box[:-1], lambda box: box[:3], lambda box: b"", lambda box: b"{}" * 40])
+async def test_a_value_that_was_changed_or_moved_is_refused(change: Callable[[bytes], bytes]) -> None:
+    store = MemoryBackend()
+    backend = EncryptedBackend(store, KEYS)
+    await backend.set("a", b"1")
+    box = await store.get("a")
+    assert box is not None
+    for position in range(len(box)):
+        await store.set("a", box[:position] + bytes([box[position] ^ 1]) + box[position + 1 :])
+        with pytest.raises(BackendError):
+            await backend.get("a")
+    for key, value in (("b", box), ("a", change(box))):
+        await store.set(key, value)
+        with pytest.raises(BackendError):
+            await backend.get(key)
+
+
+@pytest.mark.parametrize("keys", [[], [b"short"], [b"k" * 32, b""]])
+def test_a_key_that_is_too_short_is_refused(keys: list[bytes]) -> None:
+    with pytest.raises(DefinitionError, match="at least 32 bytes"):
+        EncryptedBackend(MemoryBackend(), keys)
