@@ -15,9 +15,9 @@ When the peer sends nothing more, it calls `session.end_input(reason)`; when the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from hinge.protocol.eras.base import EraOption
 from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing
@@ -121,6 +121,11 @@ class Transport(Protocol):
     def older(self) -> Transport | None:
         """A transport to the same server for one that refuses this one; None if there is none."""
         return None
+
+    @property
+    def extensions(self) -> Mapping[str, Mapping[str, Any]]:
+        """The extensions that the client declares because of how the transport authorizes, with their settings."""
+        return {}
 
     async def credentials(self) -> str:
         """What identifies the caller of a request that is sent now, as an opaque text; "" if it never changes.

@@ -14,7 +14,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hinge import CallError, Client, ElicitFormParams
-from hinge.auth import CallbackLogin, OAuth
+from hinge.auth import CallbackLogin, ClientCredentials, DPoP, EnterpriseAuth, OAuth, WorkloadIdentity
+from hinge.transports.http.client.options import AuthScheme
 
 Scenario = Callable[[str], Awaitable[None]]
 SCENARIOS: dict[str, Scenario] = {}
@@ -171,7 +172,41 @@ async def registered_before(url: str) -> None:
     )
 
 
-async def first_tool(url: str, auth: OAuth | None = None) -> None:
+@scenario("auth/client-credentials-jwt", "auth/client-credentials-basic")
+async def client_credentials(url: str) -> None:
+    data = context()
+    key = data.get("private_key_pem")
+    auth = ClientCredentials(
+        data["client_id"], data.get("client_secret"), private_key=key, algorithm=data.get("signing_algorithm")
+    )
+    await first_tool(url, auth)
+
+
+@scenario("auth/wif-jwt-bearer")
+async def workload_identity(url: str) -> None:
+    data = context()
+    await first_tool(url, WorkloadIdentity(lambda audience: data["valid_jwt"], client_id=data["client_id"]))
+
+
+@scenario("auth/enterprise-managed-authorization")
+async def enterprise_managed(url: str) -> None:
+    data = context()
+    auth = EnterpriseAuth(
+        data["idp_id_token"],
+        idp_token_endpoint=data["idp_token_endpoint"],
+        idp_client_id=data["idp_client_id"],
+        client_id=data["client_id"],
+        client_secret=data["client_secret"],
+    )
+    await first_tool(url, auth)
+
+
+@scenario("auth/dpop", "auth/dpop-nonce")
+async def bound_tokens(url: str) -> None:
+    await first_tool(url, login(proof=DPoP()))
+
+
+async def first_tool(url: str, auth: AuthScheme | None = None) -> None:
     """The authorization scenarios and all others: list, call the first."""
     async with Client(url, auth=auth or login()) as client:
         tools = await client.list_tools()

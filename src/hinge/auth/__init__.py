@@ -6,6 +6,11 @@ Importing this module imports nothing else: each name is loaded when it is first
 TYPE_CHECKING = False  # see hinge/__init__.py
 
 if TYPE_CHECKING:
+    from hinge.auth.client.device import DeviceLogin as DeviceLogin
+    from hinge.auth.client.dpop import DPoP as DPoP
+    from hinge.auth.client.machine import ClientCredentials as ClientCredentials
+    from hinge.auth.client.machine import EnterpriseAuth as EnterpriseAuth
+    from hinge.auth.client.machine import WorkloadIdentity as WorkloadIdentity
     from hinge.auth.client.oauth import OAuth as OAuth
     from hinge.auth.client.registration import client_metadata as client_metadata
     from hinge.auth.client.stores import MemoryTokenStore as MemoryTokenStore
@@ -15,6 +20,14 @@ if TYPE_CHECKING:
     from hinge.auth.client.user import BrowserLogin as BrowserLogin
     from hinge.auth.client.user import CallbackLogin as CallbackLogin
     from hinge.auth.client.user import PasteLogin as PasteLogin
+    from hinge.auth.client.workload import AwsToken as AwsToken
+    from hinge.auth.client.workload import AzureToken as AzureToken
+    from hinge.auth.client.workload import EnvironmentToken as EnvironmentToken
+    from hinge.auth.client.workload import FileToken as FileToken
+    from hinge.auth.client.workload import GcpToken as GcpToken
+    from hinge.auth.client.workload import GitHubActionsToken as GitHubActionsToken
+    from hinge.auth.client.workload import KubernetesToken as KubernetesToken
+    from hinge.auth.client.workload import WorkloadToken as WorkloadToken
     from hinge.auth.jose import TokenInvalid as TokenInvalid
     from hinge.auth.server.exchange import TokenExchange as TokenExchange
     from hinge.auth.server.resource import TokenAuth as TokenAuth
@@ -22,8 +35,19 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Authorizer": "hinge.auth.client.user",
+    "AwsToken": "hinge.auth.client.workload",
+    "AzureToken": "hinge.auth.client.workload",
     "BrowserLogin": "hinge.auth.client.user",
     "CallbackLogin": "hinge.auth.client.user",
+    "ClientCredentials": "hinge.auth.client.machine",
+    "DPoP": "hinge.auth.client.dpop",
+    "DeviceLogin": "hinge.auth.client.device",
+    "EnterpriseAuth": "hinge.auth.client.machine",
+    "EnvironmentToken": "hinge.auth.client.workload",
+    "FileToken": "hinge.auth.client.workload",
+    "GcpToken": "hinge.auth.client.workload",
+    "GitHubActionsToken": "hinge.auth.client.workload",
+    "KubernetesToken": "hinge.auth.client.workload",
     "MemoryTokenStore": "hinge.auth.client.stores",
     "OAuth": "hinge.auth.client.oauth",
     "PasteLogin": "hinge.auth.client.user",
@@ -33,6 +57,8 @@ _HOME = {
     "TokenInvalid": "hinge.auth.jose",
     "TokenStore": "hinge.auth.client.tokens",
     "Tokens": "hinge.auth.client.tokens",
+    "WorkloadIdentity": "hinge.auth.client.machine",
+    "WorkloadToken": "hinge.auth.client.workload",
     "client_metadata": "hinge.auth.client.registration",
 }
 

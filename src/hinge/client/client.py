@@ -88,9 +88,11 @@ class Client(ClientMethods):
         )
         callbacks.describe_server = self._server_text
         self._extensions = ClientExtensions(self)
+        transport = transport_for(target, limits=limits, **of_transport)
+        self._transport_extensions: Mapping[str, Mapping[str, Any]] = getattr(transport, "extensions", {})
         self._connection = ClientConnection(
             target,
-            transport_for(target, limits=limits, **of_transport),
+            transport,
             self._handle,
             info=settings["info"] or Implementation(name="hinge", version=__version__),
             capabilities=self._capabilities,
@@ -235,7 +237,8 @@ class Client(ClientMethods):
 
     def _capabilities(self, era: Era) -> ClientCapabilities:
         """What is declared in an era."""
-        declared, extensions = self.callbacks.capabilities, self._extensions.settings(era)
+        declared = self.callbacks.capabilities
+        extensions = {**self._transport_extensions, **self._extensions.settings(era)}
         if not extensions:
             return declared
         return msgspec.structs.replace(declared, extensions={**(declared.extensions or {}), **extensions})

@@ -11,18 +11,19 @@ import secrets
 import time
 from collections.abc import Collection, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 from hinge.auth.challenge import Challenge, find_challenge, parse_challenges
 from hinge.auth.client import code_flow
+from hinge.auth.client.device import DeviceLogin
 from hinge.auth.client.discovery import Discovered, discover
+from hinge.auth.client.dpop import DPoP, needs_nonce
 from hinge.auth.client.registration import ClientPlan, check_metadata_url, choose_client, register
 from hinge.auth.client.stores import MemoryTokenStore
 from hinge.auth.client.token_request import (
-    Proof,
     RegisteredClient,
     TokenRequestFailed,
     auth_method,
@@ -39,6 +40,8 @@ from hinge.http1.client.network import DEFAULT_TLS
 from hinge.http1.client.pool import SocketWire
 from hinge.http1.client.wire import HeaderPairs
 from hinge.transports.http.client.options import Network
+
+T = TypeVar("T")
 
 #: Logins for the same missing scopes; more of them would not help.
 MAX_STEP_UPS: Final = 3
@@ -67,12 +70,12 @@ class OAuth:
             where the authorization server supports it, else the client is registered dynamically.
         client_name: The name that people see when they log in to a dynamically registered client.
         scopes: Scopes to request in any case; by default what the server asks for.
-        authorizer: How a person logs in; with the browser of this machine by default.
+        authorizer: How a person logs in; with the browser of this machine by default. `DeviceLogin()` for machines without.
         store: Where logins are kept; in memory by default.
         accept_issuers: Issuers that the metadata of an authorization server may name although it was requested for another
             one. By default the names must be identical.
         private_networks: Whether the authorization server may be in a private network, and use http.
-        proof: Binds the tokens to a key (DPoP).
+        proof: Binds the tokens to a key: `DPoP()`.
 
     Raises:
         DefinitionError: The options contradict each other.
@@ -91,11 +94,11 @@ class OAuth:
         client_metadata_url: str | None = None,
         client_name: str = "Hinge",
         scopes: Sequence[str] = (),
-        authorizer: Authorizer | None = None,
+        authorizer: Authorizer | DeviceLogin | None = None,
         store: TokenStore | None = None,
         accept_issuers: Collection[str] = (),
         private_networks: bool = False,
-        proof: Proof | None = None,
+        proof: DPoP | None = None,
     ) -> None:
         if client_secret is not None and client_id is None:
             raise DefinitionError("client_secret needs client_id")
@@ -144,6 +147,7 @@ class OAuthCredentials:
         #: Stands for who is logged in; None as long as nobody is.
         self.identity: str | None = None
         self._oauth = oauth
+        self._proof = None if oauth.proof is None else oauth.proof.copy()
         self._network = network
         self._rules = UrlRules(url, private_networks=oauth.private_networks)
         self._index = token_key("server", canonical_resource(url), oauth.client_metadata_url or self._client_id())
@@ -177,8 +181,9 @@ class OAuthCredentials:
         if tokens is None:
             return ()
         pairs = [("Authorization", f"{tokens.token_type} {tokens.access_token}")]
-        if self._oauth.proof is not None and tokens.token_type == "DPoP":
-            pairs.append(self._oauth.proof.header(method, url, access_token=tokens.access_token))
+        if self._proof is not None and tokens.token_type == "DPoP":
+            self._proof.use(tokens.client.get("dpop_key"))
+            pairs.append(self._proof.header(method, url, access_token=tokens.access_token))
         return pairs
 
     async def refused(self, refusal: HttpStatus, sent: HeaderPairs, /) -> bool:
@@ -186,7 +191,7 @@ class OAuthCredentials:
         challenges = parse_challenges(refusal.headers.get("www-authenticate", ""))
         challenge = find_challenge(challenges, "bearer") or find_challenge(challenges, "dpop")
         token = next((value.partition(" ")[2] for name, value in sent if name.lower() == "authorization"), "")
-        if self._has_new_nonce(refusal, challenges):
+        if needs_nonce(self._proof, self.url, refusal, sent):
             return True
         if self._has_newer(token):
             return True
@@ -247,12 +252,6 @@ class OAuthCredentials:
         return source is not None
 
     # ---------------------------------------------------------------- refusals
-
-    def _has_new_nonce(self, refusal: HttpStatus, challenges: list[Challenge]) -> bool:
-        proof = self._oauth.proof
-        if proof is None or not proof.take_nonce(self.url, refusal.headers):
-            return False
-        return any(challenge.parameters.get("error") == "use_dpop_nonce" for challenge in challenges)
 
     def _has_newer(self, token: str) -> bool:
         """Whether the refused request was sent before the token that is valid now was issued."""
@@ -377,7 +376,7 @@ class OAuthCredentials:
         async with self._fetcher() as fetcher:
             try:
                 self._rules.check_endpoint(tokens.token_endpoint)
-                return await fetcher.run(code_flow.refresh(tokens, client, self._resource, self._oauth.proof))
+                return await fetcher.run(code_flow.refresh(tokens, client, self._resource, self._proof))
             except TokenRequestFailed as exc:
                 if exc.error in _REJECTED:
                     self._rejected.add(client.client_id)
@@ -395,7 +394,7 @@ class OAuthCredentials:
         missing: tuple[str, ...],
         stored: Tokens | None,
     ) -> Tokens:
-        """Run the authorization code flow; with a new registration if the client that was stored is rejected."""
+        """Let a person log in; with a new registration if the client that was stored is rejected."""
         if not missing and time.monotonic() - self._logged_in.get(found.issuer, -math.inf) < LOGIN_PAUSE:
             reason = {} if challenge is None else challenge.parameters
             details = describe_error(reason.get("error", "HTTP 401"), reason.get("error_description"))
@@ -407,7 +406,7 @@ class OAuthCredentials:
             registered=self._oauth.registered,
             metadata_url=self._oauth.client_metadata_url,
             name=self._oauth.client_name,
-            redirect_uri=authorizer.redirect_uri,
+            redirect_uris=() if isinstance(authorizer, DeviceLogin) else (authorizer.redirect_uri,),
             scopes=scopes,
         )
         while True:
@@ -418,7 +417,7 @@ class OAuthCredentials:
             if client is None:
                 client = self._clients[found.issuer] = await fetcher.run(register(found, plan))
             try:
-                return await self._code_flow(fetcher, found, client, scopes, authorizer)
+                return await self._login_as(client, fetcher, found, scopes, authorizer)
             except TokenRequestFailed as exc:
                 # Some servers let a client ask only for the scopes that it was registered with.
                 if exc.error not in (*_REJECTED, "invalid_scope") or is_new or client != kept:
@@ -442,20 +441,27 @@ class OAuthCredentials:
                 self._own_browser = BrowserLogin()
         return self._own_browser
 
-    async def _code_flow(
+    async def _login_as(
         self,
+        client: RegisteredClient,
         fetcher: Fetcher,
         found: Discovered,
-        client: RegisteredClient,
         scopes: tuple[str, ...],
-        authorizer: Authorizer,
+        authorizer: Authorizer | DeviceLogin,
     ) -> Tokens:
-        authorization = code_flow.begin(found, client, authorizer.redirect_uri, scopes)
-        self._requested[found.issuer] = scopes
-        redirect = await self._unless_abandoned(authorizer.authorize(authorization.url))
-        code = code_flow.read_redirect(authorization, redirect)
-        proof = self._oauth.proof
-        tokens = await fetcher.run(code_flow.redeem(authorization, code, found, client, proof))
+        proof = self._proof
+        if isinstance(authorizer, DeviceLogin):
+            self._requested[found.issuer] = scopes
+            asking = authorizer.login(
+                fetcher.run, found.server, client, resource=found.resource, scopes=scopes, proof=proof
+            )
+            tokens = await self._unless_abandoned(asking)
+        else:
+            authorization = code_flow.begin(found, client, authorizer.redirect_uri, scopes)
+            self._requested[found.issuer] = scopes
+            redirect = await self._unless_abandoned(authorizer.authorize(authorization.url))
+            code = code_flow.read_redirect(authorization, redirect)
+            tokens = await fetcher.run(code_flow.redeem(authorization, code, found, client, proof))
         if (proof is not None) != (tokens.token_type == "DPoP"):
             raise AuthorizationFailed(f"{found.issuer} issued a token of the type {tokens.token_type}")
         self._logged_in[found.issuer] = time.monotonic()
@@ -464,9 +470,10 @@ class OAuthCredentials:
         stored = msgspec.structs.replace(client, token_endpoint_auth_method=method)
         if self._oauth.registered is not None:  # its secret is in the options
             stored = msgspec.structs.replace(stored, client_secret=None)
-        return msgspec.structs.replace(tokens, client=msgspec.to_builtins(stored))
+        key = {} if proof is None else {"dpop_key": proof.stored_key()}
+        return msgspec.structs.replace(tokens, client=msgspec.to_builtins(stored) | key)
 
-    async def _unless_abandoned(self, asking: Coroutine[Any, Any, str]) -> str:
+    async def _unless_abandoned(self, asking: Coroutine[Any, Any, T]) -> T:
         """Wait for a person, as long as a request waits for the login."""
         login = self._logins.get(asyncio.get_running_loop())
         person = asyncio.ensure_future(asking)

@@ -5,11 +5,13 @@ Specification: Authorization, section "Client Registration Approaches"; RFC 7591
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
 
+from hinge.auth.client.device import DEVICE_GRANT
 from hinge.auth.client.discovery import Discovered
 from hinge.auth.client.token_request import RegisteredClient, read_error
 from hinge.auth.flow import Flow, HttpRequest
@@ -19,6 +21,7 @@ from hinge.errors import AuthorizationFailed, DefinitionError
 
 #: Grants of a client that logs a person in; the second one so that logins last.
 _GRANTS = ("authorization_code", "refresh_token")
+_DEVICE_GRANTS = (DEVICE_GRANT, "refresh_token")
 _REFUSED_AUTH = "invalid_client_metadata"
 
 
@@ -29,14 +32,14 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
         registered: The client that the user registered; None without.
         metadata_url: The URL of the client ID metadata document; None without.
         name: The name that people see.
-        redirect_uri: Where the browser comes back to.
+        redirect_uris: Where the browser comes back to; none for a login on another device.
         scopes: The scopes for a registration.
     """
 
     registered: RegisteredClient | None = None
     metadata_url: str | None = None
     name: str = "Hinge"
-    redirect_uri: str
+    redirect_uris: tuple[str, ...]
     scopes: tuple[str, ...] = ()
 
 
@@ -57,8 +60,8 @@ def choose_client(
     if plan.registered is not None:
         return plan.registered
     if plan.metadata_url is not None and found.server.client_id_metadata_document_supported:
-        return RegisteredClient(client_id=plan.metadata_url, redirect_uris=(plan.redirect_uri,))
-    if stored is not None and stored.is_current(now) and plan.redirect_uri in stored.redirect_uris:
+        return RegisteredClient(client_id=plan.metadata_url, redirect_uris=plan.redirect_uris)
+    if stored is not None and stored.is_current(now) and set(plan.redirect_uris) == set(stored.redirect_uris):
         return stored
     return None
 
@@ -77,10 +80,11 @@ def register(found: Discovered, plan: ClientPlan) -> Flow[RegisteredClient]:
         AuthorizationFailed: The server does not register clients, or refuses this one.
     """
     endpoint = found.server.registration_endpoint
+    uris = ", ".join(plan.redirect_uris)
     if endpoint is None:
         raise AuthorizationFailed(
-            f"{describe(found.issuer)} registers no clients by itself. Register one there with the redirect URI "
-            f"{plan.redirect_uri}, and pass OAuth(client_id=…)"
+            f"{describe(found.issuer)} registers no clients by itself. Register one there "
+            f"{f'with the redirect URI {uris}' if uris else 'for device codes'}, and pass OAuth(client_id=…)"
         )
     methods = found.server.token_endpoint_auth_methods_supported
     choices = [
@@ -89,46 +93,48 @@ def register(found: Discovered, plan: ClientPlan) -> Flow[RegisteredClient]:
     for method in choices[: 1 if methods else 2] or ["none"]:
         wish = ClientMetadata(
             client_name=plan.name,
-            redirect_uris=[plan.redirect_uri],
-            grant_types=list(_GRANTS),
-            response_types=["code"],
+            redirect_uris=list(plan.redirect_uris) or None,
+            grant_types=list(_GRANTS if uris else _DEVICE_GRANTS),
+            response_types=["code"] if uris else [],
             token_endpoint_auth_method=method,
-            application_type=application_type(plan.redirect_uri),
+            application_type=application_type(plan.redirect_uris),
             scope=" ".join(plan.scopes) or None,
         )
         headers = (("Content-Type", "application/json"), ("Accept", "application/json"))
         response = yield HttpRequest("POST", endpoint, headers, msgspec.json.encode(wish))
         if response.status in (200, 201):
-            return read_registration(response.body, method, plan.redirect_uri)
+            return read_registration(response.body, method, plan.redirect_uris)
         missing = "" if found.has_metadata else ", and the server has no metadata of OAuth"
         error = read_error(response, f"{describe(endpoint)} does not register this client{missing}")
         if error.error != _REFUSED_AUTH:
             break
     if error.error == "invalid_redirect_uri":
         raise AuthorizationFailed(
-            f"{error}. The redirect URI is {plan.redirect_uri}: use another one (OAuth(authorizer=…)), or register a client "
+            f"{error}. The redirect URI is {uris}: use another one (OAuth(authorizer=…)), or register a client "
             "there and pass OAuth(client_id=…)"
         )
     raise error
 
 
-def application_type(redirect_uri: str) -> str:
-    """Return the `application_type` of a registration: "native" for a redirect to this machine, else "web".
+def application_type(redirect_uris: Iterable[str]) -> str:
+    """Return the `application_type` of a registration: "web" for a redirect to another machine, else "native".
 
     Args:
-        redirect_uri: Where the browser comes back to.
+        redirect_uris: Where the browser comes back to.
     """
-    parts = urlsplit(redirect_uri)
-    return "native" if parts.scheme not in ("https", "http") or is_loopback_name(parts.hostname or "") else "web"
+    for parts in map(urlsplit, redirect_uris):
+        if parts.scheme in ("https", "http") and not is_loopback_name(parts.hostname or ""):
+            return "web"
+    return "native"
 
 
-def read_registration(body: bytes, method: str, redirect_uri: str) -> RegisteredClient:
+def read_registration(body: bytes, method: str, redirect_uris: tuple[str, ...]) -> RegisteredClient:
     """Read the response to a registration.
 
     Args:
         body: Its content.
         method: The client authentication that was asked for.
-        redirect_uri: The redirect URI that was registered.
+        redirect_uris: The redirect URIs that were registered.
 
     Returns:
         The client, as the server registered it.
@@ -144,7 +150,7 @@ def read_registration(body: bytes, method: str, redirect_uri: str) -> Registered
         client_id=client.client_id,
         client_secret=client.client_secret or None,
         token_endpoint_auth_method=client.token_endpoint_auth_method or (method if method != "none" else None),
-        redirect_uris=(redirect_uri,),
+        redirect_uris=redirect_uris,
         client_secret_expires_at=client.client_secret_expires_at or 0,
     )
 

@@ -95,7 +95,17 @@ class BrowserLogin:
         return self._server.redirect_uri
 
     async def authorize(self, url: str) -> str:
-        """Open `url` in the browser and wait for the redirect. See `Authorizer`."""
+        """Open the page in the browser and wait for the redirect.
+
+        Args:
+            url: The address of the authorization endpoint, with `redirect_uri` and `state` among its parameters.
+
+        Returns:
+            The redirect URI with the parameters of the response.
+
+        Raises:
+            AuthorizationFailed: The address must not be opened, or nobody authorized the client in time.
+        """
         query = _check_url(url, self.redirect_uri)
         host = urlsplit(url).netloc
         async with self._server.listen(partial(_belongs, state=query["state"])) as redirected:
@@ -149,7 +159,17 @@ class PasteLogin:
         return self._redirect_uri
 
     async def authorize(self, url: str) -> str:
-        """Show `url` and read the address of the redirect. See `Authorizer`."""
+        """Show the address of the page and read that of the redirect.
+
+        Args:
+            url: The address of the authorization endpoint, with `redirect_uri` and `state` among its parameters.
+
+        Returns:
+            The redirect URI with the parameters of the response.
+
+        Raises:
+            AuthorizationFailed: The address must not be opened, or nobody authorized the client in time.
+        """
         query = _check_url(url, self.redirect_uri)
         host = urlsplit(url).netloc
         self._show(
@@ -191,7 +211,17 @@ class CallbackLogin:
         return self._redirect_uri
 
     async def authorize(self, url: str) -> str:
-        """Let the application send the person to `url`. See `Authorizer`."""
+        """Let the application send the person to the page.
+
+        Args:
+            url: The address of the authorization endpoint, with `redirect_uri` and `state` among its parameters.
+
+        Returns:
+            The redirect URI with the parameters of the response.
+
+        Raises:
+            AuthorizationFailed: The address must not be opened, or nobody authorized the client in time.
+        """
         query = _check_url(url, self.redirect_uri)
         redirect = self._authorize(url)
         if inspect.isawaitable(redirect):

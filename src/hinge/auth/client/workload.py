@@ -62,7 +62,14 @@ class FileToken:
         return ()
 
     def fetch(self, audience: str) -> Flow[str]:
-        """Read the file. Its audience is that with which the platform issued it."""
+        """Read the file.
+
+        Args:
+            audience: Not used: the audience is that with which the platform issued the token.
+
+        Raises:
+            AuthorizationFailed: There is no usable token.
+        """
         yield from ()
         try:
             with self._path.open("rb") as file:
@@ -98,7 +105,14 @@ class EnvironmentToken:
         return ()
 
     def fetch(self, audience: str) -> Flow[str]:
-        """Read the variable."""
+        """Read the variable.
+
+        Args:
+            audience: Not used: the audience is that with which the platform issued the token.
+
+        Raises:
+            AuthorizationFailed: There is no usable token.
+        """
         yield from ()
         return _check(_variable(self._name, "the workload token"), f"the variable {self._name}")
 
@@ -114,7 +128,14 @@ class GitHubActionsToken:
         return [url] if (url := os.environ.get("ACTIONS_ID_TOKEN_REQUEST_URL")) else []
 
     def fetch(self, audience: str) -> Flow[str]:
-        """Ask the runner for a token."""
+        """Ask the runner for a token.
+
+        Args:
+            audience: The authorization server that the token is meant for.
+
+        Raises:
+            AuthorizationFailed: There is no usable token.
+        """
         need = "a token of GitHub Actions: add `permissions: id-token: write` to the job"
         url = _variable("ACTIONS_ID_TOKEN_REQUEST_URL", need)
         token = _variable("ACTIONS_ID_TOKEN_REQUEST_TOKEN", need)
@@ -142,7 +163,14 @@ class GcpToken:
         return [self._base()]
 
     def fetch(self, audience: str) -> Flow[str]:
-        """Ask the metadata server for a token."""
+        """Ask the metadata server for a token.
+
+        Args:
+            audience: The authorization server that the token is meant for.
+
+        Raises:
+            AuthorizationFailed: There is no usable token.
+        """
         path = f"/computeMetadata/v1/instance/service-accounts/{quote(self._account, safe='@')}/identity"
         url = f"{self._base()}{path}?{urlencode({'audience': audience, 'format': 'full'})}"
         response = yield HttpRequest("GET", url, (("Metadata-Flavor", "Google"),))
@@ -175,7 +203,14 @@ class AzureToken:
         return [self._endpoint()[0]]
 
     def fetch(self, audience: str) -> Flow[str]:
-        """Ask the identity endpoint for a token."""
+        """Ask the identity endpoint for a token.
+
+        Args:
+            audience: The application of Entra ID that the token is meant for.
+
+        Raises:
+            AuthorizationFailed: There is no usable token.
+        """
         endpoint, version, headers = self._endpoint()
         query = {"api-version": version, "resource": audience}
         if self._client_id is not None:
@@ -207,7 +242,14 @@ class AwsToken:
         return [_instance_url(), *([url] if (url := _container_url()) else []), *([own] if own else [])]
 
     def fetch(self, audience: str) -> Flow[str]:
-        """Sign a request with the credentials of the role, and send it."""
+        """Sign a request with the credentials of the role, and send it.
+
+        Args:
+            audience: The authorization server that the token is meant for.
+
+        Raises:
+            AuthorizationFailed: There is no usable token.
+        """
         credentials = yield from _aws_credentials()
         region = self._region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         if not region:

@@ -11,7 +11,7 @@ import inspect
 import logging
 import os
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, TypeVar, Unpack
@@ -130,6 +130,7 @@ class UrlTransport(Transport):
         if wire == "httpx2" and find_spec("httpx2") is None:
             raise DefinitionError("wire=\"httpx2\" needs the extra httpx2: pip install 'hinge[httpx2]'")
         auth = load("oauth")() if self._settings["auth"] == "oauth" else self._settings["auth"]
+        self._extensions: Mapping[str, Mapping[str, Any]] = getattr(auth, "extensions", {})
         if isinstance(auth, AuthScheme):
             self._settings["auth"] = auth.bind(url, Network(self._tls, self._settings["proxy"], self._wire))
         self._latest_endpoint: RemoteEndpoint | None = None
@@ -147,6 +148,11 @@ class UrlTransport(Transport):
     def _endpoint(self, url: str, wire: Wire) -> RemoteEndpoint:
         self._latest_endpoint = RemoteEndpoint(url, wire, self._settings)
         return self._latest_endpoint
+
+    @property
+    def extensions(self) -> Mapping[str, Mapping[str, Any]]:
+        """See `Transport`."""
+        return self._extensions
 
     @property
     def http_version(self) -> str | None:
