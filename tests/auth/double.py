@@ -133,7 +133,7 @@ class AuthDouble:
         routes: dict[str, Answerer] = {
             "/.well-known/oauth-authorization-server": lambda asked: Reply(200, self.metadata),
             "/authorize": self._authorize,
-            "/token": self._token,
+            "/token": self.answer_token,
             "/register": self._register,
         }
         await self._answer(asked, answer, routes)
@@ -141,7 +141,7 @@ class AuthDouble:
     async def _serve_server(self, asked: Asked, answer: Answer) -> None:
         routes: dict[str, Answerer] = {
             "/.well-known/oauth-protected-resource/mcp": lambda asked: Reply(200, self.resource_metadata),
-            "/mcp": self._mcp,
+            "/mcp": self.answer_mcp,
         }
         await self._answer(asked, answer, routes)
 
@@ -154,7 +154,8 @@ class AuthDouble:
             await asyncio.sleep(reply.delay)
         await answer.body(reply.content, status=reply.status, headers=reply.headers)
 
-    def _mcp(self, asked: Asked) -> Reply:
+    def answer_mcp(self, asked: Asked) -> Reply:
+        """The right answer of the MCP server."""
         token = asked.headers.get("authorization", "").partition(" ")[2]
         if asked.method != "POST":
             return Reply(405)
@@ -162,6 +163,8 @@ class AuthDouble:
             return Reply(401, headers={} if self.challenge is None else {"www-authenticate": self.challenge})
         message = json.loads(asked.body)
         method, scopes = message["method"], self.tokens[token]
+        if "id" not in message:
+            return Reply(202)
         if method == "tools/call" and message["params"]["name"] == "write" and not self.needed_to_write <= scopes:
             challenge = f'Bearer error="insufficient_scope", scope="{" ".join(sorted(self.needed_to_write))}"'
             return Reply(403, headers={"www-authenticate": challenge})
@@ -199,7 +202,8 @@ class AuthDouble:
         location = f"{query['redirect_uri']}?{urlencode([*sent, *self.redirect_additions])}"
         return Reply(302, headers={"location": location})
 
-    def _token(self, asked: Asked) -> Reply:
+    def answer_token(self, asked: Asked) -> Reply:
+        """The right answer of the token endpoint."""
         form = dict(parse_qsl(asked.body.decode()))
         if not self._is_authenticated(asked, form):
             return Reply(401, {"error": "invalid_client"})
