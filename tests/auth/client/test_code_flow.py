@@ -209,7 +209,7 @@ def test_tokens_are_refreshed_for_the_same_resource() -> None:
 
 # --- registration -----------------------------------------------------------------------------------------------------
 
-PLAN = ClientPlan(redirect_uri=REDIRECT)
+PLAN = ClientPlan(redirect_uris=(REDIRECT,))
 DOCUMENT = "https://app.example.com/client.json"
 
 
@@ -218,8 +218,8 @@ def test_the_order_of_the_ways_to_be_known() -> None:
     own = RegisteredClient(client_id="own")
     stored = RegisteredClient(client_id="stored", redirect_uris=(REDIRECT,))
     with_documents = discovered(client_id_metadata_document_supported=True)
-    everything = ClientPlan(redirect_uri=REDIRECT, registered=own, metadata_url=DOCUMENT)
-    by_document = ClientPlan(redirect_uri=REDIRECT, metadata_url=DOCUMENT)
+    everything = ClientPlan(redirect_uris=(REDIRECT,), registered=own, metadata_url=DOCUMENT)
+    by_document = ClientPlan(redirect_uris=(REDIRECT,), metadata_url=DOCUMENT)
     assert choose_client(with_documents, everything, stored, 0) is own
     chosen = choose_client(with_documents, by_document, stored, 0)
     assert chosen is not None
@@ -234,14 +234,16 @@ def test_a_registration_is_used_only_as_long_as_it_fits() -> None:
     stored = RegisteredClient(client_id="s", redirect_uris=(REDIRECT,), client_secret_expires_at=100)
     assert choose_client(discovered(), PLAN, stored, 99) is stored
     assert choose_client(discovered(), PLAN, stored, 100) is None
-    assert choose_client(discovered(), ClientPlan(redirect_uri="http://localhost:1/callback"), stored, 0) is None
+    assert choose_client(discovered(), ClientPlan(redirect_uris=("http://localhost:1/callback",)), stored, 0) is None
 
 
 def test_a_registration_says_what_the_client_is() -> None:
     """AUTHC-24, AUTHC-25, AUTHC-27."""
     found = discovered(registration_endpoint=f"{ISSUER}/register", token_endpoint_auth_methods_supported=["none"])
     answer = reply({"client_id": "new"}, 201)
-    client, (request,) = answered(register(found, ClientPlan(redirect_uri=REDIRECT, name="App", scopes=("a",))), answer)
+    client, (request,) = answered(
+        register(found, ClientPlan(redirect_uris=(REDIRECT,), name="App", scopes=("a",))), answer
+    )
     assert request.body is not None
     assert json.loads(request.body) == {
         "client_name": "App",
@@ -267,7 +269,7 @@ def test_a_registration_says_what_the_client_is() -> None:
 )
 def test_the_application_type_follows_from_the_redirect(uri: str, kind: str) -> None:
     """AUTHC-25."""
-    assert application_type(uri) == kind
+    assert application_type([uri]) == kind
 
 
 def test_a_refused_redirect_uri_is_explained() -> None:
