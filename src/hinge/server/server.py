@@ -128,13 +128,16 @@ class Server(Router, Generic[StateT]):
         self.limits = limits
         #: Authorizes callers over HTTP; None if everybody may call.
         self.auth = settings["auth"]
+        hierarchy, auth = ScopeHierarchy(settings["scope_hierarchy"]), cast(Any, self.auth)
+        if settings["scope_hierarchy"] and hasattr(auth, "scope_hierarchy"):
+            auth.scope_hierarchy = hierarchy
         self._description = ServerDescription(
             info,
             lambda: self.catalog.capabilities(),
             eras=parse_eras(settings["eras"]),
             instructions=settings["instructions"],
             log_level=settings["log_level"],
-            scope_hierarchy=ScopeHierarchy(settings["scope_hierarchy"]),
+            scope_hierarchy=hierarchy,
         )
         self._description.extensions = lambda era: self.catalog.extension_settings(era)
         self._dispatch = Dispatch(self._description, limits.all_calls)

@@ -29,12 +29,14 @@ from hinge import (
     Server,
     ToolChange,
 )
+from hinge.auth import TokenAuth
 from tests.server.bare_end import BareEnd, Era
 from tests.support import Origin
 from tests.transports.http_rig import (
     JSON_HEADERS,
     Site,
     handshake_call,
+    initialize,
     modern,
     modern_call,
     serving,
@@ -131,7 +133,7 @@ async def ask(site: Site, era: Era, method: str, params: dict[str, Any], token: 
 @both_eras
 @pytest.mark.parametrize("token", ["ben", None])
 async def test_a_call_without_the_scopes_is_a_403_with_a_challenge(era: Era, token: str | None) -> None:
-    """AUTHS-08, AUTHS-09: in both eras, before the handler runs."""
+    """AUTHS-09: in both eras, before the handler runs."""
     server, ran = notes()
     async with serving(server, authenticate=authenticate) as site:
         for method, params in REQUESTS:
@@ -338,6 +340,48 @@ def test_scopes_that_include_each_other_end() -> None:
     expand = server._description.scope_hierarchy.expand
     assert expand(frozenset({"a"})) == {"a", "b", "c"}
     assert expand(frozenset({"c"})) == {"c"}
+
+
+# ---------------------------------------------------------------- with Server(auth=…)
+
+
+def guarded(**options: Any) -> tuple[Server[Any], list[str]]:
+    """The same server, with tokens that a function judges."""
+    settings: Any = {"authorization_servers": ["https://login.test"], "resource": "https://notes.test/mcp", **options}
+    hierarchy = settings.pop("scope_hierarchy", {})
+    auth = TokenAuth(lambda token: TOKENS.get(f"Bearer {token}"), **settings)
+    return notes(auth=auth, scope_hierarchy=hierarchy)
+
+
+@both_eras
+async def test_the_challenge_names_the_metadata_and_all_scopes_that_the_operation_needs(era: Era) -> None:
+    """AUTHS-09, AUTHS-10: those of the server and those of the item, on every request alike."""
+    server, ran = guarded(required_scopes=["notes.read"])
+    async with serving(server, allowed_origins=["https://app.test"]) as site:
+        for method, params in REQUESTS:
+            reply = await ask(site, era, method, params, "ben")
+            assert reply.status == 403
+            assert reply.headers["www-authenticate"] == (
+                'Bearer error="insufficient_scope", scope="notes.read notes.write", '
+                'resource_metadata="https://notes.test/.well-known/oauth-protected-resource/mcp"'
+            )
+            assert reply.headers["access-control-expose-headers"] == "WWW-Authenticate"
+        headers, body = modern_call("add", text="x")
+        page = {"Authorization": "Bearer ben", "Origin": "https://app.test"}
+        from_page = await site.ask({**headers, **page}, body)
+        assert from_page.headers["access-control-allow-origin"] == "https://app.test"
+    assert ran == []
+
+
+@both_eras
+async def test_the_hierarchy_counts_for_the_scopes_that_every_request_needs(era: Era) -> None:
+    """AUTHS-11."""
+    server, _ = guarded(required_scopes=["notes.read"], scope_hierarchy=HIERARCHY)
+    async with serving(server) as site:
+        assert (await ask(site, era, *REQUESTS[0], "root")).status == 200
+    server, _ = guarded(required_scopes=["notes.read"])
+    async with serving(server) as site:
+        assert (await site.ask({**JSON_HEADERS, "Authorization": "Bearer root"}, initialize())).status == 403
 
 
 # ---------------------------------------------------------------- routers, mounted servers, proxies

@@ -24,6 +24,8 @@ from hinge.errors import HingeError
 from hinge.http1.asgi import AsgiApp, HeaderPairs, Receive, Scope, Send
 from hinge.options import accepts, check_option, function, resolve
 from hinge.protocol.http.request import Headers, Principal, Refusal
+from hinge.protocol.scopes import NO_HIERARCHY
+from hinge.transports.http.server.exchange import challenge_headers
 
 #: Bytes of an Authorization header; a longer one is refused unread.
 _MAX_HEADER: Final = 20 * 1024
@@ -75,6 +77,8 @@ class TokenAuth:
         resource = settings["resource"]
         self._resource = None if resource is None else urlsplit(canonical_resource(resource))
         self.required_scopes = frozenset(settings["required_scopes"])
+        #: What scopes include: the `scope_hierarchy` of the server that this protects.
+        self.scope_hierarchy = NO_HIERARCHY
         supported = settings["scopes_supported"]
         self._listed_scopes = _for_resource(settings["required_scopes"] if supported is None else supported)
         self._authorization_servers = list(settings["authorization_servers"])
@@ -123,7 +127,7 @@ class TokenAuth:
             return Refusal(503, str(exc), ((b"retry-after", b"5"),))
         if caller.expires is not None and caller.expires <= time.time():
             return self.refuse(scope, 401, "invalid_token", "the token has expired")
-        if not self.required_scopes <= caller.scopes:
+        if not self.required_scopes <= self.scope_hierarchy.expand(caller.scopes):
             text = f"the token lacks a scope that this server needs: {' '.join(sorted(self.required_scopes))}"
             return self.refuse(scope, 403, "insufficient_scope", text)
         self._keep(sha256(value).digest(), caller)
@@ -176,15 +180,8 @@ class TokenAuth:
             The response. Scripts of pages that may call can read its challenge.
         """
         challenge = self.challenge(scope, error=error, description=description)
-        headers: HeaderPairs = (
-            (b"www-authenticate", challenge.encode("ascii")),
-            (b"access-control-expose-headers", b"WWW-Authenticate"),
-        )
-        origin = next((item for name, item in scope["headers"] if name == b"origin"), None)
-        if origin is not None:  # of a page that was let in
-            headers += ((b"access-control-allow-origin", origin), (b"vary", b"Origin"))
         text = description or "This server needs an access token"
-        return Refusal(status, text[:1].upper() + text[1:], headers)
+        return Refusal(status, text[:1].upper() + text[1:], tuple(challenge_headers(challenge, scope)))
 
     def challenge(
         self, scope: Scope, *, error: str | None = None, description: str | None = None, scopes: Collection[str] = ()
@@ -195,7 +192,7 @@ class TokenAuth:
             scope: The ASGI scope of the request.
             error: An error code of RFC 6750 §3.1.
             description: What is wrong, for developers.
-            scopes: All scopes that the operation needs; by default the required ones.
+            scopes: The scopes that the operation needs besides those that every request needs.
 
         Returns:
             The challenge, with the URL of the metadata and the scopes.
@@ -205,7 +202,7 @@ class TokenAuth:
             {
                 "error": error,
                 "error_description": description,
-                "scope": " ".join(_for_resource(scopes or self.required_scopes)) or None,
+                "scope": " ".join(_for_resource(self.required_scopes.union(scopes))) or None,
                 "resource_metadata": self._metadata_url(scope) if self._authorization_servers else None,
             },
         )

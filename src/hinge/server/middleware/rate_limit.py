@@ -37,8 +37,8 @@ class RateLimit:
         methods: The methods that count. Default: those that run functions of yours, which are tool calls, reading resources,
             getting prompts, completion and custom methods.
         by: `by(ctx)` returns what identifies the caller; None doesn't count the request. Default: the authenticated
-            principal, else the address of an HTTP request, else the connection. Behind a proxy all requests have one address:
-            authenticate, or give `by`.
+            principal with its client, else the address of an HTTP request, else the connection. Behind a proxy all requests
+            have one address: authenticate, or give `by`.
         callers: How many callers are remembered, in this process; the one seen least recently is forgotten first.
         clock: A function that returns seconds, for tests.
 
@@ -108,10 +108,11 @@ class RateLimit:
 
 
 def caller_of(ctx: Context[Any]) -> Hashable:
-    """The authenticated principal, else the address, else the connection."""
-    if ctx.principal is not None:
-        return ("principal", ctx.principal)
-    transport = ctx._call.origin.transport
+    """The authenticated principal with its client, else the address, else the connection."""
+    origin = ctx._call.origin
+    if origin.principal is not None:
+        return ("principal", origin.owner)
+    transport = origin.transport
     if isinstance(transport, dict):  # HTTP; a Unix socket has no addresses
         client = transport.get("client")
         return ("address", client[0] if client else None)

@@ -269,6 +269,7 @@ class Endpoint:
         elif self._requests.stopping:
             await exchange.refuse(STOPPING)
         else:
+            exchange.origin = origin
             await self._listen(session, exchange, head)
 
     async def _listen(self, session: HttpSession, exchange: Exchange, head: Head) -> None:

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
-from math import ceil
+from math import ceil, inf
 from typing import Any, Protocol
 
 from hinge import jsonrpc
@@ -18,10 +19,10 @@ from hinge.jsonrpc import Request, RequestId
 from hinge.protocol.http import sse
 from hinge.protocol.http.headers import body_too_large
 from hinge.protocol.http.request import Refusal
-from hinge.protocol.records import Inbound, Outgoing, Record
+from hinge.protocol.records import Inbound, Origin, Outgoing, Record
 from hinge.protocol.scopes import write_scopes
 from hinge.telemetry import count
-from hinge.transports.http.server.options import HttpSettings
+from hinge.transports.http.server.options import Auth, HttpSettings
 
 JSON_TYPE = b"application/json"
 EVENTS_TYPE = b"text/event-stream"
@@ -35,6 +36,7 @@ RETRY_LATER: HeaderPairs = ((b"retry-after", b"1"),)
 
 KEEP_ALIVE = sse.comment("keep-alive")
 LEFT = "the client closed the connection"
+EXPIRED = "the authorization has ended"
 NOT_READING = "the client doesn't read its stream"
 
 STOPPING = Refusal(503, "The server is stopping: call again", (*RETRY_LATER, *CLOSE))
@@ -44,6 +46,8 @@ BODY_TOO_SLOW = Refusal(408, "The body took too long to arrive", CLOSE)
 PIECE = 64 * 1024
 #: Seconds (up to twice as many) after which a request is watched: from then on a disconnect of its client is noticed.
 WATCH_AFTER = 0.005
+#: Seconds between two looks for authorizations that have ended, at least: many may end one after the other.
+EXPIRY_INTERVAL = 0.1
 #: An ASGI server may send this many other messages before `http.disconnect`, beginning with the empty body of a GET.
 _STRAY_MESSAGES = 4
 
@@ -65,11 +69,27 @@ def retry_after(error: ErrorObject | None) -> HeaderPairs:
     return ((b"retry-after", b"%d" % max(1, ceil(delay / 1000))),)
 
 
-def step_up_challenge(error: ErrorObject | None) -> HeaderPairs:
-    """The header of a 403: which scopes the client may ask its user for ("Runtime Insufficient Scope Errors")."""
+def step_up_headers(error: ErrorObject | None, auth: Auth | None, scope: Scope) -> HeaderPairs:
+    """The headers of a 403: which scopes the client may ask its user for ("Runtime Insufficient Scope Errors")."""
     data = None if error is None else error.data
     scopes = write_scopes(data.get("requiredScopes", ())) if isinstance(data, dict) else ""
-    return ((b"www-authenticate", f'Bearer error="insufficient_scope", scope="{scopes}"'.encode()),)
+    if auth is None:
+        challenge = f'Bearer error="insufficient_scope", scope="{scopes}"'
+    else:
+        challenge = auth.challenge(scope, error="insufficient_scope", scopes=scopes.split())
+    return challenge_headers(challenge, scope)
+
+
+def challenge_headers(challenge: str, scope: Scope) -> HeaderPairs:
+    """The headers of a challenge, which scripts of pages that may call can read (CORS)."""
+    headers: HeaderPairs = (
+        (b"www-authenticate", challenge.encode("ascii")),
+        (b"access-control-expose-headers", b"WWW-Authenticate"),
+    )
+    origin = next((value for name, value in scope["headers"] if name == b"origin"), None)
+    if origin is not None:  # of a page that was let in
+        headers += ((b"access-control-allow-origin", origin), (b"vary", b"Origin"))
+    return headers
 
 
 def id_of(inbound: Inbound | bytes) -> RequestId | None:
@@ -282,6 +302,9 @@ class ExchangeOwner(Protocol):
     def stop(self, reason: str) -> None:
         """The server stops: cancel what runs for this exchange alone."""
 
+    def expired(self) -> None:
+        """The authorization of the request has ended: end what has no end of its own; a call may finish."""
+
     def unfinished(self, reason: str) -> Outgoing | None:
         """The answer to send if the handler does not stop; None if there is none."""
 
@@ -303,6 +326,8 @@ class Exchange(Record):
     _quiet_since: float = 0.0
     #: Notified when the client leaves.
     owner: ExchangeOwner | None = None
+    #: Who sent the request, if it is to end with their authorization.
+    origin: Origin | None = None
     #: Whether a keep-alive comment may turn a slow answer into an event stream.
     may_stream: bool = False
     #: Whether an event stream has begun, so that a JSON answer is no longer possible.
@@ -355,7 +380,7 @@ class Exchange(Record):
         if reply.status == 503:
             headers = (*headers, *retry_after(reply.error))
         elif reply.status == 403:
-            headers = (*headers, *step_up_challenge(reply.error))
+            headers = (*headers, *step_up_headers(reply.error, self._options.auth, self.raw.scope))
         return self.reply(reply.status, reply.data, headers)
 
     def refuse(self, refusal: Refusal, request_id: RequestId | None = None) -> Awaitable[None]:
@@ -428,6 +453,18 @@ class Exchange(Record):
         self._quiet_since = asyncio.get_running_loop().time()
         if not self._reading and not self.over:
             self.raw.watch(self._leave)
+            self._check_expiry()
+
+    def _check_expiry(self) -> None:
+        """End the stream of a caller whose authorization has ended; else look again when it ends."""
+        expires = None if self.origin is None else self.origin.expires
+        if expires is None or self.over:
+            return
+        if expires > time.time():
+            self._open.beat_at(expires)
+        elif self.owner is not None:
+            self.origin = None
+            self.owner.expired()
 
     def _leave(self) -> None:
         self._lose(LEFT)
@@ -445,7 +482,9 @@ class Exchange(Record):
         self.over = True
 
     def beat(self, now: float) -> None:
-        """Give up on a slow body; send a keep-alive on a quiet stream."""
+        """Give up on a slow body; end what has expired; send a keep-alive on a quiet stream."""
+        if self.origin is not None:
+            self._check_expiry()
         quiet = now - self._quiet_since
         if self._reading:
             if quiet > self._options.body_wait:
@@ -558,6 +597,8 @@ class OpenExchanges:
         self._young: set[WatchedRequest] = set()
         self._old: set[WatchedRequest] = set()
         self._watched: set[WatchedRequest] = set()
+        #: When the next authorization of a watched request ends, in seconds since 1970.
+        self._next_expiry = inf
         self._tasks: set[asyncio.Task[None]] = set()
         self._look_handle: asyncio.TimerHandle | None = None
         self._beat_handle: asyncio.TimerHandle | None = None
@@ -601,10 +642,22 @@ class OpenExchanges:
     def wake(self) -> None:
         """Start the periodic timer: there is something to look after."""
         if self._beat_handle is None:
-            self._beat_handle = self._loop.call_later(self._period, self._beat)
+            self._beat_handle = self._loop.call_later(self._delay(), self._beat)
+
+    def beat_at(self, expires: float) -> None:
+        """Look after the watched requests when an authorization ends, at the latest; in seconds since 1970."""
+        if expires < self._next_expiry:
+            self._next_expiry = expires
+            if self._beat_handle is not None:
+                self._beat_handle.cancel()
+                self._beat_handle = self._loop.call_later(self._delay(), self._beat)
+
+    def _delay(self) -> float:
+        return min(self._period, max(self._next_expiry - time.time(), EXPIRY_INTERVAL))
 
     def _beat(self) -> None:
         self._beat_handle = None
+        self._next_expiry = inf
         now = self._loop.time()
         for request in list(self._watched):
             request.beat(now)

@@ -23,7 +23,7 @@ from hinge.protocol.records import Inbound, Origin, Outgoing
 from hinge.schema.revisions import HANDSHAKE_REVISIONS
 from hinge.transports.duplex import DuplexChannel
 from hinge.transports.http.server.endpoint import TOO_MANY_SESSIONS, Admission, head_rules
-from hinge.transports.http.server.exchange import LEFT, STOPPING, Exchange, overloaded
+from hinge.transports.http.server.exchange import EXPIRED, LEFT, STOPPING, Exchange, overloaded
 from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.session import StreamResponse
 
@@ -82,6 +82,8 @@ class LegacyEndpoint:
         response = StreamResponse(exchange, self._options.limits.stream_bytes, TAKES_EVENTS)
         session = LegacySession(self._options, response, origin)
         self._sessions[session_id] = session
+        exchange.origin = origin
+        response.on_expiry = lambda: session.end_input(EXPIRED)
         try:
             session.begin(self._serve(session))
             address = f"{exchange.raw.scope.get('root_path', '')}{self._messages}?session_id={session_id}"

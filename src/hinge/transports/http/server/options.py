@@ -76,7 +76,7 @@ class Auth(Protocol):
             scope: The ASGI scope of the request.
             error: An error code of RFC 6750 §3.1, such as "insufficient_scope".
             description: What is wrong, for developers.
-            scopes: All scopes that the operation needs; by default those that every request needs.
+            scopes: The scopes that the operation needs besides those that every request needs.
         """
         ...
 

@@ -407,7 +407,19 @@ class SessionStream:
 class StreamResponse:
     """One HTTP response that carries a stream. Bytes that wait for a slow client are counted, and senders wait."""
 
-    __slots__ = ("_exchange", "_limit", "_pending", "_room", "_size", "_wake", "accepts", "done", "reply", "stream")
+    __slots__ = (
+        "_exchange",
+        "_limit",
+        "_pending",
+        "_room",
+        "_size",
+        "_wake",
+        "accepts",
+        "done",
+        "on_expiry",
+        "reply",
+        "stream",
+    )
 
     def __init__(self, exchange: Exchange, limit: int, accepts: int) -> None:
         self._exchange = exchange
@@ -420,6 +432,8 @@ class StreamResponse:
         self.accepts = accepts
         self.stream: SessionStream | None = None
         self.done = False
+        #: Called in place of `finish` when the authorization of its request has ended.
+        self.on_expiry: Callable[[], None] | None = None
         #: The answer, if it is a JSON body.
         self.reply: Outgoing | None = None
         exchange.owner = self
@@ -512,6 +526,10 @@ class StreamResponse:
 
     def stop(self, reason: str) -> None:
         """Nothing runs for this response alone."""
+
+    def expired(self) -> None:
+        """End the response; the stream goes on without, and its client resumes it with another token."""
+        (self.on_expiry or self.finish)()
 
     def unfinished(self, reason: str) -> Outgoing | None:
         """The session answers its calls."""

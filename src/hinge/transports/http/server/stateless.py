@@ -11,7 +11,7 @@ from hinge.protocol.http import sse
 from hinge.protocol.http.headers import Head
 from hinge.protocol.http.media_types import BOTH, TAKES_EVENTS, TAKES_JSON
 from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing, Record
-from hinge.transports.http.server.exchange import STOPPING_ANSWER, Exchange, OpenExchanges, id_of
+from hinge.transports.http.server.exchange import EXPIRED, STOPPING_ANSWER, Exchange, OpenExchanges, id_of
 
 
 def serve_stateless(
@@ -22,6 +22,7 @@ def serve_stateless(
         return exchange.refuse(head.stateless_refusal, id_of(inbound))
     if requests.stopping:
         return exchange.refuse(STOPPING_ANSWER, id_of(inbound))
+    exchange.origin = origin
     return PostChannel(exchange, BOTH, True).run(serve, inbound, origin)
 
 
@@ -106,6 +107,11 @@ class PostChannel(Record):
         self.disconnect_reason = reason
         if self._cancels:
             self.stop(reason)
+
+    def expired(self) -> None:
+        """End a subscription with its result; other calls were authorized when they came, and finish."""
+        if self.conversation is not None:
+            self.conversation.end_input(EXPIRED)
 
     def unfinished(self, reason: str) -> Outgoing | None:
         """The answer for a handler that does not stop."""
