@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from hinge.auth.client.workload import WorkloadToken as WorkloadToken
     from hinge.auth.jose import TokenInvalid as TokenInvalid
     from hinge.auth.server.exchange import TokenExchange as TokenExchange
+    from hinge.auth.server.introspection import IntrospectionAuth as IntrospectionAuth
+    from hinge.auth.server.jwt import JWTAuth as JWTAuth
     from hinge.auth.server.resource import TokenAuth as TokenAuth
     from hinge.auth.server.static import StaticTokens as StaticTokens
 
@@ -47,6 +49,8 @@ _HOME = {
     "FileToken": "hinge.auth.client.workload",
     "GcpToken": "hinge.auth.client.workload",
     "GitHubActionsToken": "hinge.auth.client.workload",
+    "IntrospectionAuth": "hinge.auth.server.introspection",
+    "JWTAuth": "hinge.auth.server.jwt",
     "KubernetesToken": "hinge.auth.client.workload",
     "MemoryTokenStore": "hinge.auth.client.stores",
     "OAuth": "hinge.auth.client.oauth",

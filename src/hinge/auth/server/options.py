@@ -1,14 +1,16 @@
 """The options of protected resources, and what they are checked for. Annotations are evaluated here: see `hinge.options`."""
 
+import os
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any, TypedDict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, TypedDict, cast
 from urllib.parse import urlsplit
 
+from hinge.auth.jose import ALGORITHMS, HMAC_ALGORITHMS
 from hinge.auth.metadata import canonical_resource
 from hinge.auth.url_rules import is_loopback_name
 from hinge.errors import DefinitionError, shorten
-from hinge.options import TEXT, TEXTS, Check, Option, or_none, whole
+from hinge.options import FLAG, SECONDS, TEXT, TEXTS, Check, Option, is_function, is_number, options_of, or_none, whole
 
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
@@ -85,6 +87,116 @@ class TokenAuthOptions(ProtectedOptions, total=False):
             ),
         ),
     ]
+
+
+class JWTAuthOptions(ProtectedOptions, total=False):
+    """The options of `JWTAuth`."""
+
+    issuer: Annotated[
+        str | Sequence[str] | None,
+        Option("The `iss` of tokens, exactly as the authorization server spells it; or several. It is needed."),
+    ]
+    audience: Annotated[
+        str | Sequence[str] | None,
+        Option(
+            "What names this server in the `aud` of tokens, usually the public URL of the endpoint; or several names. It is "
+            "needed."
+        ),
+    ]
+    keys: Annotated[
+        Any,
+        Option(
+            "The keys of the issuer: the URL of a key set, the path of a file, PEM text, a JSON Web Key or a key set as a dict, "
+            "a function that returns one of these two, or with several issuers a dict of these by issuer. By default the "
+            "metadata of the issuer says where they are.",
+            None,
+            or_none(
+                Check(
+                    lambda value: isinstance(value, str | os.PathLike | Mapping) or is_function(value, 0),
+                    "write a URL, a path, PEM text, a dict, or a function without arguments",
+                    secret=True,
+                )
+            ),
+        ),
+    ]
+    algorithms: Annotated[
+        Collection[str],
+        Option(
+            "Signature algorithms that are accepted; by default all with public keys. HS256 and the like need `keys` with the "
+            "secret.",
+            tuple(sorted(ALGORITHMS)),
+            Check(
+                lambda value: TEXTS.test(value) and bool(value) and set(value) <= ALGORITHMS | HMAC_ALGORITHMS,
+                'write a list of algorithms such as ["RS256", "ES256"]',
+            ),
+        ),
+    ]
+    leeway: Annotated[
+        float,
+        Option(
+            "Seconds that clocks may differ, for `exp` and `nbf`.",
+            30.0,
+            Check(lambda value: is_number(value) and value <= 600, "use seconds, at most 600"),
+        ),
+    ]
+
+
+class IntrospectionAuthOptions(ProtectedOptions, total=False):
+    """The options of `IntrospectionAuth`."""
+
+    issuer: Annotated[str | None, Option("The authorization server, exactly as it spells itself. It is needed.")]
+    audience: Annotated[
+        str | Sequence[str] | None,
+        Option("What names this server in the `aud` of an answer, as for `JWTAuth`. It is needed."),
+    ]
+    client_id: Annotated[str, Option("The id with which this server asks.", "", TEXT)]
+    client_secret: Annotated[str, Option("The secret for it.", "", TEXT._replace(secret=True))]
+    endpoint: Annotated[
+        str | None,
+        Option(
+            "Where to ask; by default the metadata of the issuer says it.",
+            None,
+            or_none(Check(is_issuer, "write an https URL (http on this machine only)")),
+        ),
+    ]
+    missing_audience: Annotated[
+        bool,
+        Option(
+            "Whether answers without `aud` are accepted. Only for an authorization server that itself calls tokens for other "
+            "servers inactive.",
+            False,
+            FLAG,
+        ),
+    ]
+    remember: Annotated[
+        float,
+        Option(
+            "Seconds for which an answer is used without asking again. A token that is revoked works so much longer.",
+            60.0,
+            SECONDS,
+        ),
+    ]
+    leeway: Annotated[float, Option("Seconds that clocks may differ, for `exp` and `nbf`.", 30.0, SECONDS)]
+
+
+def protected_options(settings: Any, resource: str | None) -> ProtectedOptions:
+    """The settings of `ProtectedOptions` among those of a class that has more, with the public URL that is known."""
+    options: Any = {name: settings[name] for name in options_of(ProtectedOptions)}
+    options["resource"] = resource
+    return cast(ProtectedOptions, options)
+
+
+def check_issuers(kind: str, issuer: Any) -> list[str]:
+    """Read the option `issuer`. Raises DefinitionError, in one line, if it is missing or not a URL."""
+    names = [issuer] if isinstance(issuer, str) else issuer
+    if names is None or (TEXTS.test(names) and not names):
+        raise DefinitionError(f"{kind} needs issuer=…, the URL of the authorization server whose tokens are accepted")
+    if not TEXTS.test(names):
+        raise DefinitionError(f"issuer={shorten(repr(issuer))} is not possible: write a URL or a list of URLs")
+    for name in names:
+        if not is_issuer(name):
+            raise DefinitionError(f"issuer={shorten(repr(name))} is not possible: {HTTPS_ADVICE}")
+    return list(dict.fromkeys(names))
 
 
 def public_url(audience: Sequence[str]) -> str | None:
