@@ -71,7 +71,7 @@ def _print_details(leg: verdict.Leg, unexpected: list[str], stale: list[str], ve
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--leg", action="append", help="only this leg (may be repeated)")
-    parser.add_argument("--side", choices=("server", "client"))
+    parser.add_argument("--side", choices=("server", "client", "authorization"))
     parser.add_argument("--scenario", help="only this scenario, at the revision of the legs chosen")
     parser.add_argument("--write", action="store_true", help="write the expected-failures files anew")
     parser.add_argument("--keep", type=Path, help="where results and logs are to stay")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.conformance import verdict
+from tests.conformance.authorization import judge_proxy
 from tests.interop.peers import ROOT
 from tests.interop.processes import environment, http_server
 from tests.ports import free_port
@@ -34,6 +35,8 @@ class Suite:
     def run(self, name: str, options: list[str], scenario: str | None, expected: Path, place: Path) -> verdict.Leg:
         """Run a leg, or one scenario of it at the leg's revision. Raises `RuntimeError` when nothing can be judged."""
         side = name.partition("-")[0]
+        if side == "authorization":
+            return self._run(side, [*options, *(["--scenario", scenario] if scenario else [])], scenario, place)
         if scenario:
             options = ["--scenario", scenario, "--spec-version", options[-1], "--force"]
         elif expected.exists():
@@ -48,7 +51,11 @@ class Suite:
         exits = place / "exits"
         results = place / "results"
         exits.mkdir(parents=True, exist_ok=True)
-        status, said = _to_the_end([*self.command, side, *options, "-o", str(results)], exits, place / "suite.log")
+        options = [*options, "-o", str(results)]
+        if side == "authorization":
+            status, said = judge_proxy(self.command, options, place / "suite.log", LEG_LIMIT)
+        else:
+            status, said = _to_the_end([*self.command, side, *options], exits, place / "suite.log")
         scenarios = verdict.read_scenarios(results)
         if not scenarios:
             raise RuntimeError(f"the suite judged nothing (exit {status}): {said[-400:]}")

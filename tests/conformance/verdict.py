@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STAMP = re.compile(r"-\d{4}-\d\d-\d\dT[\d-]+Z$")
-SECTIONS = ("server", "client", "exits", "vacuous")
+SECTIONS = ("server", "client", "authorization", "exits", "vacuous")
 
 Expected = dict[str, list[str]]
 

@@ -32,35 +32,59 @@ if TYPE_CHECKING:
     from hinge.auth.server.exchange import TokenExchange as TokenExchange
     from hinge.auth.server.introspection import IntrospectionAuth as IntrospectionAuth
     from hinge.auth.server.jwt import JWTAuth as JWTAuth
+    from hinge.auth.server.proxy.providers import Auth0 as Auth0
+    from hinge.auth.server.proxy.providers import Cognito as Cognito
+    from hinge.auth.server.proxy.providers import Discord as Discord
+    from hinge.auth.server.proxy.providers import EntraID as EntraID
+    from hinge.auth.server.proxy.providers import GitHub as GitHub
+    from hinge.auth.server.proxy.providers import Google as Google
+    from hinge.auth.server.proxy.providers import Keycloak as Keycloak
+    from hinge.auth.server.proxy.providers import Okta as Okta
+    from hinge.auth.server.proxy.providers import OpenID as OpenID
+    from hinge.auth.server.proxy.providers import Provider as Provider
+    from hinge.auth.server.proxy.providers import WorkOS as WorkOS
+    from hinge.auth.server.proxy.proxy import OAuthProxy as OAuthProxy
     from hinge.auth.server.resource import TokenAuth as TokenAuth
     from hinge.auth.server.static import StaticTokens as StaticTokens
 
 _HOME = {
+    "Auth0": "hinge.auth.server.proxy.providers",
     "Authorizer": "hinge.auth.client.user",
     "AwsToken": "hinge.auth.client.workload",
     "AzureToken": "hinge.auth.client.workload",
     "BrowserLogin": "hinge.auth.client.user",
     "CallbackLogin": "hinge.auth.client.user",
     "ClientCredentials": "hinge.auth.client.machine",
+    "Cognito": "hinge.auth.server.proxy.providers",
     "DPoP": "hinge.auth.client.dpop",
     "DeviceLogin": "hinge.auth.client.device",
+    "Discord": "hinge.auth.server.proxy.providers",
     "EnterpriseAuth": "hinge.auth.client.machine",
+    "EntraID": "hinge.auth.server.proxy.providers",
     "EnvironmentToken": "hinge.auth.client.workload",
     "FileToken": "hinge.auth.client.workload",
     "GcpToken": "hinge.auth.client.workload",
+    "GitHub": "hinge.auth.server.proxy.providers",
     "GitHubActionsToken": "hinge.auth.client.workload",
+    "Google": "hinge.auth.server.proxy.providers",
     "IntrospectionAuth": "hinge.auth.server.introspection",
     "JWTAuth": "hinge.auth.server.jwt",
+    "Keycloak": "hinge.auth.server.proxy.providers",
     "KubernetesToken": "hinge.auth.client.workload",
     "MemoryTokenStore": "hinge.auth.client.stores",
     "OAuth": "hinge.auth.client.oauth",
+    "OAuthProxy": "hinge.auth.server.proxy.proxy",
+    "Okta": "hinge.auth.server.proxy.providers",
+    "OpenID": "hinge.auth.server.proxy.providers",
     "PasteLogin": "hinge.auth.client.user",
+    "Provider": "hinge.auth.server.proxy.providers",
     "StaticTokens": "hinge.auth.server.static",
     "TokenAuth": "hinge.auth.server.resource",
     "TokenExchange": "hinge.auth.server.exchange",
     "TokenInvalid": "hinge.auth.jose",
     "TokenStore": "hinge.auth.client.tokens",
     "Tokens": "hinge.auth.client.tokens",
+    "WorkOS": "hinge.auth.server.proxy.providers",
     "WorkloadIdentity": "hinge.auth.client.machine",
     "WorkloadToken": "hinge.auth.client.workload",
     "client_metadata": "hinge.auth.client.registration",

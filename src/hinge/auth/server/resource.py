@@ -154,6 +154,14 @@ class TokenAuth:
             del self._remembered[next(iter(self._remembered))]
         self._remembered[digest] = (min(ends), caller)
 
+    def forget(self, matches: Callable[[Principal], bool]) -> None:
+        """Verify the tokens of some callers anew, because what they were verified with has changed.
+
+        Args:
+            matches: Tells whether to forget the token of a caller.
+        """
+        self._remembered = {key: entry for key, entry in self._remembered.items() if not matches(entry[1])}
+
     def _refuse_without_token(self, scope: Scope) -> Refusal:
         """Refuse a request without credentials (401 without an error code, RFC 6750 §3), or with a token in its URL."""
         if _names_token(scope.get("query_string", b"")):
