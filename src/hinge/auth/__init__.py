@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from hinge.auth.client.machine import WorkloadIdentity as WorkloadIdentity
     from hinge.auth.client.oauth import OAuth as OAuth
     from hinge.auth.client.registration import client_metadata as client_metadata
+    from hinge.auth.client.stores import BackendTokenStore as BackendTokenStore
+    from hinge.auth.client.stores import FileTokenStore as FileTokenStore
     from hinge.auth.client.stores import MemoryTokenStore as MemoryTokenStore
     from hinge.auth.client.tokens import Tokens as Tokens
     from hinge.auth.client.tokens import TokenStore as TokenStore
+    from hinge.auth.client.tokens import TokenStoreError as TokenStoreError
     from hinge.auth.client.user import Authorizer as Authorizer
     from hinge.auth.client.user import BrowserLogin as BrowserLogin
     from hinge.auth.client.user import CallbackLogin as CallbackLogin
@@ -52,6 +55,7 @@ _HOME = {
     "Authorizer": "hinge.auth.client.user",
     "AwsToken": "hinge.auth.client.workload",
     "AzureToken": "hinge.auth.client.workload",
+    "BackendTokenStore": "hinge.auth.client.stores",
     "BrowserLogin": "hinge.auth.client.user",
     "CallbackLogin": "hinge.auth.client.user",
     "ClientCredentials": "hinge.auth.client.machine",
@@ -63,6 +67,7 @@ _HOME = {
     "EntraID": "hinge.auth.server.proxy.providers",
     "EnvironmentToken": "hinge.auth.client.workload",
     "FileToken": "hinge.auth.client.workload",
+    "FileTokenStore": "hinge.auth.client.stores",
     "GcpToken": "hinge.auth.client.workload",
     "GitHub": "hinge.auth.server.proxy.providers",
     "GitHubActionsToken": "hinge.auth.client.workload",
@@ -83,6 +88,7 @@ _HOME = {
     "TokenExchange": "hinge.auth.server.exchange",
     "TokenInvalid": "hinge.auth.jose",
     "TokenStore": "hinge.auth.client.tokens",
+    "TokenStoreError": "hinge.auth.client.tokens",
     "Tokens": "hinge.auth.client.tokens",
     "WorkOS": "hinge.auth.server.proxy.providers",
     "WorkloadIdentity": "hinge.auth.client.machine",
