@@ -75,11 +75,20 @@ class Page:
         self._settle(lambda: self.send("Page.navigate", url=url))
 
     def evaluate(self, expression: str) -> Any:
-        """Return the value of a JavaScript expression in the page."""
-        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+        """Return the value of a JavaScript expression in the page; that of a promise when it has come."""
+        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise PageError(f"{expression}: {answer['exceptionDetails']}\n{self}")
         return answer["result"].get("value")
+
+    def frame_url(self, url: str) -> str:
+        """Show a URL in a new frame of the page, and return what the frame has loaded: an error page if it may not."""
+        self.evaluate(
+            "new Promise(done => { const frame = document.createElement('iframe'); frame.onload = () => done(); "
+            f"frame.src = {json.dumps(url)}; document.body.append(frame); }})"
+        )
+        children = self.send("Page.getFrameTree")["frameTree"]["childFrames"]
+        return str(children[-1]["frame"]["url"])
 
     def has(self, selector: str) -> bool:
         """Tell whether an element matches the CSS selector."""

@@ -31,9 +31,8 @@ class PersonAtBrowser:
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._thread.shutdown()
-        if exc is None:
-            for work in self._work:
-                work.result()
+        for work in self._work:
+            work.result()  # raises what went wrong at the browser, which is why the client failed, too
 
     def open(self, url: str) -> bool:
         """Open a URL; the login goes on after this has returned."""

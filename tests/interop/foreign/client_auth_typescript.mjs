@@ -40,27 +40,26 @@ const authProvider = rest[0] === '--credentials'
     ? new ClientCredentialsProvider({ clientId: rest[1], clientSecret: rest[2], scope: 'notes' })
     : new Person(rest[0], rest[1]);
 
+// The transport only opens the authorization URL: the application hands over the answer, and repeats what it did.
 async function once(tool, args) {
     const transport = new StreamableHTTPClientTransport(new URL(url), { authProvider });
     const client = new Client(
         { name: 'official', version: '1' }, { versionNegotiation: { mode: era === '2025' ? 'legacy' : 'auto' } }
     );
     try {
-        try {
-            await client.connect(transport);
-        } catch (error) {
-            if (!(error instanceof UnauthorizedError)) throw error;
-            const query = new URL((await read()).callback).searchParams;
-            if (query.has('error')) throw new Error(`refused: ${query.get('error')}`);
-            await transport.finishAuth(query);
-            return await once(tool, args);
-        }
+        await client.connect(transport);
         const result = await client.callTool({ name: tool, arguments: args });
         const texts = result.content.filter(block => block.type === 'text').map(block => block.text);
         return { result: { texts, is_error: result.isError ?? false, revision: transport.protocolVersion } };
+    } catch (error) {
+        if (!(error instanceof UnauthorizedError)) throw error;
+        const query = new URL((await read()).callback).searchParams;
+        if (query.has('error')) throw new Error(`refused: ${query.get('error')}`);
+        await transport.finishAuth(query);
     } finally {
         await client.close();
     }
+    return await once(tool, args);
 }
 
 for (let asked; (asked = await read());) {
