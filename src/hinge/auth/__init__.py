@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hinge.auth.client.workload import KubernetesToken as KubernetesToken
     from hinge.auth.client.workload import WorkloadToken as WorkloadToken
     from hinge.auth.jose import TokenInvalid as TokenInvalid
+    from hinge.auth.server.dpop import DPoPProofs as DPoPProofs
     from hinge.auth.server.exchange import TokenExchange as TokenExchange
     from hinge.auth.server.introspection import IntrospectionAuth as IntrospectionAuth
     from hinge.auth.server.jwt import JWTAuth as JWTAuth
@@ -61,6 +62,7 @@ _HOME = {
     "ClientCredentials": "hinge.auth.client.machine",
     "Cognito": "hinge.auth.server.proxy.providers",
     "DPoP": "hinge.auth.client.dpop",
+    "DPoPProofs": "hinge.auth.server.dpop",
     "DeviceLogin": "hinge.auth.client.device",
     "Discord": "hinge.auth.server.proxy.providers",
     "EnterpriseAuth": "hinge.auth.client.machine",

@@ -8,9 +8,23 @@ from urllib.parse import urlsplit
 
 from hinge.auth.jose import ALGORITHMS, HMAC_ALGORITHMS
 from hinge.auth.metadata import canonical_resource
+from hinge.auth.server.dpop import DPoPProofs
 from hinge.auth.url_rules import is_loopback_name
 from hinge.errors import DefinitionError, shorten
-from hinge.options import FLAG, SECONDS, TEXT, TEXTS, Check, Option, is_function, is_number, options_of, or_none, whole
+from hinge.options import (
+    FLAG,
+    SECONDS,
+    TEXT,
+    TEXTS,
+    Check,
+    Option,
+    instance,
+    is_function,
+    is_number,
+    options_of,
+    or_none,
+    whole,
+)
 
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
@@ -54,6 +68,14 @@ class ProtectedOptions(TypedDict, total=False):
     scopes_supported: Annotated[
         Sequence[str] | None,
         Option("Scopes that the metadata lists; by default the required ones.", None, or_none(SCOPES)),
+    ]
+    dpop: Annotated[
+        DPoPProofs | None,
+        Option(
+            "Accept tokens that are bound to a key of the client: `DPoPProofs()`. Without, such tokens are refused.",
+            None,
+            or_none(instance(DPoPProofs, "dpop=DPoPProofs()")),
+        ),
     ]
     resource_name: Annotated[str | None, Option("A name for people, in the metadata.", None, or_none(TEXT))]
     resource_documentation: Annotated[

@@ -19,8 +19,9 @@ import msgspec
 from hinge.auth.challenge import write_challenge
 from hinge.auth.jose import TokenInvalid
 from hinge.auth.metadata import RESOURCE_SEGMENT, ProtectedResource, canonical_resource, protected_resource_urls
+from hinge.auth.server.dpop import DPoPProofs, ProofInvalid
 from hinge.auth.server.options import TokenAuthOptions
-from hinge.errors import HingeError
+from hinge.errors import BackendError, HingeError, Overloaded
 from hinge.http1.asgi import AsgiApp, HeaderPairs, Receive, Scope, Send
 from hinge.options import accepts, check_option, function, resolve
 from hinge.protocol.http.request import Headers, Principal, Refusal
@@ -29,8 +30,8 @@ from hinge.transports.http.server.exchange import challenge_headers
 
 #: Bytes of an Authorization header; a longer one is refused unread.
 _MAX_HEADER: Final = 20 * 1024
-#: What a bearer token may consist of (RFC 6750 §2.1).
-_BEARER = re.compile(rb"[ \t]*bearer +([A-Za-z0-9\-._~+/]+=*)[ \t]*", re.IGNORECASE)
+#: The scheme, and what a token may consist of (RFC 6750 §2.1, RFC 9449 §7.1).
+_CREDENTIALS = re.compile(rb"[ \t]*(bearer|dpop) +([A-Za-z0-9\-._~+/]+=*)[ \t]*", re.IGNORECASE)
 #: Scopes that clients ask for by themselves, and no resource demands (Authorization, "Refresh Tokens").
 _NOT_OF_RESOURCES: Final = frozenset({"offline_access"})
 
@@ -82,6 +83,7 @@ class TokenAuth:
         supported = settings["scopes_supported"]
         self._listed_scopes = _for_resource(settings["required_scopes"] if supported is None else supported)
         self._authorization_servers = list(settings["authorization_servers"])
+        self._dpop = settings["dpop"]
         self._name = settings["resource_name"]
         self._documentation = settings["resource_documentation"]
         self._remember = settings["remember"]
@@ -111,27 +113,65 @@ class TokenAuth:
             return self._refuse_without_token(scope)
         remembered = self._remembered.get(sha256(value).digest())
         if remembered is not None and time.time() < remembered[0]:
-            return remembered[1]
-        return self._judge(scope, value)
+            proofs = self._dpop if _is_dpop(value) else None
+            return remembered[1] if proofs is None else self._prove(proofs, scope, headers, value, remembered[1])
+        return self._judge(scope, headers, value)
 
-    async def _judge(self, scope: Scope, value: bytes) -> Principal | Refusal:
+    async def _judge(self, scope: Scope, headers: Headers, value: bytes) -> Principal | Refusal:
         """Verify the token of a request."""
-        match = _BEARER.fullmatch(value) if len(value) <= _MAX_HEADER else None
-        if match is None:
+        match = _CREDENTIALS.fullmatch(value) if len(value) <= _MAX_HEADER else None
+        proofs = self._dpop if _is_dpop(value) else None
+        if match is None or (proofs is None and _is_dpop(value)):
             return self._refuse_header(scope, value)
         try:
-            caller = await self._caller_of(match[1].decode("ascii"))
+            caller = await self._caller_of(match[2].decode("ascii"))
         except TokenInvalid as exc:
             return self.refuse(scope, 401, "invalid_token", exc.reason)
         except AuthorizationServerDown as exc:
             return Refusal(503, str(exc), ((b"retry-after", b"5"),))
         if caller.expires is not None and caller.expires <= time.time():
             return self.refuse(scope, 401, "invalid_token", "the token has expired")
+        if proofs is None and (wrong := self._wrong_binding(caller)) is not None:
+            return self.refuse(scope, 401, "invalid_token", wrong)
         if not self.required_scopes <= self.scope_hierarchy.expand(caller.scopes):
             text = f"the token lacks a scope that this server needs: {' '.join(sorted(self.required_scopes))}"
             return self.refuse(scope, 403, "insufficient_scope", text)
         self._keep(sha256(value).digest(), caller)
+        return caller if proofs is None else await self._prove(proofs, scope, headers, value, caller)
+
+    def _wrong_binding(self, caller: Principal) -> str | None:
+        """Why a token is not accepted as a bearer token: whoever stole a bound one must not use it so (RFC 9449 §7.1)."""
+        if caller.claims.get("cnf") is not None:
+            return "the token is bound to a key, so it needs a proof" + (
+                "" if self._dpop else " that is not accepted here"
+            )
+        return "this server needs tokens that are bound to a key" if self._dpop and self._dpop.required else None
+
+    async def _prove(
+        self, proofs: DPoPProofs, scope: Scope, headers: Headers, value: bytes, caller: Principal
+    ) -> Principal | Refusal:
+        """Check the proof that comes with a valid token."""
+        token = value.strip(b" \t").rpartition(b" ")[2].decode("ascii")
+        try:
+            await proofs.check(headers, token, caller.claims, scope["method"], self._urls(scope))
+        except ProofInvalid as exc:
+            refusal = self.refuse(scope, 401, exc.error, exc.reason)
+            nonce = proofs.nonce()
+            if nonce is None:
+                return refusal
+            exposed = (b"access-control-expose-headers", b"DPoP-Nonce")
+            return refusal._replace(headers=(*refusal.headers, (b"dpop-nonce", nonce.encode()), exposed))
+        except (Overloaded, BackendError) as exc:
+            return Refusal(503, str(exc), ((b"retry-after", b"5"),))
         return caller
+
+    def _urls(self, scope: Scope) -> list[str]:
+        """The URLs that a request may name as its own: below the public URL if that is set."""
+        root: str = scope.get("root_path", "").rstrip("/")
+        path = root + str(scope["path"]).removeprefix(root)
+        if self._resource is None:
+            return [f"{_origin_of(scope)}{path}"]
+        return [self._resource.geturl(), f"{self._resource.scheme}://{self._resource.netloc}{path}"]
 
     async def _caller_of(self, token: str) -> Principal:
         verdict: Any = self._verify(token)
@@ -171,7 +211,7 @@ class TokenAuth:
 
     def _refuse_header(self, scope: Scope, value: bytes) -> Refusal:
         scheme = value[:100].strip(b" \t").partition(b" ")[0].lower()
-        if scheme != b"bearer":
+        if scheme != b"bearer" and (scheme != b"dpop" or self._dpop is None):
             return self.refuse(scope, 401)
         return self.refuse(scope, 400, "invalid_request", 'the Authorization header must be "Bearer" and one token')
 
@@ -203,17 +243,21 @@ class TokenAuth:
             scopes: The scopes that the operation needs besides those that every request needs.
 
         Returns:
-            The challenge, with the URL of the metadata and the scopes.
+            The challenge, with the URL of the metadata and the scopes; one of DPoP besides where that is accepted.
         """
-        return write_challenge(
-            "Bearer",
-            {
-                "error": error,
-                "error_description": description,
-                "scope": " ".join(_for_resource(self.required_scopes.union(scopes))) or None,
-                "resource_metadata": self._metadata_url(scope) if self._authorization_servers else None,
-            },
-        )
+        parameters = {
+            "error": error,
+            "error_description": description,
+            "scope": " ".join(_for_resource(self.required_scopes.union(scopes))) or None,
+            "resource_metadata": self._metadata_url(scope) if self._authorization_servers else None,
+        }
+        if self._dpop is None:
+            return write_challenge("Bearer", parameters)
+        sent = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        if self._dpop.required or _is_dpop(sent):
+            return write_challenge("DPoP", {**parameters, "algs": self._dpop.algorithms})
+        alternative = write_challenge("DPoP", {"algs": self._dpop.algorithms})
+        return f"{write_challenge('Bearer', parameters)}, {alternative}"
 
     # ---------------------------------------------------------------- metadata
 
@@ -335,6 +379,11 @@ def _names_token(query: bytes) -> bool:
     if b"token" not in query and b"%" not in query:
         return False
     return any(name == b"access_token" for name, _ in parse_qsl(query[:_MAX_HEADER], keep_blank_values=True))
+
+
+def _is_dpop(value: bytes) -> bool:
+    """Whether an Authorization header has the scheme DPoP."""
+    return value[:16].lstrip(b" \t")[:5].lower() == b"dpop "
 
 
 def _for_resource(scopes: Collection[str]) -> list[str]:
