@@ -190,7 +190,7 @@ class AuthDouble:
     def _authorize(self, asked: Asked) -> Reply:
         query = dict(parse_qsl(urlsplit(asked.path).query))
         client = self.clients.get(query["client_id"])
-        if client is None or query["redirect_uri"] not in client["redirect_uris"]:
+        if client is None or not {"*", query["redirect_uri"]} & set(client["redirect_uris"]):
             return Reply(400, b"<h1>Unknown client</h1>", {"content-type": "text/html"})
         code = f"code-{secrets.token_hex(8)}"
         self.codes[code] = query

@@ -9,17 +9,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from hinge.http1.server.listener import Listener
-from hinge.http1.server.request import HttpRequest
+from hinge.http1.server.request import ServedRequest
 
 JSON_TYPE = b"application/json"
 
-Serve = Callable[[HttpRequest], Coroutine[Any, Any, None]]
+Serve = Callable[[ServedRequest], Coroutine[Any, Any, None]]
 
 #: The head of a request may have so many bytes here.
 HEAD_BYTES = 4096
 
 
-async def echo(request: HttpRequest) -> None:
+async def echo(request: ServedRequest) -> None:
     """Answers with the method, the path and the body."""
     body = await request.read(1 << 20)
     if body is not None:

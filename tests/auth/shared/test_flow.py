@@ -24,6 +24,7 @@ async def test_a_flow_gets_its_responses_and_its_failures() -> None:
     def flow(base: str) -> Flow[list[str]]:
         first = yield HttpRequest("GET", f"{base}/a")
         second = yield HttpRequest("POST", f"{base}/b", [("X-Name", "v")], b"!")
+        third = ""
         try:
             yield HttpRequest("GET", "http://10.0.0.1/")
         except UrlRefused:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from hinge.http1.server.access_log import with_access_log, with_trusted_proxies
-from hinge.http1.server.request import HttpRequest
+from hinge.http1.server.request import ServedRequest
 from tests.transports.http_listening import JSON_TYPE, echo, get, listening, post
 from tests.transports.loops import until
 
@@ -34,7 +34,7 @@ async def forwarded(headers: Sequence[str], proxies: Sequence[str]) -> tuple[str
     """The client's address and scheme as the app sees them."""
     seen: list[tuple[str, str]] = []
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         seen.append((request.scope["client"][0], request.scope["scheme"]))
         await request.respond(200, JSON_TYPE, b"", ())
 

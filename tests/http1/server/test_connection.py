@@ -14,7 +14,7 @@ import pytest
 from hinge.http1.server import connection as http_connection
 from hinge.http1.server import listener as http_listener
 from hinge.http1.server.connection import HttpConnection
-from hinge.http1.server.request import HttpRequest
+from hinge.http1.server.request import ServedRequest
 from tests.transports.http_listening import HEAD_BYTES, Line, echo, get, listening, post
 from tests.transports.loops import on_both_loops
 
@@ -39,7 +39,7 @@ async def test_a_head_that_was_received_before_is_read_the_same_again() -> None:
     """The server remembers heads by their bytes: nothing of a request may depend on whether it does."""
     seen: list[dict[str, object]] = []
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         seen.append({**request.scope, "headers": list(request.scope["headers"])})
         request.scope["path"] = "/changed"
         request.scope["headers"].append((b"x-added", b"by the app"))
@@ -93,7 +93,7 @@ async def test_a_body_may_come_in_chunks_and_its_trailers_are_nobodys_business()
     """RFC 9110 §6.5.1: what comes after the body must not pass for a header."""
     seen: list[list[tuple[bytes, bytes]]] = []
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await echo(request)
         seen.append(request.scope["headers"])
 
@@ -122,7 +122,7 @@ async def test_a_body_may_come_in_chunks_and_its_trailers_are_nobodys_business()
 async def test_a_target_is_read_as_asgi_tells_it(target: str, path: str, raw_path: bytes, query: bytes) -> None:
     scopes = []
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         scopes.append(request.scope)
         await request.respond(200, JSON_TYPE, b"", ())
 
@@ -144,7 +144,7 @@ async def test_a_target_is_read_as_asgi_tells_it(target: str, path: str, raw_pat
 async def test_requests_that_come_together_are_answered_one_after_the_other_in_their_order() -> None:
     running = 0
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         nonlocal running
         running += 1
         assert running == 1
@@ -163,7 +163,7 @@ async def test_pipelined_requests_wait_in_the_socket_and_not_in_memory() -> None
     """Their number and their bytes are limited, however many a client sends."""
     gate = asyncio.Event()
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await gate.wait()
         await echo(request)
 
@@ -191,7 +191,7 @@ async def test_pipelined_requests_wait_in_the_socket_and_not_in_memory() -> None
 async def test_a_client_that_pipelines_does_not_hold_up_others() -> None:
     served: list[str] = []
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         served.append(request.scope["path"])
         await echo(request)
 
@@ -222,7 +222,7 @@ async def test_pipelined_requests_with_bodies_are_all_answered(size: int) -> Non
 async def test_work_that_goes_on_after_the_answer_does_not_hold_up_the_next_request() -> None:
     gate = asyncio.Event()
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await request.respond(202, b"", b"", ())
         await gate.wait()
 
@@ -239,7 +239,7 @@ async def test_a_client_that_does_not_read_gets_its_next_answer_when_it_does() -
     big = b"x" * (1 << 20)
     served = 0
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         nonlocal served
         served += 1
         await request.respond(200, JSON_TYPE, big, ())
@@ -256,7 +256,7 @@ async def test_a_client_that_does_not_read_gets_its_next_answer_when_it_does() -
 async def test_a_client_that_leaves_is_noticed_at_once() -> None:
     left = asyncio.Event()
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         request.watch(left.set)
         await left.wait()
         await request.respond(200, JSON_TYPE, b"nobody", ())
@@ -337,7 +337,7 @@ async def test_a_host_may_be_any_name_or_address_with_a_port(host: str) -> None:
 async def test_a_body_that_breaks_off_into_nonsense_ends_its_request_and_no_other() -> None:
     done: list[bytes | None] = []
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         done.append(await request.read(100))
 
     async with listening(serve) as house:
@@ -351,7 +351,7 @@ async def test_a_body_that_breaks_off_into_nonsense_ends_its_request_and_no_othe
 async def test_half_an_answer_is_cut_off_when_its_request_turns_out_to_be_nonsense() -> None:
     """A 400 in the middle of a response would be read as a part of it."""
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         request.start(200, ())
         await request.piece(b"half", True)
         await asyncio.sleep(30)
@@ -448,7 +448,7 @@ async def test_what_http_1_1_does_not_have_is_refused_and_nothing_after_it_is_se
     """RFC 9110 §15.6.6, RFC 9112 §6.1."""
     served: list[str] = []
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         body = await request.read(100)
         if body is not None:
             served.append(request.scope["path"])
@@ -496,7 +496,7 @@ async def test_a_wish_for_another_protocol_is_left_aside_and_the_body_is_not_los
     """RFC 9110 §7.8. Java's client asks for h2c with the first request of every connection, which is often a POST."""
     scopes = []
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         scopes.append(request.scope)
         await echo(request)
 
@@ -540,7 +540,7 @@ async def test_a_wish_for_another_protocol_changes_no_limit_and_no_fault() -> No
 async def test_nonsense_waits_for_its_turn_behind_requests_that_a_slow_reader_holds_up() -> None:
     big = b"x" * (1 << 20)
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await request.respond(200, JSON_TYPE, big, ())
 
     async with listening(serve) as house:
@@ -579,7 +579,7 @@ async def test_a_client_that_sends_no_more_gets_the_answer_it_waits_for() -> Non
     """A half-closed connection; 100 Continue finds out whether it is closed for good."""
     gate = asyncio.Event()
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await gate.wait()
         await echo(request)
 
@@ -602,7 +602,7 @@ async def say_for_ever(line: Line) -> None:
 async def test_who_is_turned_away_before_its_body_came_can_read_why() -> None:
     """Closing while the client still sends would take the answer away; nor is the rest of the body taken for a request."""
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await request.respond(413, JSON_TYPE, b"too much", ())
 
     async with listening(serve) as house:
@@ -618,7 +618,7 @@ async def test_who_is_turned_away_before_its_body_came_can_read_why() -> None:
 async def test_who_goes_on_sending_after_the_last_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_listener, "TICK", 0.02)
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await request.respond(413, JSON_TYPE, b"", ())
 
     async with listening(serve) as house:
@@ -636,7 +636,7 @@ async def test_who_goes_on_sending_after_the_last_answer_is_cut_off(monkeypatch:
 async def test_a_connection_that_does_not_get_on_is_closed(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_listener, "TICK", 0.02)
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await request.respond(200, JSON_TYPE, b"", ())
 
     async with listening(serve if b"\r\n" in said else echo) as house:
@@ -671,7 +671,7 @@ async def test_a_reader_that_reads_nothing_is_cut_off_and_a_slow_one_is_not(monk
     monkeypatch.setattr(http_listener, "TICK", 0.01)
     big = b"x" * (32 << 20)
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await request.respond(200, JSON_TYPE, big, ())
 
     async with listening(serve) as house:
@@ -694,7 +694,7 @@ async def test_a_reader_that_reads_nothing_is_cut_off_and_a_slow_one_is_not(monk
 async def test_while_the_server_ends_answers_are_the_last_of_their_connection() -> None:
     gate = asyncio.Event()
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await gate.wait()
         await echo(request)
 
@@ -715,7 +715,7 @@ async def test_while_the_server_ends_answers_are_the_last_of_their_connection() 
 
 @on_both_loops
 async def test_at_the_end_idle_connections_are_closed_in_good_order_and_all_others_cut() -> None:
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await (asyncio.sleep(30) if request.scope["path"] == "/slow" else echo(request))
 
     async with listening(serve) as house:

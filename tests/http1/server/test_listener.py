@@ -16,7 +16,7 @@ from hinge import Client, Server, StartError
 from hinge.http1.server import connection as http_connection
 from hinge.http1.server import listener as http_listener
 from hinge.http1.server.listener import Listener
-from hinge.http1.server.request import HttpRequest
+from hinge.http1.server.request import ServedRequest
 from hinge.transports.http.server.run import serve_http
 from tests.transports.certificates import server_tls
 from tests.transports.http_listening import HEAD_BYTES, Line, echo, get, listening, post
@@ -50,7 +50,7 @@ async def secure_line(certificate: Path, port: int) -> Line:
 async def test_over_tls_it_is_the_same_server(certificate: Path) -> None:
     schemes = []
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         schemes.append(request.scope["scheme"])
         await echo(request)
 
@@ -68,7 +68,7 @@ async def test_over_tls_it_is_the_same_server(certificate: Path) -> None:
 
 @on_both_loops
 async def test_over_tls_who_is_turned_away_can_read_why(certificate: Path) -> None:
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await request.respond(413, JSON_TYPE, b"too much", ())
 
     async with secure(certificate, serve) as (_, port):
@@ -87,7 +87,7 @@ async def test_over_tls_a_slow_reader_gets_all_and_one_that_reads_nothing_is_cut
     monkeypatch.setattr(http_connection, "IDLE", 100)
     big = b"x" * (32 << 20)
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await request.respond(200, JSON_TYPE, big, ())
 
     async with secure(certificate, serve) as (listener, port):
@@ -154,7 +154,7 @@ async def test_our_client_calls_our_server_over_tls(certificate: Path) -> None:
 async def test_a_request_from_a_unix_socket_has_no_address(tmp_path: Path) -> None:
     scopes = []
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         scopes.append(request.scope)
         await echo(request)
 
@@ -187,7 +187,7 @@ async def test_a_socket_that_is_no_longer_one_is_one_clear_line() -> None:
 async def test_it_may_be_closed_twice_and_while_requests_run() -> None:
     begun, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         begun.set()
         try:
             await asyncio.sleep(30)

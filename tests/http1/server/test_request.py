@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from hinge.http1.asgi import HeaderPairs
-from hinge.http1.server.request import BODY_AHEAD, HttpRequest, header_lines
+from hinge.http1.server.request import BODY_AHEAD, ServedRequest, header_lines
 from tests.transports.http_listening import Serve, echo, get, listening, post
 from tests.transports.loops import on_both_loops
 
@@ -23,7 +23,7 @@ JSON_TYPE = b"application/json"
 def asgi(app: Any) -> Serve:
     """An ASGI app as our server calls it."""
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await app(request.scope, request.receive, request.send)
 
     return serve
@@ -36,7 +36,7 @@ def asgi(app: Any) -> Serve:
 async def test_a_client_that_asks_first_is_told_to_send_its_body_once_and_only_if_it_is_wanted() -> None:
     """RFC 9110 §10.1.1."""
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         if request.scope["path"] == "/no":
             await request.respond(401, JSON_TYPE, b"no", ())
         else:
@@ -57,7 +57,7 @@ async def test_a_client_that_asks_first_is_told_to_send_its_body_once_and_only_i
 async def test_a_body_is_taken_up_to_its_limit_and_the_rest_stays_in_the_socket() -> None:
     sizes: list[int] = []
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         body = await request.read(100_000)
         assert body is not None
         sizes.append(len(body))
@@ -74,9 +74,9 @@ async def test_a_body_is_taken_up_to_its_limit_and_the_rest_stays_in_the_socket(
 @on_both_loops
 async def test_a_body_that_nobody_reads_is_not_kept() -> None:
     gate = asyncio.Event()
-    kept: list[HttpRequest] = []
+    kept: list[ServedRequest] = []
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         kept.append(request)
         await gate.wait()
         await echo(request)
@@ -97,7 +97,7 @@ async def test_a_body_that_nobody_reads_is_not_kept() -> None:
 async def test_a_large_body_that_was_there_before_it_was_wanted_holds_up_no_other_request(size: int) -> None:
     """A connection that took no more for a while must take up again, whenever its body is read."""
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await asyncio.sleep(0.02)
         body = await request.read(1 << 20)
         await request.respond(200, JSON_TYPE, b"%d" % len(body or b""), ())
@@ -113,7 +113,7 @@ async def test_a_large_body_that_was_there_before_it_was_wanted_holds_up_no_othe
 async def test_a_client_that_leaves_in_the_middle_of_its_body_has_no_body() -> None:
     bodies: asyncio.Queue[bytes | None] = asyncio.Queue()
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         bodies.put_nowait(await request.read(100))
 
     async with listening(serve) as house:
@@ -142,7 +142,7 @@ async def test_a_response_carries_the_date() -> None:
 async def test_no_header_can_become_two(bad: tuple[bytes, bytes], caplog: pytest.LogCaptureFixture) -> None:
     """Response splitting: what an application puts into a value may come from somebody else."""
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await request.respond(200, JSON_TYPE, b"fine", (bad,))
 
     with pytest.raises(ValueError, match="can't be an HTTP header"):
@@ -166,7 +166,7 @@ async def test_no_header_can_become_two(bad: tuple[bytes, bytes], caplog: pytest
 async def test_a_whole_response_says_how_long_it_is(
     status: int, headers: HeaderPairs, length: str | None, last: bool
 ) -> None:
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         await request.respond(status, JSON_TYPE, b"" if status == 204 else b"four", headers)
 
     async with listening(serve) as house:
@@ -182,7 +182,7 @@ async def test_a_whole_response_says_how_long_it_is(
 
 @on_both_loops
 async def test_a_response_in_pieces_leaves_piece_by_piece() -> None:
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         request.start(200, ((b"x", b"y"), (b"Transfer-Encoding", b"mine")))
         await request.piece(b"", True)
         await request.piece(b"one", True)
@@ -205,7 +205,7 @@ async def test_a_piece_waits_for_a_slow_reader_and_fails_when_it_leaves() -> Non
     sent = 0
     left: asyncio.Future[OSError] = asyncio.get_running_loop().create_future()
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         nonlocal sent
         request.start(200, ())
         try:
@@ -233,7 +233,7 @@ async def test_a_piece_waits_for_a_slow_reader_and_fails_when_it_leaves() -> Non
 async def test_a_request_that_ends_without_a_response_gets_one_without_details(
     failure: Exception | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         if failure is not None:
             raise failure
 
@@ -250,7 +250,7 @@ async def test_a_request_that_fails_in_the_middle_of_its_response_cuts_the_conne
 ) -> None:
     """A response that ended in good order would pass for a whole one."""
 
-    async def serve(request: HttpRequest) -> None:
+    async def serve(request: ServedRequest) -> None:
         request.start(200, ())
         await request.piece(b"half", True)
         raise ZeroDivisionError

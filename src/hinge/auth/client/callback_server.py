@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 from hinge.errors import AuthorizationFailed, DefinitionError
 from hinge.http1.server.listener import Listener
-from hinge.http1.server.request import HttpRequest
+from hinge.http1.server.request import ServedRequest
 
 #: Addresses on which a host listens; the second one only where the system has it.
 _ADDRESSES = {"localhost": ("127.0.0.1", "::1"), "127.0.0.1": ("127.0.0.1",), "::1": ("::1",)}
@@ -103,7 +103,7 @@ class CallbackServer:
         bound, self._sockets = self._sockets, []
         self.dropped = 0
 
-        async def serve(request: HttpRequest) -> None:
+        async def serve(request: ServedRequest) -> None:
             query = request.scope["query_string"].decode("ascii", "replace")
             hosts = [value for name, value in request.scope["headers"] if name == b"host"]
             status, text = 200, "You may close this page and go back to the program."

@@ -13,7 +13,7 @@ import msgspec
 
 from hinge.auth.client.device import DEVICE_GRANT
 from hinge.auth.client.discovery import Discovered
-from hinge.auth.client.token_request import RegisteredClient, read_error
+from hinge.auth.client.token_request import RegisteredClient, TokenRequestFailed, read_error
 from hinge.auth.flow import Flow, HttpRequest
 from hinge.auth.metadata import ClientMetadata
 from hinge.auth.url_rules import describe, is_loopback_name
@@ -90,30 +90,40 @@ def register(found: Discovered, plan: ClientPlan) -> Flow[RegisteredClient]:
     choices = [
         name for name in ("none", "client_secret_basic", "client_secret_post") if methods is None or name in methods
     ]
-    for method in choices[: 1 if methods else 2] or ["none"]:
-        wish = ClientMetadata(
-            client_name=plan.name,
-            redirect_uris=list(plan.redirect_uris) or None,
-            grant_types=list(_GRANTS if uris else _DEVICE_GRANTS),
-            response_types=["code"] if uris else [],
-            token_endpoint_auth_method=method,
-            application_type=application_type(plan.redirect_uris),
-            scope=" ".join(plan.scopes) or None,
-        )
-        headers = (("Content-Type", "application/json"), ("Accept", "application/json"))
-        response = yield HttpRequest("POST", endpoint, headers, msgspec.json.encode(wish))
-        if response.status in (200, 201):
-            return read_registration(response.body, method, plan.redirect_uris)
-        missing = "" if found.has_metadata else ", and the server has no metadata of OAuth"
-        error = read_error(response, f"{describe(endpoint)} does not register this client{missing}")
-        if error.error != _REFUSED_AUTH:
-            break
-    if error.error == "invalid_redirect_uri":
+    first, *others = choices or ["none"]
+    answer = yield from _attempt(found, plan, first)
+    if isinstance(answer, TokenRequestFailed) and answer.error == _REFUSED_AUTH and not methods:
+        answer = yield from _attempt(found, plan, others[0])
+    if isinstance(answer, RegisteredClient):
+        return answer
+    if answer.error == "invalid_redirect_uri":
         raise AuthorizationFailed(
-            f"{error}. The redirect URI is {uris}: use another one (OAuth(authorizer=…)), or register a client "
+            f"{answer}. The redirect URI is {uris}: use another one (OAuth(authorizer=…)), or register a client "
             "there and pass OAuth(client_id=…)"
         )
-    raise error
+    raise answer
+
+
+def _attempt(found: Discovered, plan: ClientPlan, method: str) -> Flow[RegisteredClient | TokenRequestFailed]:
+    """Ask for a registration with one kind of client authentication; a refusal is returned."""
+    endpoint = found.server.registration_endpoint
+    assert endpoint is not None
+    uris = plan.redirect_uris
+    wish = ClientMetadata(
+        client_name=plan.name,
+        redirect_uris=list(uris) or None,
+        grant_types=list(_GRANTS if uris else _DEVICE_GRANTS),
+        response_types=["code"] if uris else [],
+        token_endpoint_auth_method=method,
+        application_type=application_type(uris),
+        scope=" ".join(plan.scopes) or None,
+    )
+    headers = (("Content-Type", "application/json"), ("Accept", "application/json"))
+    response = yield HttpRequest("POST", endpoint, headers, msgspec.json.encode(wish))
+    if response.status in (200, 201):
+        return read_registration(response.body, method, uris)
+    missing = "" if found.has_metadata else ", and the server has no metadata of OAuth"
+    return read_error(response, f"{describe(endpoint)} does not register this client{missing}")
 
 
 def application_type(redirect_uris: Iterable[str]) -> str:

@@ -11,11 +11,11 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, TypeAlias
 
 from hinge.http1.asgi import Scope
-from hinge.http1.server.request import HttpRequest
+from hinge.http1.server.request import ServedRequest
 
 logger = logging.getLogger("hinge.access")
 
-ServeRequest: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, None]]
+ServeRequest: TypeAlias = Callable[[ServedRequest], Coroutine[Any, Any, None]]
 
 
 def with_access_log(serve: ServeRequest) -> ServeRequest:
@@ -26,7 +26,7 @@ def with_access_log(serve: ServeRequest) -> ServeRequest:
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logger.addHandler(handler)
 
-    async def serve_and_log(request: HttpRequest) -> None:
+    async def serve_and_log(request: ServedRequest) -> None:
         began = time.perf_counter()
         try:
             await serve(request)
@@ -65,7 +65,7 @@ def with_trusted_proxies(serve: ServeRequest, proxies: Iterable[str]) -> ServeRe
     def trusts(address: str) -> bool:
         return any(ip_address(address) in network for network in networks)
 
-    async def serve_forwarded(request: HttpRequest) -> None:
+    async def serve_forwarded(request: ServedRequest) -> None:
         scope = request.scope
         peer = scope["client"]
         if "unix" in names if peer is None else trusts(peer[0]):

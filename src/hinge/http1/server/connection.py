@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import httptools
 
 from hinge.http1.asgi import TEXT_TYPE, Scope
-from hinge.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, HttpRequest, RequestServer
+from hinge.http1.server.request import CONTINUE, KEEP_ALIVE, PIECE, RequestServer, ServedRequest
 
 logger = logging.getLogger("hinge")
 
@@ -65,7 +65,7 @@ class ConnectionServer(RequestServer, Protocol):
     loop: asyncio.AbstractEventLoop
     connections: set[HttpConnection]
     tasks: set[asyncio.Task[Any]]
-    serve: Callable[[HttpRequest], Coroutine[Any, Any, None]]
+    serve: Callable[[ServedRequest], Coroutine[Any, Any, None]]
     #: Heads that were parsed before, by their bytes.
     parsed_heads: dict[bytes, ParsedHead]
 
@@ -109,11 +109,11 @@ class HttpConnection(asyncio.Protocol):
         self._target = b""
         self._path: tuple[str, bytes, bytes] = ("", b"", b"")
         #: The last request that was parsed, while its head may be remembered.
-        self._parsed: HttpRequest | None = None
+        self._parsed: ServedRequest | None = None
         #: The request whose body is arriving; the one that is served; those that wait; the response that ends them.
-        self._incoming: HttpRequest | None = None
-        self._serving: HttpRequest | None = None
-        self._waiting: deque[HttpRequest] = deque()
+        self._incoming: ServedRequest | None = None
+        self._serving: ServedRequest | None = None
+        self._waiting: deque[ServedRequest] = deque()
         self._final_response = b""
 
     # ---------------------------------------------------------------- asyncio calls these
@@ -166,7 +166,7 @@ class HttpConnection(asyncio.Protocol):
     def _serve_again(self, head: ParsedHead, body: bytes) -> None:
         """Serve a request whose head was parsed before."""
         scope = {**self._scope, **head.scope, "headers": head.headers.copy()}
-        self._serve(HttpRequest(scope, self, True, complete=True, received=head.length, _body=body))
+        self._serve(ServedRequest(scope, self, True, complete=True, received=head.length, _body=body))
 
     def eof_received(self) -> bool:
         """The client has sent its last byte. Returns whether it may still wait for a response.
@@ -265,7 +265,7 @@ class HttpConnection(asyncio.Protocol):
         self._headers = []
         self._first_chunk = True
         self._final = not keep_alive
-        self._incoming = request = HttpRequest(scope, self, keep_alive)
+        self._incoming = request = ServedRequest(scope, self, keep_alive)
         self._parsed = request
         if self._serving is None and not self._waiting:
             self._serve(request)
@@ -405,7 +405,7 @@ class HttpConnection(asyncio.Protocol):
 
     # ---------------------------------------------------------------- one after the other
 
-    def _serve(self, request: HttpRequest) -> None:
+    def _serve(self, request: ServedRequest) -> None:
         self._serving = request
         self._used = True
         server = self.server

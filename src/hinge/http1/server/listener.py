@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hinge.errors import StartError
 from hinge.http1.server.connection import HEAD_WAIT, HttpConnection, ParsedHead
-from hinge.http1.server.request import HttpRequest, ResponseHeads
+from hinge.http1.server.request import ResponseHeads, ServedRequest
 from hinge.local_sockets import Listening, listen_on_pipe
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Listener:
 
     def __init__(
         self,
-        serve: Callable[[HttpRequest], Coroutine[Any, Any, None]],
+        serve: Callable[[ServedRequest], Coroutine[Any, Any, None]],
         head_bytes: int,
         head_lines: int = 1000,
         stall: float = 30.0,

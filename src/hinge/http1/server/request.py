@@ -128,7 +128,7 @@ class RequestConnection(Protocol):
         """The task of a request is over."""
 
 
-class HttpRequest(msgspec.Struct, eq=False):
+class ServedRequest(msgspec.Struct, eq=False):
     """A request whose body arrives and whose response leaves; see `RawExchange` for the methods that serve it."""
 
     scope: Scope
