@@ -9,7 +9,7 @@ SDK_GUIDE = "docs/migration/from-official-sdk.md"
 NAME_ADVICE = {
     "fastmcp": "it has no counterpart in Hinge; see docs/migration/from-fastmcp.md",
     "fastmcp.apps": "pages of apps are served by hinge.Apps",
-    "fastmcp.client.auth": "give Client(url, auth=…) a function that returns the Authorization header",
+    "fastmcp.client.auth": "write Client(url, auth='oauth'), or auth= one of the objects of hinge.auth",
     "fastmcp.client.transports": "give Client the URL, file or command line itself, with headers=, env= and cwd=",
     "fastmcp.dependencies": "use Annotated[…, Depends(function)]; a function with a Context parameter reads the rest",
     "fastmcp.exceptions": "use the errors of hinge: ToolError in tools, ProtocolError for requests, CallError in clients",
@@ -139,7 +139,7 @@ SERVER_MEMBERS = {
 }
 
 CLIENT_OPTIONS = {
-    "auth": "give a function that returns the Authorization header: auth=lambda: 'Bearer …'",
+    "auth": "write auth='oauth', one of the objects of hinge.auth, or auth=lambda: 'Bearer …'",
     "cache": "write cache=Store, see docs/clients.md",
     "elicitation_callback": "write on_elicit=function: it gets the form and returns a dict, or None to decline",
     "elicitation_handler": "write on_elicit=function: it gets the form and returns a dict, or None to decline",

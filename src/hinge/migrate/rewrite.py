@@ -610,7 +610,7 @@ class RewritePass(cst.CSTTransformer):
         if auth is not None and auth != "oauth":
             arguments.set("auth", f"lambda: {f'Bearer {auth}'!r}")
         for option in arguments.names():
-            if option in advice.CLIENT_OPTIONS and not (option == "auth" and auth not in (None, "oauth")):
+            if option in advice.CLIENT_OPTIONS and not (option == "auth" and auth is not None):
                 self._note(original_node, f"Client({option}=…): {advice.CLIENT_OPTIONS[option]}")
         if original_node.args and isinstance(original_node.args[0].value, cst.Dict):
             self._note(original_node, "Client({…}): write ClientGroup.from_config({…}) for several servers")
