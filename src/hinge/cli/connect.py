@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.machinery import PathFinder
 from typing import Any
 
@@ -73,18 +73,33 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
         transport["headers"] = dict(map(parse_header, options.header))
     if options.wire:
         transport["wire"] = options.wire
+    if options.target.startswith(("http://", "https://")):
+        transport |= _login(options, transport)
     entry = CONFIGURED.fullmatch(options.target)
     if entry is not None:
         from hinge.client.group.config import pick, read_config
 
         target, configured = pick(read_config(entry["path"]), entry["name"]).reach()
-        return _with_arguments(options, target), dict(configured)
+        transport = dict(configured)
+        if isinstance(target, str) and target.startswith(("http://", "https://")) and "auth" not in transport:
+            transport |= _login(options, transport)
+        return _with_arguments(options, target), transport
     if is_python(options):
         words = ["-m"] if options.module else []
         words += [_located(options), *(["--", *options.program_arguments] if options.program_arguments else [])]
         # A program of the user's own: it gets the whole environment.
         return [*own_program(), "run", *words], {"env": dict(os.environ)}
     return _with_arguments(options, options.target), transport
+
+
+def _login(options: argparse.Namespace, transport: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the option `auth`; nothing if the headers of the user have credentials."""
+    headers = transport.get("headers") or {}
+    if callable(headers) or any(name.lower() == "authorization" for name in headers):
+        return {}
+    from hinge.cli.login import StoredLogin
+
+    return {"auth": StoredLogin(options)}
 
 
 def is_python(options: argparse.Namespace) -> bool:

@@ -38,7 +38,8 @@ class Console(logging.Handler):
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(logging.WARNING)
         self.terminal = Terminal()
-        self._no_input: bool = options.no_input
+        #: Commands without the option never ask.
+        self._no_input: bool = getattr(options, "no_input", True)
         self._draws_bar = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb" and bool(find_spec("rich"))
         self._bar: Progress | None = None
         self._paced = is_terminal(sys.stderr)

@@ -74,6 +74,8 @@ class OAuth:
         store: Where logins are kept; in memory by default.
         accept_issuers: Issuers that the metadata of an authorization server may name although it was requested for another
             one. By default the names must be identical.
+        keep_client: Whether the store keeps the client with its secret, so that later logins need not be told about it. By
+            default only dynamically registered clients are kept.
         private_networks: Whether the authorization server may be in a private network, and use http.
         proof: Binds the tokens to a key: `DPoP()`.
 
@@ -97,6 +99,7 @@ class OAuth:
         authorizer: Authorizer | DeviceLogin | None = None,
         store: TokenStore | None = None,
         accept_issuers: Collection[str] = (),
+        keep_client: bool = False,
         private_networks: bool = False,
         proof: DPoP | None = None,
     ) -> None:
@@ -116,6 +119,7 @@ class OAuth:
         self.authorizer = authorizer
         self.store: TokenStore = MemoryTokenStore() if store is None else store
         self.accept_issuers = frozenset(accept_issuers)
+        self.keep_client = keep_client
         self.private_networks = private_networks
         self.proof = proof
 
@@ -150,7 +154,8 @@ class OAuthCredentials:
         self._proof = None if oauth.proof is None else oauth.proof.copy()
         self._network = network
         self._rules = UrlRules(url, private_networks=oauth.private_networks)
-        self._index = token_key("server", canonical_resource(url), oauth.client_metadata_url or self._client_id())
+        name = "" if oauth.keep_client else oauth.client_metadata_url or self._client_id()
+        self._index = token_key("server", canonical_resource(url), name)
         self._source: TokenSource | None = None
         self._resource = canonical_resource(url)
         self._looked_up = False
@@ -468,7 +473,7 @@ class OAuthCredentials:
         self.identity = secrets.token_hex(8)
         method = auth_method(client, found.server.token_endpoint_auth_methods_supported)
         stored = msgspec.structs.replace(client, token_endpoint_auth_method=method)
-        if self._oauth.registered is not None:  # its secret is in the options
+        if self._oauth.registered is not None and not self._oauth.keep_client:  # its secret is in the options
             stored = msgspec.structs.replace(stored, client_secret=None)
         key = {} if proof is None else {"dpop_key": proof.stored_key()}
         return msgspec.structs.replace(tokens, client=msgspec.to_builtins(stored) | key)

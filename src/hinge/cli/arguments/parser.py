@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 from typing import Any
 
-from hinge.cli.arguments import calling, contracts, install, project, serving
+from hinge.cli.arguments import auth, calling, contracts, install, project, serving
 from hinge.cli.arguments.command import Command, CommandParser, Parser
 from hinge.errors import StartError
 from hinge.version import __version__
@@ -15,6 +15,7 @@ from hinge.version import __version__
 COMMANDS: dict[str, Command] = {
     **serving.COMMANDS,
     **calling.COMMANDS,
+    **auth.COMMANDS,
     **contracts.COMMANDS,
     **install.COMMANDS,
     **project.COMMANDS,

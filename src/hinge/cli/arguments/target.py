@@ -35,6 +35,9 @@ def add_target(command: CommandParser, *, eras: bool = True, also: str = "") -> 
     if eras:
         command.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era (default: negotiated)")
     command.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header to send")
+    command.add_argument(
+        "--no-login", action="store_true", help="never start a login: fail if a server wants one; with a URL"
+    )
     from hinge.transports.http.client.options import HttpClientOptions
 
     add_options(command, HttpClientOptions, "wire", note="; with a URL")

@@ -11,7 +11,6 @@ from hinge.cli.values import parse_strings
 
 async def run(options: argparse.Namespace) -> int:
     """Print a line for each suggestion; on standard error whether there are more."""
-    options.no_input = True
     context = parse_strings(options.context) if options.context else None
     is_template = "{" in options.name or "://" in options.name
     prompt, resource = (None, options.name) if is_template else (options.name, None)

@@ -24,7 +24,6 @@ _METHOD_NOT_FOUND = -32601
 
 async def run(options: argparse.Namespace) -> int:
     """Print a paragraph for each tool, prompt and resource."""
-    options.no_input = True
     with Console(options) as console:
         async with client_for(options, **console.client_options()) as client:
             lists = await fetch_lists(client)

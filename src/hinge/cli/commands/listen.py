@@ -21,7 +21,6 @@ from hinge.schema.notifications import LogParams
 
 async def run(options: argparse.Namespace) -> int:
     """Print a line for each message until Ctrl-C, or until the connection is lost for good."""
-    options.no_input = True
     lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue(1000)
 
     def log(params: LogParams) -> None:

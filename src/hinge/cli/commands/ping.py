@@ -18,7 +18,6 @@ from hinge.schema.methods import method_in
 
 async def run(options: argparse.Namespace) -> int:
     """Print a line for each request and a summary, also after Ctrl-C. The exit code is 1 if an answer is missing."""
-    options.no_input = True
     #: Milliseconds of each request, None for one without an answer.
     times: list[float | None] = []
     with Console(options) as console:

@@ -92,6 +92,7 @@ def _may_ask(target: str) -> bool:
 async def _ask(argument: str, options: argparse.Namespace, current: str, lists: tuple[str, ...]) -> list[Candidate]:
     from hinge.cli.commands.list import fetch_lists
 
+    options.no_login = True
     async with asyncio.timeout(_LIMIT), client_for(options, show=lambda line: None, lock=None) as client:
         entries = await fetch_lists(client, lists)
         definitions = {name: msgspec.to_builtins(items) for name, items in entries.items()}

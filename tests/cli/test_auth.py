@@ -1,0 +1,210 @@
+"""`hinge auth`, and commands that use its logins, as real processes against servers on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+import pytest
+
+from tests.auth.double import AuthDouble, Reply
+from tests.transports.scripted_http import Asked
+
+#: A browser: it opens the page of the login and follows its redirect, which ends at the callback server of the command.
+BROWSER = "import sys, urllib.request; urllib.request.urlopen(sys.argv[-1], timeout=10).read()"
+
+
+class Done(NamedTuple):
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Shell:
+    """Runs commands of one user, who has a browser."""
+
+    def __init__(self, home: Path) -> None:
+        script = home / "browser.py"
+        script.write_text(BROWSER)
+        keep = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        self.environment = {
+            **keep,
+            "HOME": str(home),
+            "XDG_STATE_HOME": str(home),
+            "LOCALAPPDATA": str(home),
+            "BROWSER": f"{sys.executable} {script} %s",
+        }
+        self.home = home
+
+    async def hinge(self, *words: str, stdin: bytes = b"") -> Done:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "hinge",
+            *words,
+            env=self.environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(60):
+            out, err = await process.communicate(stdin)
+        assert process.returncode is not None
+        return Done(process.returncode, out.decode(), err.decode())
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+@pytest.fixture
+async def double() -> AsyncIterator[AuthDouble]:
+    async with AuthDouble() as made:
+        yield made
+
+
+async def test_a_login_is_used_by_other_commands_until_it_ends(shell: Shell, double: AuthDouble) -> None:
+    done = await shell.hinge("auth", "status", double.url)
+    assert (done.code, done.stdout) == (1, f"Nobody is logged in at {double.url}\n")
+    done = await shell.hinge("auth", "login", double.url, "--scope", "notes")
+    assert done.code == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == f"Logged in at {double.issuer} with the scopes notes."
+    done = await shell.hinge("call", double.url, "read")
+    assert (done.code, done.stdout) == (0, "notes\n"), done.stderr
+    status = json.loads((await shell.hinge("auth", "status", double.url, "--json")).stdout)
+    assert (status["loggedIn"], status["issuer"], status["scopes"]) == (True, double.issuer, ["notes"])
+    assert 3500 < status["expiresIn"] <= 3600
+    token = (await shell.hinge("auth", "token", double.url)).stdout.strip()
+    assert token in double.tokens
+    text = (await shell.hinge("auth", "status", double.url)).stdout
+    assert text.startswith(f"Logged in at {double.url}\nissuer: {double.issuer}\n")
+    assert token not in text
+    assert (await shell.hinge("auth", "logout", double.url)).code == 0
+    assert (await shell.hinge("auth", "status", double.url)).code == 1
+    assert double.paths(double.authority).count("/authorize") == 1
+
+
+async def test_an_expired_token_is_refreshed(shell: Shell, double: AuthDouble) -> None:
+    double.lifetime = 0
+    assert (await shell.hinge("auth", "login", double.url)).code == 0
+    double.lifetime = 3600
+    done = await shell.hinge("call", double.url, "read")
+    assert done.code == 0, done.stderr
+    first, *others = [form["grant_type"] for form in double.forms("/token")]
+    assert (first, set(others)) == ("authorization_code", {"refresh_token"})
+
+
+@pytest.mark.parametrize("words", [("list",), ("call", "read"), ("read", "x://y"), ("ping",)])
+async def test_without_a_terminal_nobody_is_asked(words: tuple[str, ...], shell: Shell, double: AuthDouble) -> None:
+    done = await shell.hinge(words[0], double.url, *words[1:])
+    assert done.code == 1
+    assert done.stderr == f"hinge: {double.url} wants a login: run hinge auth login {double.url}\n"
+    assert "/register" not in double.paths(double.authority)
+    assert "/authorize" not in double.paths(double.authority)
+
+
+async def test_a_header_of_the_user_is_used_in_place_of_a_login(shell: Shell, double: AuthDouble) -> None:
+    await shell.hinge("auth", "login", double.url)
+    token, _ = double.grant("mine")
+    done = await shell.hinge("call", double.url, "read", "--header", f"Authorization: Bearer {token}")
+    assert (done.code, done.stdout) == (0, "mine\n")
+    done = await shell.hinge("call", double.url, "read", "--header", "Authorization: Bearer wrong")
+    assert done.code == 1
+    assert "401" in done.stderr
+
+
+async def test_the_address_of_the_redirect_is_pasted(shell: Shell, double: AuthDouble) -> None:
+    command = (sys.executable, "-m", "hinge", "auth", "login", double.url, "--paste", "--port", "8123")
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, env=shell.environment, stdin=pipe, stderr=pipe)
+    assert process.stdin is not None
+    assert process.stderr is not None
+    async with asyncio.timeout(60):
+        await process.stderr.readline()
+        url = (await process.stderr.readline()).decode().strip()
+        redirect = await double.person("http://localhost:8123/callback").authorize(url)
+        process.stdin.write(f"{redirect}\n".encode())
+        _, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert (await shell.hinge("call", double.url, "read")).code == 0
+
+
+async def test_a_code_is_typed_on_another_device(shell: Shell, double: AuthDouble) -> None:
+    polls = 0
+
+    def token(asked: Asked) -> Reply:
+        nonlocal polls
+        polls += 1
+        form = dict(parse_qsl(asked.body.decode()))
+        assert form["device_code"] == "secret-code"
+        if polls == 1:
+            return Reply(400, {"error": "authorization_pending"})
+        access, refresh = double.grant("notes")
+        return Reply(200, {"access_token": access, "token_type": "Bearer", "refresh_token": refresh})
+
+    double.metadata["device_authorization_endpoint"] = f"{double.issuer}/device"
+    page = f"{double.issuer}/activate"
+    code = {
+        "device_code": "secret-code",
+        "user_code": "ABCD-EFGH",
+        "verification_uri": page,
+        "expires_in": 60,
+        "interval": 0,
+    }
+    double.change("/device", Reply(200, code))
+    double.change("/token", token)
+    done = await shell.hinge("auth", "login", double.url, "--device")
+    assert done.code == 0, done.stderr
+    assert f"open {page} on any device and enter the code ABCD-EFGH" in done.stderr
+    assert "secret-code" not in done.stderr
+    registration = next(asked.message for asked in double.authority.asked if asked.path == "/register")
+    assert "redirect_uris" not in registration
+    assert registration["grant_types"] == ["urn:ietf:params:oauth:grant-type:device_code", "refresh_token"]
+    assert (await shell.hinge("call", double.url, "read")).stdout == "notes\n"
+
+
+async def test_a_registered_client_need_not_be_named_again(shell: Shell, double: AuthDouble) -> None:
+    double.clients["mine"] = {"client_secret": "canary", "redirect_uris": ["http://localhost:8124/callback"]}
+    double.lifetime = 0
+    (shell.home / "secret").write_text("canary\n")
+    words = ("--client-id", "mine", "--client-secret-file", str(shell.home / "secret"), "--port", "8124")
+    done = await shell.hinge("auth", "login", double.url, *words)
+    assert done.code == 0, done.stderr
+    done = await shell.hinge("call", double.url, "read")
+    assert done.code == 0, done.stderr
+    assert "/register" not in double.paths(double.authority)
+    kept = b"".join(path.read_bytes() for path in shell.home.rglob("*") if path.is_file() and path.name != "secret")
+    assert b"canary" not in kept
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("token", "{url}"), "Nobody is logged in at {url}: run hinge auth login {url}"),
+        (("login", "weather.py"), "hinge auth needs the URL of a server"),
+        (("status", "{url}", "--device"), "--device is for hinge auth login"),
+        (("login", "{url}", "--client-secret-file", "x"), "--client-secret-file needs --client-id"),
+        (("login", "{url}", "--client-id", "a", "--client-secret-file", "/missing"), "No such file"),
+    ],
+)
+async def test_a_mistake_is_one_line(words: tuple[str, ...], text: str, shell: Shell, double: AuthDouble) -> None:
+    done = await shell.hinge("auth", *(word.format(url=double.url) for word in words))
+    assert done.code == 1
+    assert done.stderr.startswith("hinge: ")
+    assert text.format(url=double.url) in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+async def test_a_login_that_is_refused_is_one_line(shell: Shell, double: AuthDouble) -> None:
+    double.redirect_changes = {"code": None, "error": "access_denied", "error_description": "not \x1b[2J you"}
+    done = await shell.hinge("auth", "login", double.url)
+    assert done.code == 1
+    assert "access_denied" in done.stderr.splitlines()[-1]
+    assert "\x1b" not in done.stderr
