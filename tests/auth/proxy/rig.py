@@ -53,6 +53,7 @@ class Idp:
         refuses: The error that the token endpoint answers with.
         expires_in: Seconds of access tokens.
         requests: What arrived: paths with their parameters.
+        headers: The headers of these requests.
     """
 
     def __init__(self, port: int) -> None:
@@ -67,6 +68,7 @@ class Idp:
         self.sends_refresh_tokens = True
         self.sends_id_tokens = True
         self.requests: list[tuple[str, dict[str, str]]] = []
+        self.headers: list[dict[str, str]] = []
         self.documents: dict[str, Callable[[], tuple[int, bytes]]] = {}
         self._codes: dict[str, dict[str, str]] = {}
         self.tokens: list[str] = []
@@ -87,6 +89,7 @@ class Idp:
         path: str = scope["path"]
         self.requests.append((path, form))
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        self.headers.append(headers)
         if path in self.documents:
             status, content = self.documents[path]()
             kind = b"location" if status in (302, 307) else b"content-type"

@@ -12,10 +12,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from hinge.auth import OAuthProxy
+from hinge.auth.flow import HttpRequest
 from hinge.auth.jose import WebKey, generate_key, public_jwk, sign_jwt
 from hinge.auth.server.proxy import grants, registration
 from hinge.auth.server.proxy.registration import ASSERTION_TYPE
 from hinge.backends import MemoryBackend
+from hinge.errors import AuthorizationFailed
 from tests.auth.hostile.cases import Request, Response, challenges
 from tests.auth.hostile.wire import exchange
 from tests.auth.proxy.rig import (
@@ -25,6 +28,7 @@ from tests.auth.proxy.rig import (
     WEB_CALLBACK,
     Browser,
     Rig,
+    provider_of,
     query_of,
     read_form,
     rig,
@@ -47,7 +51,7 @@ async def upstream_url(site: Rig, browser: Browser, client_id: str) -> str:
 
 
 async def test_a_login_can_not_be_finished_in_another_browser() -> None:
-    """CVE-2026-27124, GHSA-rww4-4w9c-7733: the attacker agrees, and sends the URL of the provider to the victim."""
+    """SEC-41, CVE-2026-27124, GHSA-rww4-4w9c-7733: the attacker agrees, and sends the URL of the provider to the victim."""
     async with rig() as site:
         attacker, victim = Browser(), Browser()
         url = await upstream_url(site, attacker, await site.register())
@@ -63,7 +67,7 @@ async def test_a_login_can_not_be_finished_in_another_browser() -> None:
 
 
 async def test_a_client_is_never_allowed_because_another_one_was() -> None:
-    """FastMCP #2056, Security Best Practices "Confused Deputy Problem": the provider remembers our one application."""
+    """AUTHS-14. FastMCP #2056, Security Best Practices "Confused Deputy Problem": the provider remembers our one application."""
     async with rig(remember_consent=3600) as site:
         victim = Browser()
         await site.login(await site.register(client_name="Good"), victim)
@@ -159,6 +163,32 @@ async def test_nobody_reaches_the_provider_without_agreeing() -> None:
         assert site.idp.count("/authorize") == 0
 
 
+async def test_the_rules_for_proxies_with_one_application_at_the_provider() -> None:
+    """SEC-08: consent per client, safe against forgery and frames, exact redirect URIs, `state` after consent and once."""
+    async with rig(remember_consent=3600) as site:
+        browser, client_id = Browser(), await site.register()
+        _, page = await browser.open(site.authorize_url(client_id))
+        (policy,) = page.all("content-security-policy")
+        assert "frame-ancestors 'none'" in policy
+        action, fields = read_form(page)
+        foreign = (("Origin", "https://evil.test"),)
+        forged = await browser.request("POST", action, {**fields, "decision": "allow"}, foreign)
+        assert forged.status == 403
+        assert not any("state=" in cookie for cookie in browser.cookies[site.port].values())
+        assert site.idp.count("/authorize") == 0
+        url, _ = await browser.submit(page, until=f"{site.idp.issuer}/authorize")
+        response = await browser.request("GET", url)
+        (callback,) = response.all("location")
+        assert (await browser.request("GET", callback)).status == 303
+        assert (await browser.request("GET", callback)).status == 400
+        _, other = await browser.open(site.authorize_url(client_id, redirect_uri=f"{CALLBACK}/"))
+        assert (other.status, other.all("location")) == (400, [])
+        silent, _ = await browser.open(site.authorize_url(client_id), headers=NAVIGATION)
+        assert "code" in query_of(silent)
+        _, asked = await browser.open(site.authorize_url(await site.register(client_name="B")), headers=NAVIGATION)
+        read_form(asked)
+
+
 # ---------------------------------------------------------------- responses of the provider
 
 
@@ -196,7 +226,7 @@ async def test_of_two_equal_responses_at_once_one_is_good() -> None:
     ],
 )
 async def test_the_response_of_another_provider_is_refused(advertised: bool, iss: str | None, accepted: bool) -> None:
-    """Mix-up, RFC 9207 §2.4: nothing of such a response is used, its error as little as its code."""
+    """SEC-45. Mix-up, RFC 9207 §2.4: nothing of such a response is used, its error as little as its code."""
     async with rig() as site:
         site.idp.metadata["authorization_response_iss_parameter_supported"] = advertised
         more = {} if iss is None else {"iss": iss.replace("@ISSUER@", site.idp.issuer)}
@@ -375,6 +405,35 @@ async def test_a_client_never_gets_the_application_of_the_provider() -> None:
         assert (await site.exchange_code("proxy-app", "x", client_secret=SECRET)).status == 401
 
 
+async def test_what_a_client_sends_never_goes_to_the_provider() -> None:
+    """AUTHS-07, SEC-46: tokens are not passed through, nor codes, nor other headers."""
+    async with rig() as site:
+        site.idp.expires_in = 0
+        client_id = await site.register()
+        answer = await site.login(client_id)
+        tokens = json.loads((await site.exchange_code(client_id, answer["code"])).body)
+        tokens = json.loads((await site.refresh(client_id, tokens["refresh_token"])).body)
+        called = await site.call(tokens["access_token"], "upstream")
+        assert called.status == 200
+        await site.post("/revoke", {"client_id": client_id, "token": tokens["refresh_token"]}, ("X-Canary", "canary"))
+        sent = str(site.idp.requests) + str(site.idp.headers)
+        own = (client_id, answer["code"], tokens["access_token"], tokens["refresh_token"], VERIFIER, "canary")
+        assert [secret for secret in own if secret in sent] == []
+        assert site.idp.count("/revoke") == 1
+
+
+async def test_calls_at_once_renew_the_token_of_the_provider_once() -> None:
+    async with rig() as site:
+        site.idp.expires_in = 0
+        token = (await site.tokens())["access_token"]
+        site.idp.expires_in = 3600
+        before = site.idp.count("/token")
+        answers = await asyncio.gather(*(site.call(token, "upstream") for _ in range(10)))
+        assert {answer.status for answer in answers} == {200}
+        assert all(site.idp.tokens[2] in answer.body.decode() for answer in answers)
+        assert site.idp.count("/token") == before + 1
+
+
 # ---------------------------------------------------------------- refresh
 
 
@@ -499,6 +558,36 @@ async def test_new_registrations_are_limited_and_old_clients_are_not_affected() 
         assert "code" in await site.login(first)
 
 
+async def test_a_registration_is_kept_when_somebody_has_logged_in_with_it() -> None:
+    class Spy(MemoryBackend):
+        ttls: dict[str, float | None]
+
+        async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
+            if "/client/" in key:
+                self.ttls[key] = ttl
+            await super().set(key, value, ttl=ttl)
+
+    backend = Spy()
+    backend.ttls = {}
+    async with rig(backend=backend) as site:
+        client_id = await site.register()
+        await site.login(client_id)
+        assert list(backend.ttls.values()) == [registration.UNUSED_SECONDS]
+        await site.tokens(client_id)
+        assert list(backend.ttls.values()) == [registration.REGISTRATION_SECONDS]
+        assert await site.register() == client_id
+        assert list(backend.ttls.values()) == [registration.REGISTRATION_SECONDS]
+
+
+async def test_a_request_for_the_head_of_a_page_uses_up_no_login() -> None:
+    async with rig() as site:
+        browser = Browser()
+        response = await browser.request("GET", await upstream_url(site, browser, await site.register()))
+        (callback,) = response.all("location")
+        assert (await browser.request("HEAD", callback)).status == 405
+        assert (await browser.request("GET", callback)).status == 303
+
+
 async def test_registration_can_be_switched_off() -> None:
     async with rig(register=False) as site:
         assert (await site.post("/register", {})).status == 404
@@ -513,6 +602,15 @@ async def test_redirect_hosts_are_a_list_of_the_operator() -> None:
             await site.register("https://evil.test/")
         with pytest.raises(AssertionError, match="invalid_redirect_uri"):
             await site.register("https://app.test.evil.test/")
+
+
+async def test_a_full_store_is_not_an_error_of_the_server() -> None:
+    async with rig(backend=MemoryBackend(max_entries=1)) as site:
+        await site.register()
+        body = json.dumps({"redirect_uris": ["https://other.test/"]}).encode()
+        headers = (("Content-Type", "application/json"),)
+        refused = await exchange(site.port, Request("POST", "/register", headers, body))
+        assert (refused.status, json.loads(refused.body)["error"]) == (503, "temporarily_unavailable")
 
 
 # ---------------------------------------------------------------- clients with a document
@@ -545,6 +643,18 @@ async def test_a_redirect_uri_that_left_the_document_is_refused(monkeypatch: pyt
         publish(site, redirect_uris=["https://new.test/"])
         _, response = await Browser().open(site.authorize_url(client_id))
         assert (response.status, response.all("location")) == (400, [])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "127.1", "0", "localhost.", "a.localhost"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_server_on_the_internet_fetches_no_document_from_its_own_machine(scheme: str, host: str) -> None:
+    """SSRF by client ids that are URLs: nobody listens to what is asked there."""
+    async with serve_idp() as idp:
+        auth = OAuthProxy(provider_of(idp), url="https://notes.example.com/mcp")
+        request = HttpRequest("GET", f"{scheme}://{host}:{idp.port}/clients/app.json")
+        with pytest.raises(AuthorizationFailed):
+            await auth._fetch_for_client(request)
+        assert idp.requests == []
 
 
 async def test_documents_that_fail_are_not_fetched_again_and_again() -> None:

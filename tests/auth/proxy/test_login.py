@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from hinge import Client
-from hinge.auth import OAuth
+from hinge.auth import GitHub, OAuth, OAuthProxy
 from tests.auth.hostile.cases import challenges
 from tests.auth.proxy.rig import CALLBACK, SECRET, Browser, query_of, rig, s256
 
@@ -111,3 +111,31 @@ async def test_our_client_steps_up_to_the_scopes_that_a_tool_needs() -> None:
             assert '"notes"' in (await client.call_tool("whoami")).text
             assert "written" in (await client.call_tool("write")).text
         assert [set(query_of(url)["scope"].split()) for url in person.opened][-1] == {"notes", "notes.write"}
+
+
+async def test_a_client_of_2025_03_26_finds_everything_at_the_base_url() -> None:
+    """AUTHS-13: without metadata of a resource the server is its own authorization server, with default paths."""
+    async with rig() as site:
+        assert (await site.call(None)).status == 401
+        metadata = json.loads((await site.get("/.well-known/oauth-authorization-server")).body)
+        paths = {name: metadata[f"{name}_endpoint"] for name in ("authorization", "token", "registration")}
+        base = site.issuer
+        assert paths == {
+            "authorization": f"{base}/authorize",
+            "token": f"{base}/token",
+            "registration": f"{base}/register",
+        }
+        tokens = await site.tokens(resource=None)
+        assert (await site.call(tokens["access_token"])).status == 200
+
+
+async def test_below_a_path_that_a_gateway_removes() -> None:
+    auth = OAuthProxy(
+        GitHub(client_id="a", client_secret="b"), url="https://gw.test/notes/mcp", issuer="https://gw.test/notes"
+    )
+    local = auth.routes("/mcp")
+    assert {"/authorize", "/token", "/register", "/revoke", "/auth/consent", "/auth/callback"} <= set(local)
+    assert {"/.well-known/oauth-authorization-server", "/.well-known/oauth-authorization-server/notes"} <= set(local)
+    kept = auth.routes("/notes/mcp")
+    assert {"/notes/authorize", "/notes/token", "/notes/auth/callback"} <= set(kept)
+    assert auth.callback_url == "https://gw.test/notes/auth/callback"

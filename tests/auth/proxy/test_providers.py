@@ -163,14 +163,38 @@ def test_an_answer_without_tokens_is_a_failed_login(body: bytes) -> None:
         answered(flow, HttpResponse(200, {}, body))
 
 
-def test_the_secret_goes_where_the_provider_wants_it() -> None:
+def discovered(provider: Provider, methods: list[str] | None) -> Endpoints:
+    """The endpoints of a provider whose metadata lists these methods."""
+    document = {
+        "issuer": provider.issuer,
+        "authorization_endpoint": "https://id.test/a",
+        "token_endpoint": "https://id.test/t",
+    }
+    more = {} if methods is None else {"token_endpoint_auth_methods_supported": methods}
+    endpoints: Endpoints
+    endpoints, _ = answered(discover(provider), HttpResponse(200, {}, json.dumps({**document, **more}).encode()))
+    return endpoints
+
+
+@pytest.mark.parametrize(
+    ("make", "methods", "place"),
+    [
+        ("OpenID", None, "body"),
+        ("OpenID", ["client_secret_basic", "client_secret_post"], "body"),
+        ("OpenID", ["client_secret_basic", "private_key_jwt"], "header"),
+        ("Okta", ["client_secret_basic", "client_secret_post"], "header"),
+        ("GitHub", None, "body"),
+    ],
+)
+def test_the_secret_goes_where_the_provider_wants_it(make: str, methods: list[str] | None, place: str) -> None:
+    function, options, issuer = ALL[make]
+    provider = function(**APP, **options)
+    endpoints = discovered(provider, methods) if issuer else Endpoints("a", "t")
     token = HttpResponse(200, {}, b'{"access_token":"a"}')
-    for provider, place in ((providers.Okta(domain="a.okta.com", **APP), "header"), (providers.GitHub(**APP), "body")):
-        _, (request,) = answered(exchange_code(provider, Endpoints("a", "t"), "code", "v", "r"), token)
-        in_header = any(name == "authorization" for name, _ in request.headers)
-        assert in_header == (place == "header")
-        assert (SECRET.encode() in (request.body or b"")) == (place == "body")
-        assert SECRET not in repr(request)
+    _, (request,) = answered(exchange_code(provider, endpoints, "code", "v", "r"), token)
+    assert any(name == "authorization" for name, _ in request.headers) == (place == "header")
+    assert (SECRET.encode() in (request.body or b"")) == (place == "body")
+    assert SECRET not in repr(request)
 
 
 @pytest.mark.parametrize(

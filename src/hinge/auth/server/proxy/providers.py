@@ -34,7 +34,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         scopes: What the login asks for.
         parameters: More parameters of the authorization request.
         subject: The member of the user's claims that identifies the user and never changes.
-        secret_in: Where the secret is sent: in the header `Authorization` or in the body.
+        secret_in: Where the secret is sent: in the header `Authorization` or in the body. If the metadata of the issuer says that
+            the body is not accepted, it is the header.
         other_issuers: More values of `iss` in ID tokens. `{tid}` stands for that claim.
         pkce: Whether the provider takes `code_challenge`.
     """

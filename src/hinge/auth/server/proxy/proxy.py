@@ -6,7 +6,6 @@ application. Specification: Authorization; Security Best Practices, "Confused De
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import inspect
 import logging
@@ -15,10 +14,10 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
 
-from hinge.auth.flow import Fetcher, HttpRequest, HttpResponse
+from hinge.auth.flow import Fetcher, Flow, HttpRequest, HttpResponse
 from hinge.auth.metadata import AuthorizationServer, canonical_resource
 from hinge.auth.server.proxy.consent import consent_page, error_page
 from hinge.auth.server.proxy.grants import Grants, Lifetimes
@@ -72,6 +71,7 @@ _BASE64URL: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvw
 _REDIRECT: HeaderPairs = (*NO_STORE, (b"referrer-policy", b"no-referrer"))
 _PUBLIC: HeaderPairs = ((b"cache-control", b"public, max-age=300"),)
 
+ResultT = TypeVar("ResultT")
 Allow: TypeAlias = Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
 
 
@@ -115,7 +115,7 @@ class OAuthProxy(TokenAuth):
         issuer: The public base URL of the authorization endpoints; by default the origin of `url`.
         scopes: Scopes that clients may ask for. They are scopes of this server, not of the provider.
         required_scopes: Scopes that every token has; a part of `scopes`.
-        allow: Called with the claims of a user who has logged in: whether this user may. By default everybody may who can log
+        allow: Called at each login with the claims of the user: whether this user may. By default everybody may who can log
             in at the provider, which for public ones is everybody.
         backend: Where registrations, logins and grants are kept, encrypted: `sqlite:///path`, or an object. By default the
             memory of this process. Replicas share one backend.
@@ -181,7 +181,7 @@ class OAuthProxy(TokenAuth):
         self._provider = provider
         self._allow = allow
         self._remember_consent = remember_consent
-        self._local = is_loopback_name(urlsplit(self.issuer).hostname or "")
+        local = is_loopback_name(urlsplit(self.issuer).hostname or "")
         self._origin = _origin_of(self.issuer)
         self._cookie = "hinge_login" if self.issuer.startswith("http:") else "__Host-hinge_login"
         backend = backend_for(backend)
@@ -191,8 +191,8 @@ class OAuthProxy(TokenAuth):
         named = (provider.issuer, provider.authorization_endpoint, provider.token_endpoint)
         endpoints = (*named, provider.userinfo_endpoint, provider.revocation_endpoint)
         trusted = [place for place in endpoints if place is not None]
-        self._provider_fetcher = _LoopFetcher(UrlRules(self.issuer if self._local else None, trusted=trusted))
-        self._client_fetcher = _LoopFetcher(UrlRules(self.issuer if self._local else None))
+        self._provider_rules = UrlRules(self.issuer if local else None, trusted=trusted)
+        self._client_rules = UrlRules(self.issuer if local else None)
         self._clients = Clients(
             self._store,
             self._fetch_for_client,
@@ -441,10 +441,9 @@ class OAuthProxy(TokenAuth):
             return self._redirect(login.redirect_uri, login.state, error=code)
 
     async def _complete(self, login: Login, pending: PendingLogin, endpoints: Endpoints, code: str) -> WebReply:
-        fetcher, provider = self._provider_fetcher.current(), self._provider
-        exchange = exchange_code(provider, endpoints, code, pending.verifier, self.callback_url)
-        tokens = await fetcher.run(exchange)
-        claims = await fetcher.run(read_user(provider, endpoints, tokens, pending.nonce))
+        provider = self._provider
+        tokens = await self._run(exchange_code(provider, endpoints, code, pending.verifier, self.callback_url))
+        claims = await self._run(read_user(provider, endpoints, tokens, pending.nonce))
         if self._allow is not None:
             allowed = self._allow(claims)
             if not (await allowed if inspect.isawaitable(allowed) else allowed):
@@ -498,6 +497,7 @@ class OAuthProxy(TokenAuth):
         else:
             code, verifier = field(request, "code"), field(request, "code_verifier")
             answer = await self._grants.redeem(client, code, verifier, optional(request, "redirect_uri"))
+        await self._clients.keep(client)
         return json_reply(answer)
 
     async def _revoke(self, request: WebRequest) -> WebReply:
@@ -509,17 +509,21 @@ class OAuthProxy(TokenAuth):
             self.forget(lambda caller: caller.claims.get("grant") == grant_id)
             try:
                 endpoints = await self._endpoints()
-                await self._provider_fetcher.current().run(revoke_tokens(self._provider, endpoints, tokens))
+                await self._run(revoke_tokens(self._provider, endpoints, tokens))
             except AuthorizationFailed as exc:
                 logger.warning("tokens of the identity provider were not revoked: %s", exc)
         return json_reply({})
 
     # ---------------------------------------------------------------- provider
 
+    async def _run(self, flow: Flow[ResultT]) -> ResultT:
+        async with Fetcher(self._provider_rules) as fetcher:
+            return await fetcher.run(flow)
+
     async def _endpoints(self) -> Endpoints:
         now = time.monotonic()
         if self._discovered is None or now > self._discovered[0]:
-            endpoints = await self._provider_fetcher.current().run(discover(self._provider))
+            endpoints = await self._run(discover(self._provider))
             self._discovered = (now + _DISCOVERY_SECONDS, endpoints)
         return self._discovered[1]
 
@@ -532,27 +536,12 @@ class OAuthProxy(TokenAuth):
 
     async def _refresh_upstream(self, tokens: UpstreamTokens) -> UpstreamTokens:
         endpoints = await self._endpoints()
-        return await self._provider_fetcher.current().run(refresh_tokens(self._provider, endpoints, tokens))
+        return await self._run(refresh_tokens(self._provider, endpoints, tokens))
 
     async def _fetch_for_client(self, request: HttpRequest) -> HttpResponse:
-        fetcher = self._client_fetcher.current()
-        fetcher.rules.check_endpoint(request.url)
-        return await fetcher.fetch(request)
-
-
-class _LoopFetcher:
-    """The fetcher of the running event loop."""
-
-    def __init__(self, rules: UrlRules) -> None:
-        self._rules = rules
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._fetcher: Fetcher | None = None
-
-    def current(self) -> Fetcher:
-        loop = asyncio.get_running_loop()
-        if self._fetcher is None or self._loop is not loop:
-            self._fetcher, self._loop = Fetcher(self._rules), loop
-        return self._fetcher
+        self._client_rules.check_endpoint(request.url)
+        async with Fetcher(self._client_rules) as fetcher:
+            return await fetcher.fetch(request)
 
 
 def _ring(provider: Provider, keys: Sequence[bytes]) -> Sequence[bytes]:

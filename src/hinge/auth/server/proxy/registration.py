@@ -27,11 +27,12 @@ from hinge.protocol.records import Record
 MAX_DOCUMENT: Final = 64 * 1024
 MAX_REDIRECTS: Final = 16
 MAX_NAME: Final = 200
-#: Seconds for which a registration is kept after its last use.
+#: Seconds for which a registration is kept: after its last use, and as long as nobody has logged in with it.
 REGISTRATION_SECONDS: Final = 90 * 86400.0
-#: New registrations a minute in one process: from one address, and in all.
+UNUSED_SECONDS: Final = 86400.0
+#: New registrations a minute in one process: from one address, and in all. So many fit into a backend for UNUSED_SECONDS.
 ADDRESS_RATE: Final = 20
-TOTAL_RATE: Final = 200
+TOTAL_RATE: Final = 60
 #: Metadata documents that are remembered, how long, and how many are fetched at once.
 _DOCUMENTS: Final = 256
 _DOCUMENT_SECONDS: Final = 600.0
@@ -57,6 +58,7 @@ class ProxyClient(Record):
     name: str
     redirect_uris: tuple[str, ...]
     stored: float = 0.0
+    used: bool = False
     jwks: dict[str, Any] | None = None
     jwks_uri: str | None = None
 
@@ -129,10 +131,11 @@ class Clients:
         # The ports of loopback addresses differ from start to start and don't count.
         same = (client.name, sorted(map(without_port, client.redirect_uris)))
         client.id = f"client_{digest(self._issuer + msgspec.json.encode(same).decode())}"
-        if await self._store.get("client", client.id, ProxyClient) is None:
+        present = await self._store.get("client", client.id, ProxyClient)
+        if present is None:
             self._count(request.address)
-        client.stored = time.time()
-        await self._store.set("client", client.id, client, REGISTRATION_SECONDS)
+        client.stored, client.used = time.time(), present is not None and present.used
+        await self._store.set("client", client.id, client, REGISTRATION_SECONDS if client.used else UNUSED_SECONDS)
         granted = {
             "client_id": client.id,
             "client_id_issued_at": int(client.stored),
@@ -209,10 +212,13 @@ class Clients:
             client = await self._store.get("client", client_id, ProxyClient)
         if client is None:
             raise OAuthError("invalid_client", "the client is not registered, or no longer: register it anew", 401)
-        if time.time() - client.stored > REGISTRATION_SECONDS / 90:
-            client.stored = time.time()
-            await self._store.set("client", client_id, client, REGISTRATION_SECONDS)
         return client
+
+    async def keep(self, client: ProxyClient) -> None:
+        """Keep the registration of a client that somebody has logged in with. Writes at most once a day."""
+        if "://" not in client.id and not (client.used and time.time() - client.stored < UNUSED_SECONDS):
+            client.used, client.stored = True, time.time()
+            await self._store.set("client", client.id, client, REGISTRATION_SECONDS)
 
     async def _find_document(self, url: str) -> ProxyClient:
         """A client by its document. Results are remembered, failures for a short time."""

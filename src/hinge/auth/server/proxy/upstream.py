@@ -44,6 +44,7 @@ class Endpoints(msgspec.Struct, frozen=True):
         userinfo: Where the user is read; None if only the ID token tells.
         revocation: Where tokens are revoked; None if they can't be.
         sends_issuer: Whether each response of the authorization endpoint has `iss` (RFC 9207).
+        secret_in_header: Whether the token endpoint takes secrets in the header `Authorization` only.
     """
 
     authorization: str
@@ -51,6 +52,7 @@ class Endpoints(msgspec.Struct, frozen=True):
     userinfo: str | None = None
     revocation: str | None = None
     sends_issuer: bool = False
+    secret_in_header: bool = False
 
 
 class UpstreamTokens(Record):
@@ -100,12 +102,14 @@ def discover(provider: Provider) -> Flow[Endpoints]:
     token = provider.token_endpoint or document.token_endpoint
     if authorization is None or token is None:
         raise AuthorizationFailed(f"{provider.title}: the metadata names no authorization or token endpoint")
+    methods = document.token_endpoint_auth_methods_supported or ["client_secret_post"]
     return Endpoints(
         authorization,
         token,
         provider.userinfo_endpoint or document.userinfo_endpoint,
         provider.revocation_endpoint or document.revocation_endpoint,
         bool(document.authorization_response_iss_parameter_supported),
+        provider.secret_in == "header" or "client_secret_post" not in methods,
     )
 
 
@@ -131,7 +135,7 @@ def exchange_code(
     form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
     if provider.pkce:
         form["code_verifier"] = verifier
-    response = yield _token_request(provider, endpoints.token, form)
+    response = yield _token_request(provider, endpoints, endpoints.token, form)
     return _read_tokens(provider, response)
 
 
@@ -153,7 +157,7 @@ def refresh_tokens(provider: Provider, endpoints: Endpoints, tokens: UpstreamTok
     if tokens.refresh is None:
         raise UpstreamRefused(f"{provider.title} gave no refresh token")
     form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh}
-    response = yield _token_request(provider, endpoints.token, form)
+    response = yield _token_request(provider, endpoints, endpoints.token, form)
     renewed = _read_tokens(provider, response)
     if renewed.refresh is None:
         renewed.refresh = tokens.refresh
@@ -174,7 +178,7 @@ def revoke_tokens(provider: Provider, endpoints: Endpoints, tokens: UpstreamToke
     if endpoints.revocation is not None:
         hint = "access_token" if tokens.refresh is None else "refresh_token"
         form = {"token": tokens.refresh or tokens.access, "token_type_hint": hint}
-        yield _token_request(provider, endpoints.revocation, form)
+        yield _token_request(provider, endpoints, endpoints.revocation, form)
 
 
 def read_user(provider: Provider, endpoints: Endpoints, tokens: UpstreamTokens, nonce: str) -> Flow[dict[str, Any]]:
@@ -240,10 +244,10 @@ def _read_userinfo(provider: Provider, response: HttpResponse) -> dict[str, Any]
         raise AuthorizationFailed(f"{provider.title}: what it says of the user can't be read") from None
 
 
-def _token_request(provider: Provider, url: str, form: Mapping[str, str]) -> HttpRequest:
+def _token_request(provider: Provider, endpoints: Endpoints, url: str, form: Mapping[str, str]) -> HttpRequest:
     headers = [*_JSON, ("content-type", "application/x-www-form-urlencoded")]
     fields = dict(form)
-    if provider.client_secret is not None and provider.secret_in == "header":
+    if provider.client_secret is not None and endpoints.secret_in_header:
         pair = f"{quote_plus(provider.client_id)}:{quote_plus(provider.client_secret)}"
         headers.append(("authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"))
     else:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from hinge.errors import shorten
+from hinge.errors import Overloaded, shorten
 from hinge.http1.asgi import HeaderPairs, Receive, Scope, Send
 from hinge.protocol.records import Record
 
@@ -103,7 +103,8 @@ class WebEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         method: str = scope["method"]
-        handle = self._handlers.get("GET" if method == "HEAD" else method)
+        # HEAD is for documents only: on a page it would use up a login that is under way.
+        handle = self._handlers.get("GET" if method == "HEAD" and self._cors else method)
         if handle is None:
             reply = WebReply(204 if method == "OPTIONS" and self._cors else 405, b"", ((b"allow", self._allow),))
         else:
@@ -111,6 +112,8 @@ class WebEndpoint:
                 reply = await handle(await _read_request(scope, receive))
             except OAuthError as exc:
                 reply = self._on_error(exc)
+            except Overloaded:
+                reply = self._on_error(OAuthError("temporarily_unavailable", "too many logins: try again later", 503))
             except Exception:
                 logger.exception("the OAuth proxy failed to serve %s", scope["path"])
                 reply = self._on_error(OAuthError("server_error", "the server failed: see its log", 500))
