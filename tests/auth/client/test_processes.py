@@ -135,7 +135,7 @@ async def test_a_process_that_is_killed_during_its_refresh_loses_no_login(
     await log_in(double, store)
     await expire(store, double)
     arrived = asyncio.Event()
-    answer = double._token
+    answer = double.answer_token
 
     async def hang(asked: Asked) -> Reply:
         arrived.set()

@@ -205,6 +205,11 @@ class OAuthCredentials:
         await self._log_in(challenge, token, ())
         return True
 
+    async def close(self) -> None:
+        """Wait, for a limited time, for a refresh that is under way: its answer has the next refresh token."""
+        if self._source is not None:
+            await self._source.close()
+
     # ---------------------------------------------------------------- for applications and the command line
 
     async def tokens(self) -> Tokens | None:
@@ -385,7 +390,7 @@ class OAuthCredentials:
             except TokenRequestFailed as exc:
                 if exc.error in _REJECTED:
                     self._rejected.add(client.client_id)
-                if exc.error:
+                if exc.error and not exc.is_temporary:
                     raise InvalidGrant(str(exc)) from None
                 raise NotSent(f"The token could not be refreshed: {exc}") from None
             except FetchFailed as exc:

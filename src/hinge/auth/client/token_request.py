@@ -23,6 +23,8 @@ from hinge.errors import AuthorizationFailed, shorten
 MAX_TOKEN = 64 * 1024
 #: Longer lifetimes, in seconds, are cut.
 _LONGEST = 10 * 365 * 86400.0
+#: Errors that say nothing about the request. The first two are those of RFC 6749, section 4.1.2.1.
+_TEMPORARY = frozenset({"server_error", "temporarily_unavailable", "slow_down"})
 #: Ways to authenticate that need a secret only, the preferred one first.
 SECRET_METHODS = ("client_secret_basic", "client_secret_post")
 
@@ -33,11 +35,13 @@ class TokenRequestFailed(AuthorizationFailed):
     Args:
         message: The text of the error.
         error: The error code, such as "invalid_grant"; "" if the answer had none.
+        is_temporary: Whether the same request may succeed later.
     """
 
-    def __init__(self, message: str, error: str = "") -> None:
+    def __init__(self, message: str, error: str = "", *, is_temporary: bool = False) -> None:
         super().__init__(message)
         self.error = error
+        self.is_temporary = is_temporary
 
 
 class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -233,7 +237,8 @@ def read_error(response: HttpResponse, what: str) -> TokenRequestFailed:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         answer = _ErrorResponse()
     details = describe_error(answer.error, answer.error_description) if answer.error else f"HTTP {response.status}"
-    return TokenRequestFailed(f"{what}: {details}", answer.error)
+    is_temporary = response.status == 429 or response.status >= 500 or answer.error in _TEMPORARY
+    return TokenRequestFailed(f"{what}: {details}", answer.error, is_temporary=is_temporary)
 
 
 def describe_error(error: str, description: str | None) -> str:

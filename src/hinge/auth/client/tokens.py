@@ -223,7 +223,8 @@ class TokenSource:
 
     async def close(self) -> None:
         """Wait, bounded, for a refresh that is under way on this event loop, so that its answer is stored."""
-        if entry := self._tasks.get(asyncio.get_running_loop()):
+        entry = self._tasks.get(asyncio.get_running_loop())
+        if entry is not None and entry[0] == "refresh":
             await asyncio.wait([entry[1]], timeout=CLOSE)
 
     # ---------------------------------------------------------------- one at a time

@@ -230,8 +230,12 @@ class RemoteEndpoint:
                 raise refusal
 
     async def close(self) -> None:
-        """Close the wire."""
-        await self._wire.close()
+        """Close the wire, and let credentials finish what they do."""
+        try:
+            await self._wire.close()
+        finally:
+            if (close := getattr(self._auth, "close", None)) is not None:
+                await close()
 
     def _digest(self, headers: HeaderPairs) -> str:
         """A text that stands for the caller, without revealing the headers."""

@@ -1,0 +1,159 @@
+"""Logins that last, with the whole client: what a failed, cancelled or unfinished refresh leaves of them."""
+
+# ruff: noqa: ASYNC240  # small files on a local disk
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hinge import AuthorizationFailed, CallError, Client, NotSent
+from hinge.auth import FileTokenStore, MemoryTokenStore, OAuth, Tokens, TokenStore, TokenStoreError
+from tests.auth.double import AuthDouble, Reply
+from tests.transports.scripted_http import Asked
+
+
+@pytest.fixture
+async def double() -> AsyncIterator[AuthDouble]:
+    async with AuthDouble() as double:
+        yield double
+
+
+def client(double: AuthDouble, store: TokenStore) -> Client:
+    return Client(double.url, auth=OAuth(authorizer=double.person(), store=store))
+
+
+async def log_in(double: AuthDouble, store: TokenStore) -> None:
+    async with client(double, store) as connected:
+        await connected.call_tool("read")
+
+
+async def let_expire(double: AuthDouble, store: TokenStore, seconds: float) -> Tokens:
+    """Let the stored token expire in so many seconds."""
+    credentials = OAuth(store=store).bind(double.url)
+    await credentials.tokens()
+    assert credentials._source is not None
+    tokens = credentials._source.tokens
+    assert tokens is not None
+    now = time.time()
+    tokens = msgspec.structs.replace(tokens, expires_at=now + seconds, issued_at=now + seconds - 3600)
+    await store.set(credentials._source.key, tokens)
+    return tokens
+
+
+async def stored(double: AuthDouble, store: TokenStore) -> Tokens | None:
+    return await OAuth(store=store).bind(double.url).tokens()
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (503, "temporarily_unavailable"),
+        (500, "server_error"),
+        (400, "temporarily_unavailable"),
+        (429, "slow_down"),
+        (502, None),
+        (500, "invalid_grant"),
+    ],
+)
+async def test_a_temporary_failure_keeps_the_login(double: AuthDouble, status: int, error: str | None) -> None:
+    store = MemoryTokenStore()
+    await log_in(double, store)
+    await let_expire(double, store, -1)
+    double.change("/token", Reply(status, b"Bad gateway" if error is None else {"error": error}))
+    with pytest.raises(CallError):
+        async with client(double, store) as connected:
+            await connected.call_tool("read")
+    del double.changes["/token"]
+    await log_in(double, store)
+    assert len(double.opened) == 1, "nobody had to log in again"
+
+
+@pytest.mark.parametrize("error", ["invalid_grant", "bad_refresh_token"])
+async def test_a_revoked_login_is_asked_for_anew(double: AuthDouble, error: str) -> None:
+    store = MemoryTokenStore()
+    await log_in(double, store)
+    await let_expire(double, store, -1)
+    right = double.answer_token
+    double.change(
+        "/token",
+        lambda asked: Reply(400, {"error": error}) if b"grant_type=refresh_token" in asked.body else right(asked),
+    )
+    await log_in(double, store)
+    assert len(double.opened) == 2
+
+
+async def test_a_client_that_closes_waits_for_its_refresh(double: AuthDouble, tmp_path: Path) -> None:
+    """A token that expires soon is refreshed beside the call; the answer has the next refresh token."""
+    store = FileTokenStore(tmp_path)
+    await log_in(double, store)
+    old = await let_expire(double, store, 30)
+    right = double.answer_token
+
+    async def slow(asked: Asked) -> Reply:
+        await asyncio.sleep(0.3)
+        return right(asked)
+
+    double.change("/token", slow)
+    await log_in(double, store)
+    tokens = await stored(double, store)
+    assert tokens is not None
+    assert tokens.refresh_token in double.refresh_tokens
+    assert tokens.access_token != old.access_token
+    assert len(double.opened) == 1
+
+
+async def test_a_call_that_is_cancelled_loses_no_login(double: AuthDouble, tmp_path: Path) -> None:
+    store = FileTokenStore(tmp_path)
+    await log_in(double, store)
+    await let_expire(double, store, -1)
+    arrived = asyncio.Event()
+    right = double.answer_token
+
+    async def slow(asked: Asked) -> Reply:
+        arrived.set()
+        await asyncio.sleep(0.3)
+        return right(asked)
+
+    double.change("/token", slow)
+    calling = asyncio.create_task(log_in(double, store))
+    await arrived.wait()
+    calling.cancel()
+    await asyncio.wait([calling])
+    tokens = await stored(double, store)
+    assert tokens is not None
+    assert tokens.refresh_token in double.refresh_tokens
+    assert len(double.opened) == 1
+
+
+async def test_a_damaged_store_fails_the_call_with_one_clear_line(double: AuthDouble, tmp_path: Path) -> None:
+    store = FileTokenStore(tmp_path)
+    await log_in(double, store)
+    for path in tmp_path.glob("*.login"):
+        path.write_bytes(b"damaged")
+    with pytest.raises((CallError, TokenStoreError), match=r"is not a login of this version of Hinge: delete it"):
+        await log_in(double, store)
+
+
+async def test_nobody_is_asked_while_a_login_can_be_refreshed(double: AuthDouble) -> None:
+    class Nobody:
+        redirect_uri = "http://localhost:8765/callback"
+
+        async def authorize(self, url: str) -> str:
+            raise AuthorizationFailed("nobody is here")
+
+    store = MemoryTokenStore()
+    await log_in(double, store)
+    double.tokens.clear()
+    async with Client(double.url, auth=OAuth(authorizer=Nobody(), store=store)) as connected:
+        await connected.call_tool("read")
+    double.tokens.clear()
+    double.refresh_tokens.clear()
+    with pytest.raises((AuthorizationFailed, NotSent), match="nobody is here"):
+        async with Client(double.url, auth=OAuth(authorizer=Nobody(), store=store)) as connected:
+            await connected.call_tool("read")
