@@ -124,8 +124,9 @@ class UrlRules:
     def _check_addresses(self, host: str, addresses: Sequence[Any]) -> None:
         for address in addresses:
             if not self._allows(ip_address(address[4][0])):
+                advice = "; private_networks=True allows it" if _is_private(ip_address(address[4][0])) else ""
                 raise UrlRefused(
-                    f"The host {shorten(host)!r} has an address in a private or special network ({address[4][0]})"
+                    f"The host {shorten(host)!r} has an address in a private or special network ({address[4][0]}){advice}"
                 )
 
     def _allows(self, address: IPv4Address | IPv6Address) -> bool:

@@ -184,6 +184,52 @@ async def test_threads_with_loops_of_their_own_share_a_login() -> None:
         assert len(double.opened) == 1
 
 
+async def test_clients_with_one_login_ask_one_person_once() -> None:
+    async with AuthDouble() as double:
+        person = double.person()
+        person.ready.clear()
+        auth = OAuth(authorizer=person)
+
+        async def work() -> None:
+            async with Client(double.url, auth=auth) as client:
+                await client.list_tools()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(5):
+                group.create_task(work())
+            async with asyncio.timeout(10):
+                while len(double.paths(double.authority)) < 5:  # noqa: ASYNC110  # the double has no events for it
+                    await asyncio.sleep(0.01)
+            person.ready.set()
+        assert len(double.opened) == 1
+
+
+async def test_nobody_logs_in_to_end_a_session() -> None:
+    async with AuthDouble() as double:
+        auth = OAuth(authorizer=double.person())
+
+        def handshake(asked: Asked) -> Reply:
+            if asked.method == "DELETE":
+                return Reply(401, headers={"www-authenticate": "Bearer"})
+            reply = double.answer_mcp(asked)
+            if reply.status == 404:
+                info = {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {},
+                    "serverInfo": {"name": "x", "version": "1"},
+                }
+                result = {"jsonrpc": "2.0", "id": asked.message["id"], "result": info}
+                return Reply(200, result, {"mcp-session-id": "s"})
+            return reply
+
+        double.change("/mcp", handshake)
+        async with Client(double.url, era="2025", auth=auth) as client:
+            await client.list_tools()
+            double.refresh_tokens.clear()
+        assert [asked.method for asked in double.server.asked].count("DELETE") == 1
+        assert len(double.opened) == 1
+
+
 async def test_a_login_can_be_made_ahead_and_forgotten() -> None:
     async with AuthDouble() as double:
         store = MemoryTokenStore()

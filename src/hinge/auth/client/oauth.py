@@ -49,6 +49,8 @@ MAX_STEP_UPS: Final = 3
 MAX_SCOPES: Final = 200
 #: Seconds after a login in which refused tokens don't lead to another login: it would not help.
 LOGIN_PAUSE = 60.0
+#: Seconds to wait while somebody logs in elsewhere with the same store; longer than a person has.
+LOCK_TIMEOUT: Final = 660.0
 #: Seconds after a failed login in which requests that were sent before fail with it.
 _AFTER_FAILURE: Final = 2.0
 #: Errors that mean that the authorization server does not know the client.
@@ -347,7 +349,7 @@ class OAuthCredentials:
             )
         if self._source is not None and self._source.key == key:
             return self._source
-        return TokenSource(self._oauth.store, key, self._refresh)
+        return TokenSource(self._oauth.store, key, self._refresh, lock_timeout=LOCK_TIMEOUT)
 
     async def _look_up(self) -> None:
         """Take the login of an earlier process."""
@@ -356,7 +358,8 @@ class OAuthCredentials:
         if entry is None or self._source is not None or self._oauth.issuer not in (None, entry.issuer):
             return
         self._resource = str(entry.client.get("resource", self._resource))
-        self._source = TokenSource(self._oauth.store, str(entry.client.get("key", "")), self._refresh)
+        key = str(entry.client.get("key", ""))
+        self._source = TokenSource(self._oauth.store, key, self._refresh, lock_timeout=LOCK_TIMEOUT)
         self.identity = secrets.token_hex(8)
 
     # ---------------------------------------------------------------- requests
