@@ -37,6 +37,7 @@ CORE = (
     "tests/test_session_asking.py",
     "tests/test_session_end.py",
     "tests/test_sync.py",
+    "tests/auth",
     "tests/backends",
     "tests/client",
     "tests/contracts",
