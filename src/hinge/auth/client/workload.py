@@ -400,7 +400,7 @@ def _variable(name: str, need: str) -> str:
 def _check(token: str, where: str) -> str:
     token = token.strip()
     if not token or len(token) > MAX_TOKEN or _TOKEN.fullmatch(token) is None:
-        raise AuthorizationFailed(f"There is no usable token in the answer of {where}")
+        raise AuthorizationFailed(f"There is no usable token from {where}")
     return token
 
 
