@@ -1,7 +1,5 @@
 """Logins that last, with the whole client: what a failed, cancelled or unfinished refresh leaves of them."""
 
-# ruff: noqa: ASYNC240  # small files on a local disk
-
 from __future__ import annotations
 
 import asyncio
@@ -134,7 +132,7 @@ async def test_a_call_that_is_cancelled_loses_no_login(double: AuthDouble, tmp_p
 async def test_a_damaged_store_fails_the_call_with_one_clear_line(double: AuthDouble, tmp_path: Path) -> None:
     store = FileTokenStore(tmp_path)
     await log_in(double, store)
-    for path in tmp_path.glob("*.login"):
+    for path in tmp_path.glob("*.login"):  # noqa: ASYNC240  # a small file
         path.write_bytes(b"damaged")
     with pytest.raises((CallError, TokenStoreError), match=r"is not a login of this version of Hinge: delete it"):
         await log_in(double, store)
