@@ -83,7 +83,7 @@ HTTP_OPTIONS = {
 
 ITEM_OPTIONS = {
     "app": "pages of apps are served by hinge.Apps",
-    "auth": "write visible=lambda caller: 'scope' in caller.scopes",
+    "auth": 'write scopes=["scope"], without_scopes="hide"',
     "exclude_args": "inject them with Annotated[…, Depends(function)]",
     "enabled": "call server.disable(name)",
     "serializer": "return the text from the tool",

@@ -198,6 +198,26 @@ async def test_without_sessions_it_is_a_403_as_well() -> None:
             assert (reply.status, reply.json()["error"]["code"]) == (403, 403)
 
 
+async def test_over_http_sse_it_is_a_json_rpc_error() -> None:
+    """Its POSTs are answered before their messages are served."""
+    server, ran = notes()
+    async with serving(server, authenticate=authenticate, sse_path="/sse") as site:
+        who = {"Authorization": "Bearer ben"}
+        stream = await site.call({"Accept": "text/event-stream", **who}, b"", "GET", "/sse")
+        assert (await stream.head()).status == 200
+        event = await stream.event()
+        assert event is not None
+        for body in (
+            initialize("2024-11-05"),
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            handshake_call("add", text="x"),
+        ):
+            assert (await site.ask({**JSON_HEADERS, **who}, body, path=event.data.decode())).status == 202
+        assert "result" in await stream.message()
+        assert (await stream.message())["error"]["data"] == {"requiredScopes": ["notes.write"]}
+    assert ran == []
+
+
 async def test_in_a_batch_it_is_one_error_among_the_answers() -> None:
     server, ran = notes()
     async with serving(server, authenticate=authenticate) as site:
