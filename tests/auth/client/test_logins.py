@@ -106,6 +106,7 @@ async def test_a_document_is_the_client_where_the_server_takes_documents() -> No
         ("c", ["a", "b"], None, {}, "c"),
         ("c", ["a", "b"], ["a", "offline_access"], {}, "c offline_access"),
         (None, None, ["offline_access"], {}, None),
+        (None, ["a", "offline_access"], ["a"], {}, "a"),
         (None, ["a"], None, {"scopes": ["x"]}, "x"),
         ("c", ["a"], None, {"scopes": ["x"]}, "x c"),
     ],

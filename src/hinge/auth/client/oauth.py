@@ -9,7 +9,7 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import Collection, Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -195,8 +195,7 @@ class OAuthCredentials:
 
     async def refused(self, refusal: HttpStatus, sent: HeaderPairs, /) -> bool:
         """Refresh the token, log in, or ask for further scopes. See `Credentials`."""
-        challenges = parse_challenges(refusal.headers.get("www-authenticate", ""))
-        challenge = find_challenge(challenges, "bearer") or find_challenge(challenges, "dpop")
+        challenge = self._challenge_in(refusal.headers)
         token = next((value.partition(" ")[2] for name, value in sent if name.lower() == "authorization"), "")
         if needs_nonce(self._proof, self.url, refusal, sent):
             return True
@@ -377,8 +376,13 @@ class OAuthCredentials:
                 response = await fetcher.fetch(request)
             except FetchFailed:
                 return None
-        challenges = parse_challenges(response.headers.get("www-authenticate", ""))
-        return find_challenge(challenges, "bearer") or find_challenge(challenges, "dpop")
+        return self._challenge_in(response.headers)
+
+    def _challenge_in(self, headers: Mapping[str, str]) -> Challenge | None:
+        """The challenge of the scheme that tokens are sent with, else of the other one."""
+        challenges = parse_challenges(headers.get("www-authenticate", ""))
+        schemes = ("bearer", "dpop") if self._proof is None else ("dpop", "bearer")
+        return find_challenge(challenges, schemes[0]) or find_challenge(challenges, schemes[1])
 
     async def _refresh(self, tokens: Tokens) -> Tokens:
         client, own = read_client(tokens.client), self._oauth.registered
@@ -508,7 +512,8 @@ class OAuthCredentials:
         named = "" if challenge is None else challenge.parameters.get("scope", "")
         before = self._requested.get(found.issuer) or (() if stored is None else stored.scopes)
         wanted = [*self._oauth.scopes, *before, *named.split(), *missing]
-        scopes = read_scopes(wanted or found.scopes_supported)
+        supported = [scope for scope in found.scopes_supported if scope != "offline_access"]
+        scopes = read_scopes(wanted or supported)
         if scopes and "offline_access" in (found.server.scopes_supported or ()):
             return read_scopes([*scopes, "offline_access"])
         return scopes
