@@ -97,16 +97,20 @@ def _hear(contestant: Contestant, process: subprocess.Popen[bytes]) -> bytes:
 
 
 class HttpServer:
-    """HTTP `tools/call`, one worker, kept connections; the load comes from a process of its own."""
+    """HTTP `tools/call`, one worker, kept connections; the load comes from a process of its own.
+
+    The program prints its port, and an access token if it needs one.
+    """
 
     def __init__(self, contestant: Contestant, connections: int = 32) -> None:
         self.contestant = contestant
         self.connections = connections
         self.process = spawn(contestant)
-        self.port = int(_hear(contestant, self.process))
+        port, *token = _hear(contestant, self.process).decode().split()
+        self.options: dict[str, object] = {"port": int(port), **dict(zip(("token",), token, strict=False))}
 
     def sample(self, seconds: float) -> Sample:
-        options = {"port": self.port, "pid": self.process.pid, "connections": self.connections, "seconds": seconds}
+        options = {**self.options, "pid": self.process.pid, "connections": self.connections, "seconds": seconds}
         command = [sys.executable, "-m", "benchmarks.load_http"]
         for name, value in options.items():
             command += [f"--{name}", str(value)]
@@ -283,8 +287,11 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
     http = entrants("http", (("mcp", "http"), ("mcp json", "http-json")))
     if with_hinge:
         http += (Contestant("hinge asgi", ours, "hinge_server.py", ("asgi",)),)
+    tokens = (Contestant("hinge", ours, "hinge_server.py", ("http",)),) if with_hinge else ()
+    tokens += tuple(Contestant("hinge token", each.python, each.program, ("http-token",)) for each in tokens)
     return [
         Case("http", "HTTP 2026-07-28 tools/call, 32 connections, one worker", HttpServer, http),
+        Case("http_token", "HTTP, the same with an access token in each call", HttpServer, tokens),
         Case("stdio_pipelined", "stdio server, 16 calls in flight", lambda c: StdioServer(c, 16), stdio),
         Case("stdio_pingpong", "stdio server, one call at a time", lambda c: StdioServer(c, 1), stdio),
         Case("memory", "in memory, client and server together", InMemory, tuple(memory)),

@@ -35,7 +35,7 @@ def summary(case: Case, rounds: Rounds) -> dict[str, dict[str, Any]]:
         }
         for key in samples[0].extra:
             row[key] = spread([sample.extra[key] for sample in samples])
-        for other in ("mcp", "mcp json", "bare"):
+        for other in ("mcp", "mcp json", "bare", *(("hinge",) if case.key == "http_token" else ())):
             if other in rounds and other != name:
                 row[f"of_{other.replace(' ', '_')}"] = spread(ratios(case, rounds, name, other))
         rows[name] = row
@@ -51,7 +51,8 @@ def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """The lines of one case, for people and for a README: a Markdown table."""
     one_shot = case.one_shot
     heads = ["", "wall ms" if one_shot else "calls/s", "CPU ms" if one_shot else "CPU µs/call"]
-    heads += ["× mcp", "× mcp JSON", "× bare"] if case.key == "http" else ["× mcp", "× bare"]
+    others = {"http": ("mcp", "mcp JSON", "bare"), "http_token": ("hinge",)}.get(case.key, ("mcp", "bare"))
+    heads += [f"× {other}" for other in others]
     heads += ["peak MB"] if one_shot else []
     lines = [f"**{case.title}**", "", _line(heads), _line(["---", *["---:"] * (len(heads) - 1)])]
     for name, row in rows.items():
@@ -60,8 +61,7 @@ def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
             cells += [_range(row["wall_ms"], "{:.0f}"), _range([value / 1e3 for value in row["cpu_us"]], "{:.0f}")]
         else:
             cells += [f"{row['per_second'][0]:,.0f}", _range(row["cpu_us"], "{:.1f}")]
-        others = ("mcp", "mcp_json", "bare") if case.key == "http" else ("mcp", "bare")
-        cells += [_range(row.get(f"of_{other}"), "{:.3f}") for other in others]
+        cells += [_range(row.get(f"of_{other.lower().replace(' ', '_')}"), "{:.3f}") for other in others]
         cells += [f"{row['peak_mb'][0]:.0f}"] if one_shot else []
         lines.append(_line(cells))
     return "\n".join(lines)

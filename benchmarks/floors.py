@@ -9,17 +9,19 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Floor:
-    """In this case, the median ratio of Hinge's figure to the other's must not be above `most`."""
+    """In this case, the median ratio of the figure of `name` to the other's must not be above `most`."""
 
     case: str
     other: str
     most: float
     words: str
+    name: str = "hinge"
 
 
 FLOORS = (
     Floor("http", "mcp", 0.1, "HTTP: CPU per call at most 0.1 of mcp's"),
     Floor("http", "bare", 2.0, "HTTP: at least half of the bare app's rate (CPU per call at most twice its)"),
+    Floor("http_token", "hinge", 1.15, "HTTP: a call with an access token at most 1.15 of one without", "hinge token"),
     Floor("stdio_pipelined", "mcp", 0.2, "stdio, 16 in flight: CPU per call at most 0.2 of mcp's"),
     Floor("stdio_pingpong", "mcp", 0.2, "stdio, one at a time: CPU per call at most 0.2 of mcp's"),
     Floor("memory", "mcp", 0.2, "in memory: CPU per call at most 0.2 of mcp's"),
@@ -35,7 +37,7 @@ def verdicts(results: Mapping[str, Mapping[str, Any]], slack: float = 1.0) -> li
     """Each floor with the ratio that was measured (None: not measured) and whether it is kept, with `slack` times its limit."""
     found: list[tuple[Floor, float | None, bool]] = []
     for floor in FLOORS:
-        row = results.get(floor.case, {}).get("hinge")
+        row = results.get(floor.case, {}).get(floor.name)
         ratio = row[f"of_{floor.other}"][0] if row and row.get(f"of_{floor.other}") else None
         found.append((floor, ratio, ratio is not None and ratio <= floor.most * slack))
     return found

@@ -1,4 +1,4 @@
-"""Instructions per call, counted by valgrind: `python -m benchmarks.instructions [http] [memory] [--calls 1000]`.
+"""Instructions per call, counted by valgrind: `python -m benchmarks.instructions [http] [http_token] [memory] [--calls 1000]`.
 
 The figure that no other work on the machine changes: what is executed in user mode, the HTTP server included, without
 the kernel. It says nothing of how long an instruction takes. Needs valgrind and some minutes.
@@ -31,12 +31,14 @@ _LENGTH = re.compile(rb"content-length: (\d+)")
 def main() -> None:
     """Count what was asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
-    parser.add_argument("case", nargs="*", default=["http", "memory"], help="http, memory; both by default")
+    parser.add_argument(
+        "case", nargs="*", default=["http", "memory"], help="http, http_token, memory; default: http memory"
+    )
     parser.add_argument("--calls", type=int, default=1000, help="calls that are counted")
     options = parser.parse_args()
     if shutil.which("valgrind") is None:
         raise SystemExit("valgrind is missing: it is a package of that name")
-    drive = {"http": over_http, "memory": in_memory}
+    drive = {"http": over_http, "http_token": over_http, "memory": in_memory}
     for case in all_cases(peers_python(), Path(sys.executable), with_hinge=True):
         if case.key in options.case and case.key in drive:
             print(f"**{case.title}**\n\n|  | instructions/call |\n| --- | ---: |")
@@ -67,19 +69,19 @@ def _run(contestant: Contestant, drive: Callable[[subprocess.Popen[bytes], int],
 def over_http(process: subprocess.Popen[bytes], calls: int) -> None:
     """So many calls over kept connections, then SIGTERM."""
     assert process.stdout is not None
-    port = int(process.stdout.readline())
-    asyncio.run(_all_connections(port, calls))
+    port, *token = process.stdout.readline().decode().split()
+    asyncio.run(_all_connections(int(port), token[0] if token else None, calls))
     process.send_signal(signal.SIGTERM)
 
 
-async def _all_connections(port: int, calls: int) -> None:
-    await asyncio.gather(*(_connection(port, first, calls // CONNECTIONS) for first in range(CONNECTIONS)))
+async def _all_connections(port: int, token: str | None, calls: int) -> None:
+    await asyncio.gather(*(_connection(port, token, first, calls // CONNECTIONS) for first in range(CONNECTIONS)))
 
 
-async def _connection(port: int, first: int, calls: int) -> None:
+async def _connection(port: int, token: str | None, first: int, calls: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for number in (number % VARIANTS for number in range(first, first + calls)):
-        writer.write(http_request(number, port))
+        writer.write(http_request(number, port, token))
         head = await reader.readuntil(b"\r\n\r\n")
         length = _LENGTH.search(head.lower())
         body = await reader.readexactly(int(length[1])) if length else await _chunks(reader)

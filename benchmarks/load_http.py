@@ -23,8 +23,8 @@ SAMPLE = 251
 class Load:
     """What all connections share: the requests, the time, the counters."""
 
-    def __init__(self, port: int) -> None:
-        self.requests = [http_request(number, port) for number in range(VARIANTS)]
+    def __init__(self, port: int, token: str | None) -> None:
+        self.requests = [http_request(number, port, token) for number in range(VARIANTS)]
         self.running = True
         self.calls = 0
         self.checked = 0
@@ -109,7 +109,7 @@ def content(buffer: bytes, end: int) -> bytes | None:
 
 async def measure(options: argparse.Namespace) -> dict[str, float]:
     """Connect, warm up, count for the given time; the servers' CPU time is read at the same two moments."""
-    load = Load(options.port)
+    load = Load(options.port, options.token)
     loop = asyncio.get_running_loop()
     for number in range(options.connections):
         await loop.create_connection(partial(Connection, load, number), "127.0.0.1", options.port)
@@ -140,6 +140,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--pid", type=int, action="append", required=True, help="a process of the server (repeatable)")
+    parser.add_argument("--token", help="an access token that each request carries")
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--warm", type=float, default=0.3)

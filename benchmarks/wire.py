@@ -37,10 +37,12 @@ def call(number: int) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode()
 
 
-def http_request(number: int, port: int) -> bytes:
-    """The same as a POST over a kept connection."""
+def http_request(number: int, port: int, token: str | None = None) -> bytes:
+    """The same as a POST over a kept connection, with an access token if there is one."""
     body = call(number)
     head = "\r\n".join(_HEADERS).format(port=port, length=len(body))
+    if token is not None:
+        head += f"\r\nAuthorization: Bearer {token}"
     return head.encode() + b"\r\n\r\n" + body
 
 

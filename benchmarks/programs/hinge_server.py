@@ -1,23 +1,53 @@
-"""Hinge's server, as users start it (`http`, `stdio`), and its ASGI app in the HTTP server of all others (`asgi`)."""
+"""Hinge's server, as users start it (`http`, `stdio`), and its ASGI app in the HTTP server of all others (`asgi`).
+
+As `http-token` it takes calls with an access token only, a JSON Web Token that it prints behind its port.
+"""
 
 import sys
+import time
 
 from hinge import Server
 
-server = Server("bench", version="1")
+ISSUER, AUDIENCE = "https://login.example.com", "https://bench.example.com/mcp"
 
 
-@server.tool
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+def make(**options) -> Server:
+    server = Server("bench", version="1", **options)
 
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    return server
+
+
+def serve_with_token() -> None:
+    from hinge.auth import JWTAuth, jose
+
+    key = jose.generate_key("ES256")
+    claims = {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": "ann",
+        "client_id": "app",
+        "scope": "notes",
+        "exp": time.time() + 3600,
+    }
+    token = jose.sign_jwt(claims, key, header={"typ": "at+jwt"})
+    auth = JWTAuth(issuer=ISSUER, audience=AUDIENCE, required_scopes=["notes"], keys=jose.public_jwk(key))
+    make(auth=auth).run("http", port=0, announce=lambda url: print(url.split(":")[2].split("/")[0], token, flush=True))
+
+
+server = make()
 
 if __name__ == "__main__":
     if sys.argv[1] == "stdio":
         server.run()
     elif sys.argv[1] == "http":
         server.run("http", port=0, announce=lambda url: print(url.split(":")[2].split("/")[0], flush=True))
+    elif sys.argv[1] == "http-token":
+        serve_with_token()
     else:
         from benchmarks.programs.http_main import serve
 

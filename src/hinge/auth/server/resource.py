@@ -30,6 +30,8 @@ from hinge.transports.http.server.exchange import challenge_headers
 
 #: Bytes of an Authorization header; a longer one is refused unread.
 _MAX_HEADER: Final = 20 * 1024
+#: Hashes of headers that are kept, as many as an endpoint keeps heads of requests.
+_DIGESTS: Final = 64
 #: The scheme, and what a token may consist of (RFC 6750 §2.1, RFC 9449 §7.1).
 _CREDENTIALS = re.compile(rb"[ \t]*(bearer|dpop) +([A-Za-z0-9\-._~+/]+=*)[ \t]*", re.IGNORECASE)
 #: Scopes that clients ask for by themselves, and no resource demands (Authorization, "Refresh Tokens").
@@ -90,6 +92,8 @@ class TokenAuth:
         self._most = settings["remembered"]
         #: Callers by the hash of their Authorization header, each with the time until when it is used, oldest first.
         self._remembered: dict[bytes, tuple[float, Principal]] = {}
+        #: Hashes of the headers of the latest callers: hashing one costs as much as the rest of `authenticate`.
+        self._digests: dict[bytes, bytes] = {}
         self._paths: list[str] = []
 
     def __repr__(self) -> str:
@@ -111,11 +115,20 @@ class TokenAuth:
         value = headers.raw.get(b"authorization")
         if value is None or (scope.get("query_string") and _names_token(scope["query_string"])):
             return self._refuse_without_token(scope)
-        remembered = self._remembered.get(sha256(value).digest())
+        remembered = self._remembered.get(self._digests.get(value) or self._digest(value))
         if remembered is not None and time.time() < remembered[0]:
-            proofs = self._dpop if _is_dpop(value) else None
-            return remembered[1] if proofs is None else self._prove(proofs, scope, headers, value, remembered[1])
+            if self._dpop is None or not _is_dpop(value):
+                return remembered[1]
+            return self._prove(self._dpop, scope, headers, value, remembered[1])
         return self._judge(scope, headers, value)
+
+    def _digest(self, value: bytes) -> bytes:
+        digest = sha256(value).digest()
+        if len(value) <= _MAX_HEADER:
+            if len(self._digests) >= _DIGESTS:
+                self._digests.clear()
+            self._digests[value] = digest
+        return digest
 
     async def _judge(self, scope: Scope, headers: Headers, value: bytes) -> Principal | Refusal:
         """Verify the token of a request."""
@@ -136,7 +149,7 @@ class TokenAuth:
         if not self.required_scopes <= self.scope_hierarchy.expand(caller.scopes):
             text = f"the token lacks a scope that this server needs: {' '.join(sorted(self.required_scopes))}"
             return self.refuse(scope, 403, "insufficient_scope", text)
-        self._keep(sha256(value).digest(), caller)
+        self._keep(self._digest(value), caller)
         return caller if proofs is None else await self._prove(proofs, scope, headers, value, caller)
 
     def _wrong_binding(self, caller: Principal) -> str | None:
