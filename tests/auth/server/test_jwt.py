@@ -115,6 +115,13 @@ async def test_keys_are_found_by_the_metadata_of_the_issuer_and_kept(issuer: Iss
         assert issuer.paths() == ["/.well-known/oauth-authorization-server", "/keys"]
 
 
+async def test_tokens_of_others_cause_no_request(issuer: Issuer) -> None:
+    async with protected_by(auth_of(issuer)) as site:
+        for token in ("opaque", "a.b.c", issuer.token(iss="https://evil.example.com"), issuer.token(iss=None)):
+            assert (await ask(site, token)).status == 401
+    assert issuer.asked == []
+
+
 async def test_many_requests_wait_for_one_fetch(issuer: Issuer) -> None:
     issuer.delay = 0.1
     async with protected_by(auth_of(issuer, keys=f"{issuer.url}/keys")) as site:

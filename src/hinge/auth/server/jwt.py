@@ -66,7 +66,7 @@ class JWTAuth(TokenAuth):
         )
 
     async def _verify_jwt(self, token: str) -> Principal:
-        issuer = read_claims(token).get("iss") if len(self._keys) > 1 else next(iter(self._keys))
+        issuer = read_claims(token).get("iss")  # not verified yet: it only says whose keys to take
         keys = self._keys.get(issuer) if isinstance(issuer, str) else None
         if keys is None:
             raise TokenInvalid("the token is from another issuer")
@@ -81,7 +81,7 @@ class JWTAuth(TokenAuth):
         if claims.get("iss") != issuer:
             raise TokenInvalid("the token is from another issuer")
         expires = check_claims(claims, self._audience, self._leeway)
-        return principal_of(claims, expires, issuer=issuer if len(self._keys) > 1 else None)
+        return principal_of(claims, expires, issuer=str(issuer) if len(self._keys) > 1 else None)
 
 
 def _keys_by_issuer(issuers: list[str], source: Any) -> dict[str, Keys]:
