@@ -109,7 +109,7 @@ interop-tests: .venv/.test
 
 interop-auth: .venv/.test
 	$(PY) -m tests.interop.peers node peers examples > /dev/null
-	REQUIRE_PEERS=1 $(PY) -m pytest -rs tests/auth/real
+	REQUIRE_PEERS=1 $(PY) -m pytest -n auto --dist loadfile -rs tests/auth/real
 
 interop-agents: .venv/.demo .venv/.check
 	$(PY) -m tests.interop.run --agents
