@@ -208,3 +208,30 @@ async def test_a_login_that_is_refused_is_one_line(shell: Shell, double: AuthDou
     assert done.code == 1
     assert "access_denied" in done.stderr.splitlines()[-1]
     assert "\x1b" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+@pytest.mark.parametrize("words", [("call", "read"), ("list",)])
+async def test_a_command_logs_in_where_a_person_is_at_the_terminal(
+    words: tuple[str, ...], shell: Shell, double: AuthDouble
+) -> None:
+    for option in ("--no-login", None):
+        line = [sys.executable, "-m", "hinge", words[0], double.url, *words[1:], *([option] if option else [])]
+        leader, follower = os.openpty()
+        process = await asyncio.create_subprocess_exec(
+            *line, env=shell.environment, stdin=follower, stdout=asyncio.subprocess.PIPE, stderr=follower
+        )
+        os.close(follower)
+        async with asyncio.timeout(60):
+            out, _ = await process.communicate()
+        screen = os.read(leader, 65536).decode()
+        os.close(leader)
+        if option:
+            assert process.returncode == 1
+            assert "wants a login: run hinge auth login" in screen
+            assert double.paths(double.authority).count("/authorize") == 0
+        else:
+            assert process.returncode == 0, screen
+            assert "Log in at" in screen
+            assert b"read" in out or out == b"\n"
+            assert double.paths(double.authority).count("/authorize") == 1

@@ -81,6 +81,8 @@ def words(*line: str) -> list[str]:
         (["run", "x", "--http", "--eng"], ["--engine"]),
         (["run", "x", "--engine", ""], ["hinge", "uvicorn"]),
         (["completion", "z"], ["zsh"]),
+        (["auth", "l"], ["login", "logout"]),
+        (["auth", "login", "https://example.com/mcp", "--de"], ["--device"]),
         (["list", ""], []),
         (["call", "shop.py", "x", "--save", ""], []),
         (["call", "shop.py", "--", "o"], []),

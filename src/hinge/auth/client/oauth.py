@@ -390,6 +390,8 @@ class OAuthCredentials:
             client = msgspec.structs.replace(client, client_secret=own.client_secret)
         if client is None or tokens.refresh_token is None or not tokens.token_endpoint:
             raise InvalidGrant("The login can't be refreshed")
+        if self._proof is not None:
+            self._proof.use(tokens.client.get("dpop_key"))
         async with self._fetcher() as fetcher:
             try:
                 self._rules.check_endpoint(tokens.token_endpoint)
