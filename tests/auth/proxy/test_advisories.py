@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hinge.auth import OAuthProxy
+from hinge.auth import GitHub, OAuthProxy
 from hinge.auth.flow import HttpRequest
 from hinge.auth.jose import WebKey, generate_key, public_jwk, sign_jwt
 from hinge.auth.server.proxy import grants, registration
 from hinge.auth.server.proxy.registration import ASSERTION_TYPE
 from hinge.backends import MemoryBackend
-from hinge.errors import AuthorizationFailed
+from hinge.errors import AuthorizationFailed, DefinitionError
 from tests.auth.hostile.cases import Request, Response, challenges
 from tests.auth.hostile.wire import exchange
 from tests.auth.proxy.rig import (
@@ -460,6 +460,27 @@ async def test_a_refresh_token_that_is_used_again_later_ends_the_login() -> None
         assert (await site.refresh(client_id, tokens["refresh_token"])).status == 400
         assert (await site.refresh(client_id, fresh["refresh_token"])).status == 400
         assert (await site.call(fresh["access_token"])).status == 401
+
+
+async def test_the_rules_for_authorization_servers() -> None:
+    """AUTHS-15: HTTPS, exact redirect URIs, refresh rotation, S256, `iss` that is announced, checked client documents."""
+    with pytest.raises(DefinitionError, match="https"):
+        OAuthProxy(GitHub(client_id="a", client_secret="b"), url="http://notes.example.com/mcp")
+    async with rig(grace=0) as site:
+        metadata = json.loads((await site.get("/.well-known/oauth-authorization-server")).body)
+        assert metadata["code_challenge_methods_supported"] == ["S256"]
+        assert metadata["authorization_response_iss_parameter_supported"] is True
+        client_id = await site.register()
+        answer = await site.login(client_id)
+        assert answer["iss"] == metadata["issuer"]
+        tokens = json.loads((await site.exchange_code(client_id, answer["code"])).body)
+        fresh = json.loads((await site.refresh(client_id, tokens["refresh_token"])).body)
+        assert fresh["refresh_token"] != tokens["refresh_token"]
+        assert (await site.refresh(client_id, tokens["refresh_token"])).status == 400
+        _, refused = await Browser().open(site.authorize_url(client_id, redirect_uri=f"{CALLBACK}/"))
+        assert (refused.status, refused.all("location")) == (400, [])
+        other = publish(site, client_id="https://app.test/client.json")
+        assert (await Browser().open(site.authorize_url(other)))[1].status == 401
 
 
 async def test_two_generations_back_is_too_old_in_any_time() -> None:
