@@ -72,16 +72,17 @@ async def test_a_temporary_failure_keeps_the_login(double: AuthDouble, status: i
     assert len(double.opened) == 1, "nobody had to log in again"
 
 
-@pytest.mark.parametrize("error", ["invalid_grant", "bad_refresh_token"])
-async def test_a_revoked_login_is_asked_for_anew(double: AuthDouble, error: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "error"), [(400, "invalid_grant"), (400, "bad_refresh_token"), (404, None), (410, None)]
+)
+async def test_a_login_that_is_over_is_asked_for_anew(double: AuthDouble, status: int, error: str | None) -> None:
+    """It was revoked, or the authorization server has moved: without that a login could never be made again."""
     store = MemoryTokenStore()
     await log_in(double, store)
     await let_expire(double, store, -1)
     right = double.answer_token
-    double.change(
-        "/token",
-        lambda asked: Reply(400, {"error": error}) if b"grant_type=refresh_token" in asked.body else right(asked),
-    )
+    over = Reply(status, b"Not Found" if error is None else {"error": error})
+    double.change("/token", lambda asked: over if b"grant_type=refresh_token" in asked.body else right(asked))
     await log_in(double, store)
     assert len(double.opened) == 2
 

@@ -399,7 +399,7 @@ class OAuthCredentials:
             except TokenRequestFailed as exc:
                 if exc.error in _REJECTED:
                     self._rejected.add(client.client_id)
-                if exc.error and not exc.is_temporary:
+                if exc.is_final:
                     raise InvalidGrant(str(exc)) from None
                 raise NotSent(f"The token could not be refreshed: {exc}") from None
             except FetchFailed as exc:

@@ -35,13 +35,20 @@ class TokenRequestFailed(AuthorizationFailed):
     Args:
         message: The text of the error.
         error: The error code, such as "invalid_grant"; "" if the answer had none.
-        is_temporary: Whether the same request may succeed later.
+        status: The HTTP status of the answer.
     """
 
-    def __init__(self, message: str, error: str = "", *, is_temporary: bool = False) -> None:
+    def __init__(self, message: str, error: str = "", *, status: int = 200) -> None:
         super().__init__(message)
         self.error = error
-        self.is_temporary = is_temporary
+        self.status = status
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same request can't succeed later: it was refused, or there is no such endpoint any more."""
+        if self.status == 429 or self.status >= 500 or self.error in _TEMPORARY:
+            return False
+        return bool(self.error) or self.status in (404, 405, 410)
 
 
 class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -237,8 +244,7 @@ def read_error(response: HttpResponse, what: str) -> TokenRequestFailed:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         answer = _ErrorResponse()
     details = describe_error(answer.error, answer.error_description) if answer.error else f"HTTP {response.status}"
-    is_temporary = response.status == 429 or response.status >= 500 or answer.error in _TEMPORARY
-    return TokenRequestFailed(f"{what}: {details}", answer.error, is_temporary=is_temporary)
+    return TokenRequestFailed(f"{what}: {details}", answer.error, status=response.status)
 
 
 def describe_error(error: str, description: str | None) -> str:
