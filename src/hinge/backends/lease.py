@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from secrets import token_hex
 
 from hinge.errors import HingeError, LeaseLost
 
@@ -73,7 +72,9 @@ async def hold_lease(
         TimeoutError: It was not free in time.
         LeaseLost: It has ended before the block did.
     """
-    owner = token_hex(16).encode()
+    from random import uniform  # here: a server without leases need not load it
+
+    owner = os.urandom(16).hex().encode()
     deadline = None if wait is None else time.monotonic() + wait
     pause = FIRST_PAUSE
     try:
@@ -83,7 +84,7 @@ async def hold_lease(
             left = LONGEST_PAUSE if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"The lease of {key!r} is held by somebody else")
-            await asyncio.sleep(min(left, pause * random.uniform(0.5, 1.0)))
+            await asyncio.sleep(min(left, pause * uniform(0.5, 1.0)))
             pause = min(2 * pause, LONGEST_PAUSE, ttl / 2)
             began = time.monotonic()
         lease = Lease(key, began + ttl)
