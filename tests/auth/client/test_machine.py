@@ -395,7 +395,7 @@ def test_options_that_can_not_work() -> None:
         lambda: ClientCredentials("job", private_key=public),
         lambda: ClientCredentials("job", private_key=key, algorithm="RS256"),
         lambda: ClientCredentials("job", "secret", scopes="notes"),
-        lambda: ClientCredentials("job", "secret", scope=["notes"]),  # type: ignore[call-arg]
+        lambda: ClientCredentials("job", "secret", scope=["notes"]),  # type: ignore[call-arg]  # a misspelt option
         lambda: EnterpriseAuth("x", idp_token_endpoint="http://idp.example/t", idp_client_id="i", client_id="c"),
     ]
     for make in wrong:

@@ -337,4 +337,4 @@ def test_redirect_uris_are_local_or_https(uri: str) -> None:
 )
 def test_the_callback_server_is_local(options: dict[str, str]) -> None:
     with pytest.raises(DefinitionError):
-        BrowserLogin(**options)  # type: ignore[arg-type]
+        BrowserLogin(**options)  # type: ignore[arg-type]  # as in a table

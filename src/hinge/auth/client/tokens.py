@@ -72,15 +72,27 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return max(0.0, min(EARLY, (self.expires_at - self.issued_at) / 10))
 
     def is_usable(self, now: float) -> bool:
-        """Whether the access token can be sent at this time, in Unix seconds."""
+        """Whether the access token can be sent at this time.
+
+        Args:
+            now: The time in Unix seconds.
+        """
         return bool(self.access_token) and (self.expires_at is None or now < self.expires_at - self.early / 10)
 
     def is_due(self, now: float) -> bool:
-        """Whether the access token should be refreshed at this time, in Unix seconds, and can be."""
+        """Whether the access token should be refreshed at this time, and can be.
+
+        Args:
+            now: The time in Unix seconds.
+        """
         return self.refresh_token is not None and self.expires_at is not None and now >= self.expires_at - self.early
 
     def is_fresh(self, now: float) -> bool:
-        """Whether the access token can be sent and need not be refreshed at this time, in Unix seconds."""
+        """Whether the access token can be sent and need not be refreshed at this time.
+
+        Args:
+            now: The time in Unix seconds.
+        """
         return self.is_usable(now) and not self.is_due(now)
 
 
@@ -105,17 +117,34 @@ class TokenStore(Protocol):
     """
 
     async def get(self, key: str, /) -> Tokens | None:
-        """Return the tokens of a key, or None."""
+        """Return the tokens of a key, or None.
+
+        Args:
+            key: The key; see `token_key`.
+        """
         ...
 
     async def set(self, key: str, tokens: Tokens, /) -> None:
-        """Store the tokens of a key. When this returns, they outlive the process (unless the store is in memory)."""
+        """Store the tokens of a key. When this returns, they outlive the process (unless the store is in memory).
+
+        Args:
+            key: The key; see `token_key`.
+            tokens: The tokens.
+        """
 
     async def delete(self, key: str, /) -> None:
-        """Delete the tokens of a key, if there are any."""
+        """Delete the tokens of a key, if there are any.
+
+        Args:
+            key: The key; see `token_key`.
+        """
 
     def lock(self, key: str, /) -> AbstractAsyncContextManager[None]:
-        """Wait for the lock of a key, and hold it inside of `async with`. It ends with the process that holds it."""
+        """Wait for the lock of a key, and hold it inside of `async with`. It ends with the process that holds it.
+
+        Args:
+            key: The key; see `token_key`.
+        """
         ...
 
 
