@@ -100,7 +100,8 @@ def discover(
 
 def _resource_metadata(url: str, challenge: Challenge | None) -> Flow[ProtectedResource | None]:
     named = challenge.parameters.get("resource_metadata") if challenge is not None else None
-    for place in dict.fromkeys([*([named] if named else []), *protected_resource_urls(url)]):
+    places = ([named] if named else []) + protected_resource_urls(url)
+    for place in dict.fromkeys(places):
         document = yield from _document(place, ProtectedResource)
         if document is not None:
             if not covers(document.resource, url):
