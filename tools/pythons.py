@@ -52,6 +52,8 @@ CORE = (
     "tests/testing",
     "tests/transports",
 )
+#: Extras for agent frameworks. Their lowest versions don't go together; `make interop-agents` gives each its own environment.
+FRAMEWORKS = frozenset({"langchain", "pydantic-ai", "openai-agents", "llama-index", "google-adk", "smolagents"})
 #: Tells the version of an interpreter as in `3.14.1t`; `t` is a build without the global lock.
 _VERSION = (
     "import sys, sysconfig; v = sys.version_info; "
@@ -128,7 +130,8 @@ def requirements(*, lowest: bool) -> tuple[list[str], list[str]]:
     if not lowest:
         return ["--group", "test"], []
     extras = PROJECT["project"]["optional-dependencies"]
-    ours = [*PROJECT["project"]["dependencies"], *(one for extra in extras.values() for one in extra)]
+    together = [extra for name, extra in extras.items() if name not in FRAMEWORKS]
+    ours = [*PROJECT["project"]["dependencies"], *(one for extra in together for one in extra)]
     versions: dict[str, str] = {}
     for requirement in ours:
         name, version = _parse(requirement)
