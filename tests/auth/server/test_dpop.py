@@ -274,4 +274,4 @@ def test_a_mistake_in_the_options_is_one_line(options: Any, text: str) -> None:
     with pytest.raises(DefinitionError, match=text):
         DPoPProofs(**options)
     with pytest.raises(DefinitionError, match="DPoPProofs"):
-        TokenAuth(lambda token: None, dpop=True)  # type: ignore[arg-type]
+        TokenAuth(lambda token: None, dpop=True)  # type: ignore[arg-type]  # a mistake

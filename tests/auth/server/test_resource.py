@@ -391,8 +391,8 @@ async def verify(token: str) -> Principal | None:
 
 
 MISTAKES: dict[str, tuple[Any, str]] = {
-    "unknown option": (lambda: TokenAuth(verify, scopes=["a"]), "TokenAuth has no option 'scopes'"),  # type: ignore[call-arg]
-    "no function": (lambda: TokenAuth("secret"), "verify='secret' is not possible"),  # type: ignore[arg-type]
+    "unknown option": (lambda: TokenAuth(verify, scopes=["a"]), "TokenAuth has no option 'scopes'"),  # type: ignore[call-arg]  # a mistake
+    "no function": (lambda: TokenAuth("secret"), "verify='secret' is not possible"),  # type: ignore[arg-type]  # a mistake
     "scope as text": (lambda: TokenAuth(verify, required_scopes="a b"), "write a list of scopes"),
     "blank in a scope": (lambda: TokenAuth(verify, required_scopes=["a b"]), "write a list of scopes"),
     "http issuer": (lambda: TokenAuth(verify, authorization_servers=["http://x.example"]), "https URLs"),
@@ -400,9 +400,9 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "http resource": (lambda: TokenAuth(verify, resource="http://x.example/mcp"), "public URL of the endpoint"),
     "no static tokens": (lambda: StaticTokens({}), "needs callers by their tokens"),
     "blank in a token": (lambda: StaticTokens({"a b": "ann"}), "visible ASCII"),
-    "no caller": (lambda: StaticTokens({"a": None}), "not NoneType"),  # type: ignore[dict-item]
-    "a class": (lambda: Server("x", auth=StaticTokens), "write auth="),  # type: ignore[arg-type]
-    "a text": (lambda: Server("x", auth="secret"), "write auth="),  # type: ignore[arg-type]
+    "no caller": (lambda: StaticTokens({"a": None}), "not NoneType"),  # type: ignore[dict-item]  # a mistake
+    "a class": (lambda: Server("x", auth=StaticTokens), "write auth="),  # type: ignore[arg-type]  # a mistake
+    "a text": (lambda: Server("x", auth="secret"), "write auth="),  # type: ignore[arg-type]  # a mistake
     "both ways": (
         lambda: Server("x", auth=protected()).http_app(authenticate=lambda scope, headers: "ann"),
         "exclude each other",

@@ -533,7 +533,7 @@ async def test_in_memory_the_application_has_all_scopes_unless_it_says_who_conne
 async def test_an_unknown_kind_of_principal_is_one_error() -> None:
     server, _ = notes()
     with pytest.raises(DefinitionError, match="write principal=Principal"):
-        Client(server, principal=7)  # type: ignore[arg-type]
+        Client(server, principal=7)  # type: ignore[arg-type]  # a mistake
     with pytest.raises(DefinitionError, match="principal"):
         Client("http://127.0.0.1:1/mcp", principal="anna")
 
@@ -633,4 +633,4 @@ def test_a_mistake_in_the_hierarchy_is_one_line() -> None:
     with pytest.raises(DefinitionError, match="is not a scope"):
         Server("wrong", scope_hierarchy={"a b": ["b"]})
     with pytest.raises(DefinitionError, match="scope_hierarchy"):
-        Server("wrong", scope_hierarchy=["a"])  # type: ignore[arg-type]
+        Server("wrong", scope_hierarchy=["a"])  # type: ignore[arg-type]  # a mistake
