@@ -105,7 +105,8 @@ async def test_an_expired_token_is_refreshed(shell: Shell, double: AuthDouble) -
 async def test_without_a_terminal_nobody_is_asked(words: tuple[str, ...], shell: Shell, double: AuthDouble) -> None:
     done = await shell.hinge(words[0], double.url, *words[1:])
     assert done.code == 1
-    assert done.stderr == f"hinge: {double.url} wants a login: run hinge auth login {double.url}\n"
+    advice = f"run hinge auth login {double.url}, or give a token with --header on the command line"
+    assert done.stderr == f"hinge: {double.url} wants a login: {advice}\n"
     assert "/register" not in double.paths(double.authority)
     assert "/authorize" not in double.paths(double.authority)
 

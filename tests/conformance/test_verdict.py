@@ -17,7 +17,7 @@ def scenario(name: str, **checks: str) -> Scenario:
 
 
 def expected(**lists: list[str]) -> dict[str, list[str]]:
-    return {"server": [], "client": [], "exits": [], "vacuous": [], **lists}
+    return {"server": [], "client": [], "authorization": [], "exits": [], "vacuous": [], **lists}
 
 
 def test_a_failure_or_warning_that_is_not_listed_is_unexpected() -> None:

@@ -78,7 +78,8 @@ class Nobody:
         raise self._failure()
 
     def _failure(self) -> AuthorizationFailed:
-        return AuthorizationFailed(f"{self._url} wants a login: run hinge auth login {self._url}")
+        advice = f"run hinge auth login {self._url}, or give a token with --header on the command line"
+        return AuthorizationFailed(f"{self._url} wants a login: {advice}")
 
 
 def may_log_in(options: argparse.Namespace) -> bool:
