@@ -54,7 +54,7 @@ def select(cells: list[Cell], matrix: Matrix, chosen: argparse.Namespace) -> tup
 
 
 def _is_for_whole_runs(peer: str) -> bool:
-    return peer in OLD_SDKS or peer == "typescript-1" or peer.startswith("sdk-")
+    return peer in OLD_SDKS or peer in ("typescript-1", "reference") or peer.startswith("sdk-")
 
 
 def _show(outcome: Outcome, verbose: bool) -> None:
