@@ -66,7 +66,8 @@ shape: .venv/.check
 conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
 
-all-checks: test check shape demo conformance hostile http-differential fuzz load soak interop interop-agents bench packages newcomer pythons lowest coverage-ids
+all-checks: MUTANTS = 5
+all-checks: test check shape demo conformance hostile http-differential fuzz mutants load soak interop interop-agents bench packages newcomer pythons lowest coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run

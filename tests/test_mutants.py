@@ -78,10 +78,13 @@ def test_the_table_lists_files_and_tests_that_exist() -> None:
         assert all(row.explained.values()), f"{file}: each survivor needs a reason"
 
 
-def project(directory: Path, tests: str, explained: str = "") -> Path:
+FLIES = "def flies(name, wings):\n    return wings > 1 and name\n"
+
+
+def project(directory: Path, tests: str, explained: str = "", source: str = FLIES) -> Path:
     """A project of one file with one function."""
     (directory / "src/birds").mkdir(parents=True)
-    (directory / "src/birds/__init__.py").write_text("def flies(name, wings):\n    return wings > 1 and name\n")
+    (directory / "src/birds/__init__.py").write_text(source)
     (directory / "test_birds.py").write_text(f"from birds import flies\n\n{tests}\n")
     (directory / "files.toml").write_text(
         f'["src/birds/__init__.py"]\ntests = ["test_birds.py"]\n["src/birds/__init__.py".explained]\n{explained}\n'
@@ -89,15 +92,14 @@ def project(directory: Path, tests: str, explained: str = "") -> Path:
     return directory
 
 
-def run(root: Path) -> tuple[int, str]:
+def run(root: Path, *arguments: str, extra_seconds: float = 15) -> tuple[int, str]:
     pytest.importorskip("coverage")
     code = (
         "import sys; from pathlib import Path; from tools.mutants.__main__ import main; root = Path(sys.argv[1]); "
-        "sys.exit(main([], root=root, listed=root / 'files.toml'))"
+        "sys.exit(main(sys.argv[3:], root=root, listed=root / 'files.toml', extra_seconds=float(sys.argv[2])))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(root)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", code, str(root), str(extra_seconds), *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert not done.stderr
     return done.returncode, done.stdout
 
@@ -138,3 +140,42 @@ def test_tests_that_fail_without_a_mutant_prove_nothing(tmp_path: Path) -> None:
     code, printed = run(project(tmp_path, "def test_wrong():\n    assert flies('owl', 0)"))
     assert code == 1
     assert "its tests fail without a mutant" in printed
+
+
+LANDS = """
+import threading
+
+def lands(height):
+    landed = threading.Event()
+    while height > 1:
+        height -= 1
+    landed.set()
+    landed.wait()
+"""
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("mutant", ["height > 1 -> True", "landed.set() -> pass"], ids=["computes", "waits"])
+def test_a_mutant_that_never_ends_is_noticed(tmp_path: Path, mutant: str) -> None:
+    root = project(tmp_path, "def test_one():\n    lands(2)", source=LANDS)
+    (root / "test_birds.py").write_text((root / "test_birds.py").read_text().replace("flies", "lands"))
+    code, printed = run(root, "--only", mutant, extra_seconds=4)
+    assert (code, "1 noticed, 0 explained, 0 survived" in printed) == (0, True), printed
+
+
+@pytest.mark.timeout(120)
+def test_a_busy_machine_changes_no_result(tmp_path: Path) -> None:
+    tests = """
+import pathlib, time
+
+def test_one():
+    time.sleep(3 if pathlib.Path("busy").exists() else 0)
+    assert flies('owl', 3) == 'owl'
+"""
+    root = project(tmp_path, tests)
+    mutant = "wings > 1 -> wings >= 1"
+    code, quiet = run(root, "--only", mutant, extra_seconds=3)
+    assert (code, "1 survived" in quiet) == (1, True), quiet
+    (root / "busy").touch()
+    code, busy = run(root, "--only", mutant, "--fresh", extra_seconds=3)
+    assert (code, "1 survived" in busy) == (1, True), busy

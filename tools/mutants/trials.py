@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import importlib
 import json
+import math
 import os
 import resource
 import signal
@@ -15,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -29,13 +30,29 @@ _IMPORTED_FIRST = (
 )
 #: The tests of one mutant take about so much CPU time without the mutant, so that a busy machine chooses the same ones.
 TEST_SECONDS = 10.0
-#: With the mutant they may take three times as long as without it, and so much longer.
-EXTRA_SECONDS = 30.0
-#: One test may take so many seconds: more than usual, since on a busy machine each that is late would count as noticing.
-TEST_TIMEOUT = 120
+#: With the mutant they may take three times as long as without it, and so much longer: CPU time, and time that passes.
+EXTRA_SECONDS = 15.0
+#: A test that fails after more than twice its time without the mutant, and so much longer, may itself be late.
+SUSPICIOUS_SECONDS = 1.0
+#: So often a mutant is tried while its tests are late or fail without it, too.
+_TRIES = 3
 #: A mutant that never stops allocating must not harm the machine.
 _MEMORY = 4 << 30
 _POLL_SECONDS = 0.01
+_WITHOUT_LIMITS = ("--timeout=0", "-o", "faulthandler_timeout=0")
+#: What runs without a mutant ends by itself.
+_WHOLE_SECONDS = 1800.0
+
+
+class Undecided(Exception):
+    """The machine is too busy to tell whether tests notice a mutant."""
+
+
+class Ended(NamedTuple):
+    """How a process ended: its exit code, None if it was late, and the seconds that passed."""
+
+    code: int | None
+    seconds: float
 
 
 class Baseline:
@@ -65,10 +82,6 @@ class Baseline:
                 chosen.append(name)
         return chosen
 
-    def limit(self, tests: Iterable[str]) -> float:
-        """The seconds after which tests with a mutant are late."""
-        return 3 * sum(self.waited[name] for name in tests) + EXTRA_SECONDS
-
     def save(self, path: Path) -> None:
         """Write it to a file."""
         path.write_text(json.dumps([self.seconds, self.waited, self.lines]), encoding="utf-8")
@@ -83,9 +96,10 @@ class Baseline:
 class Laboratory:
     """A copy of the source of a project, in which tests run with a mutant in place of a file."""
 
-    def __init__(self, root: Path, copied: Path) -> None:
+    def __init__(self, root: Path, copied: Path, *, extra_seconds: float = EXTRA_SECONDS) -> None:
         self.root = root
         self.copied = copied
+        self.extra_seconds = extra_seconds
         self._time = int(time.time()) - 1_000_000
         for name in _IMPORTED_FIRST:
             importlib.import_module(name)
@@ -97,18 +111,49 @@ class Laboratory:
         A test is a path, perhaps with a word that must be in the names of its tests: `tests/wire/test_scenarios.py memory`.
         """
         path = self.copied.parent / "baseline"
-        if _in_child(lambda: self._measure(file, tests, path), 1800) != 0:
+        if _in_child(lambda: self._measure(file, tests, path), _WHOLE_SECONDS).code != 0:
             return None
         return Baseline.load(path)
 
-    def notices(self, file: str, mutant: Mutant, tests: Sequence[str], seconds: float) -> bool:
-        """Whether one of the tests fails with a mutant, or doesn't end within so many seconds."""
+    def notices(self, file: str, mutant: Mutant, tests: Sequence[str], baseline: Baseline) -> bool:
+        """Whether one of the tests fails with a mutant, or doesn't end.
+
+        A mutant that computes without end exceeds a limit of CPU time. One that waits without end is late; how long the
+        tests wait depends on what else the machine does, so they run without the mutant, too, to tell what late is now.
+
+        Raises:
+            Undecided: The tests are late or fail without the mutant, too.
+        """
         original = (self.root / file).read_text(encoding="utf-8")
-        self._write(file, mutant.text)
-        try:
-            return _in_child(lambda: self._run(tests, _Chosen(tests), f"--timeout={TEST_TIMEOUT}"), seconds) != 0
-        finally:
-            self._write(file, original)
+        failure = self.copied.parent / "failure"
+        patience = 3 * sum(baseline.waited[name] for name in tests) + self.extra_seconds
+        cpu_seconds = math.ceil(3 * sum(baseline.seconds[name] for name in tests) + self.extra_seconds)
+
+        def run(names: Sequence[str], seconds: float) -> Ended:
+            plugin = _Chosen(names, failure)
+            return _in_child(lambda: self._run(names, plugin, *_WITHOUT_LIMITS), seconds, cpu_seconds)
+
+        for _ in range(_TRIES):
+            failure.unlink(missing_ok=True)
+            self._write(file, mutant.text)
+            try:
+                trial = run(tests, patience)
+            finally:
+                self._write(file, original)
+            if trial.code == 0:
+                return False
+            if trial.code is None:
+                control = run(tests, _WHOLE_SECONDS)
+                if control.code == 0 and 3 * control.seconds <= patience:
+                    return True
+                patience = max(patience, 3 * control.seconds + self.extra_seconds)
+            elif not failure.exists():  # the mutant can't be imported, or ended the process
+                return True
+            else:
+                name, seconds = json.loads(failure.read_text(encoding="utf-8"))
+                if seconds < 2 * baseline.waited[name] + SUSPICIOUS_SECONDS or run([name], _WHOLE_SECONDS).code == 0:
+                    return True
+        raise Undecided
 
     def _write(self, file: str, text: str) -> None:
         """Write a file of the copy, with a time of its own: Python compares times in seconds to see if bytecode is current."""
@@ -124,7 +169,7 @@ class Laboratory:
         coverage = Coverage(data_file=None, include=[target], config_file=False)
         timing = _Timing(tests, coverage.switch_context)
         coverage.start()
-        code = self._run(tests, timing, "--timeout=600")  # measuring is slow, and so may the machine be
+        code = self._run(tests, timing, *_WITHOUT_LIMITS)
         coverage.stop()
         lines = coverage.get_data().contexts_by_lineno(target)
         Baseline(timing.seconds, timing.waited, lines).save(path)
@@ -148,15 +193,24 @@ class Laboratory:
 
 
 class _Chosen:
-    """Runs some tests only, in this order."""
+    """Runs some tests only, in this order, and writes to a file which one failed after how many seconds."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], failure: Path) -> None:
         self._places = {name: place for place, name in enumerate(names)}
+        self._failure = failure
+        self._start = 0.0
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = sorted(
             (item for item in items if item.nodeid in self._places), key=lambda item: self._places[item.nodeid]
         )
+
+    def pytest_runtest_logstart(self) -> None:
+        self._start = time.monotonic()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._failure.write_text(json.dumps([report.nodeid, time.monotonic() - self._start]), encoding="utf-8")
 
 
 class _Timing:
@@ -192,26 +246,34 @@ class _Timing:
             self.seconds.pop(report.nodeid, None)
 
 
-def _in_child(work: Callable[[], int], seconds: float) -> int | None:
-    """Run a function in a forked process, which ends with all that it started; return its exit code, None if it is late."""
+def _in_child(work: Callable[[], int], seconds: float, cpu_seconds: int | None = None) -> Ended:
+    """Run a function in a forked process, which ends with all that it started when its time is over.
+
+    Args:
+        work: Returns the exit code.
+        seconds: The time that may pass.
+        cpu_seconds: The CPU time that the process, and each that it starts, may take.
+    """
     sys.stdout.flush()
+    start = time.monotonic()
     child = os.fork()
     if not child:
         code = 70
         try:
             os.setsid()
             resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+            if cpu_seconds is not None:
+                resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
             output = os.open(os.environ.get("MUTANTS_LOG", os.devnull), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             for descriptor in (1, 2):
                 os.dup2(output, descriptor)
             code = int(work())
         finally:
             os._exit(code)
-    late = time.monotonic() + seconds
     ended = None
-    while ended is None and time.monotonic() < late:
+    while ended is None and time.monotonic() < start + seconds:
         time.sleep(_POLL_SECONDS)
         ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     os.killpg(child, signal.SIGKILL)  # the child is not reaped yet, so that the group is still this one
     _, status = os.waitpid(child, 0)
-    return None if ended is None else os.waitstatus_to_exitcode(status)
+    return Ended(None if ended is None else os.waitstatus_to_exitcode(status), time.monotonic() - start)
