@@ -77,6 +77,7 @@ class AuthDouble:
             "authorization_endpoint": f"{self.issuer}/authorize",
             "token_endpoint": f"{self.issuer}/token",
             "registration_endpoint": f"{self.issuer}/register",
+            "revocation_endpoint": f"{self.issuer}/revoke",
             "response_types_supported": ["code"],
             "grant_types_supported": ["authorization_code", "refresh_token"],
             "code_challenge_methods_supported": ["S256"],
@@ -135,6 +136,7 @@ class AuthDouble:
             "/authorize": self._authorize,
             "/token": self.answer_token,
             "/register": self._register,
+            "/revoke": self._revoke,
         }
         await self._answer(asked, answer, routes)
 
@@ -224,6 +226,14 @@ class AuthDouble:
         if self.lifetime is not None:
             answer["expires_in"] = self.lifetime
         return Reply(200, answer)
+
+    def _revoke(self, asked: Asked) -> Reply:
+        form = dict(parse_qsl(asked.body.decode()))
+        if not self._is_authenticated(asked, form):
+            return Reply(401, {"error": "invalid_client"})
+        self.tokens.pop(form["token"], None)
+        self.refresh_tokens.pop(form["token"], None)
+        return Reply(200)
 
     def _is_authenticated(self, asked: Asked, form: Mapping[str, str]) -> bool:
         client_id, secret = form.get("client_id", ""), form.get("client_secret")

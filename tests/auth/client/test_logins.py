@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,79 @@ async def test_a_login_can_be_made_ahead_and_forgotten() -> None:
         assert await again.logout()
         assert not await again.logout()
         assert await OAuth(store=store).bind(double.url).tokens() is None
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("options", [{}, {"client_id": "mine", "client_secret": "my-secret"}])
+async def test_a_logout_revokes_the_tokens(options: dict[str, Any], kept: bool) -> None:
+    """RFC 7009, also in a later process: a copy of the tokens is worth nothing."""
+    async with AuthDouble() as double:
+        double.clients["mine"] = {"redirect_uris": ["http://localhost:8765/callback"], "client_secret": "my-secret"}
+        store = MemoryTokenStore()
+        oauth_of_now = OAuth(authorizer=double.person(), store=store, keep_client=kept, **options)
+        tokens = await oauth_of_now.bind(double.url).login()
+        other = double.grant()
+        later = OAuth(store=store, keep_client=kept, **({} if kept else options))
+        assert await later.bind(double.url).logout()
+        assert {form["token"] for form in double.forms("/revoke")} == {tokens.refresh_token, tokens.access_token}
+        assert (set(double.tokens), set(double.refresh_tokens)) == ({other[0]}, {other[1]})
+
+
+async def test_refreshed_tokens_are_revoked_where_the_first_ones_would_have_been() -> None:
+    async with AuthDouble() as double:
+        double.lifetime = 0
+        credentials = OAuth(authorizer=double.person(), store=MemoryTokenStore()).bind(double.url)
+        first = await credentials.login()
+        assert await credentials.tokens() != first
+        await credentials.logout()
+        assert double.refresh_tokens == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "is_told"),
+    [
+        (Reply(500), True),
+        (Reply(400, {"error": "unsupported_token_type"}), False),
+        (Reply(302, headers={"location": "http://127.0.0.1:9/"}), True),
+        (None, False),
+    ],
+)
+async def test_a_logout_counts_here_whatever_the_authorization_server_says(
+    change: Reply | None, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with AuthDouble() as double:
+        if change is None:
+            del double.metadata["revocation_endpoint"]
+        else:
+            double.change("/revoke", change)
+        store = MemoryTokenStore()
+        credentials = OAuth(authorizer=double.person(), store=store).bind(double.url)
+        await credentials.login()
+        assert await credentials.logout()
+        assert store._tokens == {}
+        assert ("is forgotten here, but not revoked" in caplog.text) is is_told
+        assert not [secret for secret in secrets_of(double) if secret in caplog.text]
+
+
+async def test_a_login_does_not_go_on_with_the_refresh_token_of_the_one_before() -> None:
+    """It replaces the tokens as a whole: somebody else may have logged in."""
+    async with AuthDouble() as double:
+        double.needed_to_write = frozenset({"w"})
+        auth = OAuth(authorizer=double.person())
+        async with Client(double.url, auth=auth) as client:
+            await client.list_tools()
+            double.change("/token", lambda asked: _without_refresh_token(double.answer_token(asked)))
+            await client.call_tool("write")
+        assert len(double.opened) == 2
+        tokens = await OAuth(store=auth.store).bind(double.url).tokens()
+        assert tokens is not None
+        assert tokens.refresh_token is None
+
+
+def _without_refresh_token(reply: Reply) -> Reply:
+    content = json.loads(reply.content)
+    content.pop("refresh_token", None)
+    return Reply(reply.status, content)
 
 
 async def test_nothing_secret_gets_out(caplog: pytest.LogCaptureFixture, tmp_path: Path, observed: Observed) -> None:

@@ -337,6 +337,24 @@ async def test_machine_tokens_may_be_bound_to_a_key() -> None:
         assert all(jose.read_header(headers["dpop"])["jwk"] == keys[0] for headers in sent)
 
 
+async def test_the_nonce_of_an_answer_is_in_the_next_proof_of_a_program() -> None:
+    """RFC 9449, section 8.2."""
+    async with AuthDouble() as double:
+        double.change("/token", issuing(double, token_type="DPoP"))
+
+        def answer(asked: Asked) -> Reply:
+            reply = double.answer_mcp(asked)
+            reply.headers["dpop-nonce"] = "next"
+            return reply
+
+        double.change("/mcp", answer)
+        async with Client(double.url, auth=ClientCredentials("job", "secret", proof=DPoP())) as client:
+            await client.call_tool("read")
+        proofs = [jose.read_claims(asked.headers["dpop"]) for asked in double.server.asked if "dpop" in asked.headers]
+        assert proofs[-1]["nonce"] == "next"
+        assert len(proofs) == 2, "nothing was refused and repeated"
+
+
 async def test_a_token_that_is_not_bound_is_not_taken_for_one_that_is() -> None:
     async with AuthDouble() as double:
         double.change("/token", issuing(double))

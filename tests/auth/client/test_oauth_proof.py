@@ -60,6 +60,47 @@ async def test_the_key_is_read_before_an_expired_token_is_refreshed() -> None:
         assert all(key == keys[0] for key in keys)
 
 
+async def test_the_nonce_of_an_answer_is_in_the_next_proof() -> None:
+    """RFC 9449, section 8.2: a server may name the next nonce in any answer. No request is refused for it."""
+    keys: list[Any] = []
+    nonces = iter("abcdefgh")
+    async with AuthDouble() as double:
+        binding(double, keys)
+        sent: list[tuple[str, object]] = []
+
+        def answer(asked: Asked) -> Reply:
+            reply = double.answer_mcp(asked)
+            if "dpop" in asked.headers:
+                sent.append((asked.message["method"], jose.read_claims(asked.headers["dpop"]).get("nonce")))
+            if reply.status == 200:
+                reply.headers["dpop-nonce"] = next(nonces)
+            return reply
+
+        double.change("/mcp", answer)
+        async with Client(double.url, auth=OAuth(authorizer=double.person(), proof=DPoP())) as client:
+            await client.call_tool("read")
+            await client.call_tool("read")
+        assert [nonce for _, nonce in sent] == [None, *"abcdefgh"[: len(sent) - 1]]
+        assert len(sent) > 2
+
+
+async def test_the_nonce_of_the_token_endpoint_is_in_the_next_proof() -> None:
+    """RFC 9449, section 8.2, at the authorization server."""
+    nonces: list[object] = []
+    async with AuthDouble() as double:
+
+        def token(asked: Asked) -> Reply:
+            nonces.append(jose.read_claims(asked.headers["dpop"]).get("nonce"))
+            access, refresh = double.grant()
+            tokens = {"access_token": access, "token_type": "DPoP", "refresh_token": refresh, "expires_in": 0}
+            return Reply(200, tokens, {"dpop-nonce": f"nonce-{len(nonces)}"})
+
+        double.change("/token", token)
+        async with Client(double.url, auth=OAuth(authorizer=double.person(), proof=DPoP())) as client:
+            await client.call_tool("read")
+        assert nonces[:2] == [None, "nonce-1"]
+
+
 async def test_two_servers_see_two_keys() -> None:
     keys: list[Any] = []
     async with AuthDouble() as first, AuthDouble() as second:

@@ -14,9 +14,17 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import msgspec
 
 from hinge.auth.client.discovery import Discovered
-from hinge.auth.client.token_request import Proof, RegisteredClient, TokenRequestFailed, describe_error, request_tokens
+from hinge.auth.client.token_request import (
+    Proof,
+    RegisteredClient,
+    TokenRequestFailed,
+    authenticate,
+    describe_error,
+    read_error,
+    request_tokens,
+)
 from hinge.auth.client.tokens import Tokens
-from hinge.auth.flow import Flow
+from hinge.auth.flow import Flow, HttpRequest
 from hinge.auth.url_rules import describe
 from hinge.errors import AuthorizationFailed
 
@@ -205,3 +213,29 @@ def refresh(tokens: Tokens, client: RegisteredClient, resource: str, proof: Proo
         "resource": resource,
     }
     return request_tokens(tokens.token_endpoint, form, client, proof=proof, issuer=tokens.issuer)
+
+
+def revoke(tokens: Tokens, client: RegisteredClient) -> Flow[None]:
+    """Tell the authorization server that tokens are not needed any more (RFC 7009).
+
+    Args:
+        tokens: The tokens, with their revocation endpoint. The refresh token comes first: without it no other ones follow.
+        client: The client that they were issued to.
+
+    Returns:
+        The flow.
+
+    Raises:
+        TokenRequestFailed: The server refuses.
+    """
+    assert tokens.revocation_endpoint is not None
+    for kind in ("refresh_token", "access_token"):
+        token = getattr(tokens, kind)
+        if token:
+            fields, extra = authenticate(client, None, {"token": token, "token_type_hint": kind})
+            headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json"), *extra]
+            response = yield HttpRequest("POST", tokens.revocation_endpoint, headers, urlencode(fields).encode())
+            # RFC 7009 §2.2.1: servers need not be able to revoke access tokens.
+            error = read_error(response, f"{describe(tokens.revocation_endpoint)} refuses to revoke a token")
+            if response.status != 200 and error.error != "unsupported_token_type":
+                raise error

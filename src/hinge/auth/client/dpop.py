@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from hinge.auth.challenge import parse_challenges
 from hinge.auth.client.token_request import Proof
+from hinge.auth.client.tokens import Tokens
 from hinge.auth.jose import read_claims
 from hinge.errors import AuthorizationFailed, HttpStatus
 from hinge.http1.client.wire import HeaderPairs
@@ -127,6 +128,22 @@ class DPoP:
         if len(self._nonces) > MAX_NONCES:
             del self._nonces[next(iter(self._nonces))]
         return is_new
+
+
+def authorization(tokens: Tokens, proof: DPoP | None, method: str, url: str) -> HeaderPairs:
+    """Return the headers that authorize a request.
+
+    Args:
+        tokens: The tokens.
+        proof: The key that they may be bound to.
+        method: The HTTP method.
+        url: The URL.
+    """
+    pairs = [("Authorization", f"{tokens.token_type} {tokens.access_token}")]
+    if proof is not None and tokens.token_type == "DPoP":
+        proof.use(tokens.client.get("dpop_key"))
+        pairs.append(proof.header(method, url, access_token=tokens.access_token))
+    return pairs
 
 
 def needs_nonce(proof: Proof | None, url: str, refusal: HttpStatus, sent: HeaderPairs) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 
 from hinge.auth.challenge import Challenge, find_challenge, parse_challenges
 from hinge.auth.client.discovery import Discovered, discover
-from hinge.auth.client.dpop import DPoP, needs_nonce
+from hinge.auth.client.dpop import DPoP, authorization, needs_nonce
 from hinge.auth.client.stores import MemoryTokenStore
 from hinge.auth.client.token_request import (
     Proof,
@@ -171,11 +171,12 @@ class MachineCredentials:
         if source is None:
             return ()
         tokens = await source.get() or await self._obtain(None)
-        pairs = [("Authorization", f"{tokens.token_type} {tokens.access_token}")]
-        if self._proof is not None and tokens.token_type == "DPoP":
-            self._proof.use(tokens.client.get("dpop_key"))
-            pairs.append(self._proof.header(method, url, access_token=tokens.access_token))
-        return pairs
+        return authorization(tokens, self._proof, method, url)
+
+    def answered(self, url: str, headers: Mapping[str, str], /) -> None:
+        """Take the nonce for the next proof (RFC 9449 §8.2). See `Credentials`."""
+        if self._proof is not None:
+            self._proof.take_nonce(url, headers)
 
     async def refused(self, refusal: HttpStatus, sent: HeaderPairs, /) -> bool:
         """Get a token, another one, or one with further scopes. See `Credentials`."""

@@ -6,6 +6,7 @@ Specification: Authorization; the flows themselves stand beside this file.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import secrets
 import time
@@ -20,7 +21,7 @@ from hinge.auth.challenge import Challenge, find_challenge, parse_challenges
 from hinge.auth.client import code_flow
 from hinge.auth.client.device import DeviceLogin
 from hinge.auth.client.discovery import Discovered, discover
-from hinge.auth.client.dpop import DPoP, needs_nonce
+from hinge.auth.client.dpop import DPoP, authorization, needs_nonce
 from hinge.auth.client.registration import ClientPlan, check_metadata_url, choose_client, register
 from hinge.auth.client.stores import MemoryTokenStore
 from hinge.auth.client.token_request import (
@@ -41,6 +42,7 @@ from hinge.http1.client.pool import SocketWire
 from hinge.http1.client.wire import HeaderPairs
 from hinge.transports.http.client.options import Network
 
+logger = logging.getLogger("hinge")
 T = TypeVar("T")
 
 #: Logins for the same missing scopes; more of them would not help.
@@ -185,13 +187,12 @@ class OAuthCredentials:
     async def headers(self, method: str, url: str, /) -> HeaderPairs:
         """Return the headers that authorize a request, none if nobody is logged in. See `Credentials`."""
         tokens = await self.tokens()
-        if tokens is None:
-            return ()
-        pairs = [("Authorization", f"{tokens.token_type} {tokens.access_token}")]
-        if self._proof is not None and tokens.token_type == "DPoP":
-            self._proof.use(tokens.client.get("dpop_key"))
-            pairs.append(self._proof.header(method, url, access_token=tokens.access_token))
-        return pairs
+        return () if tokens is None else authorization(tokens, self._proof, method, url)
+
+    def answered(self, url: str, headers: Mapping[str, str], /) -> None:
+        """Take the nonce for the next proof (RFC 9449 §8.2). See `Credentials`."""
+        if self._proof is not None:
+            self._proof.take_nonce(url, headers)
 
     async def refused(self, refusal: HttpStatus, sent: HeaderPairs, /) -> bool:
         """Refresh the token, log in, or ask for further scopes. See `Credentials`."""
@@ -245,7 +246,7 @@ class OAuthCredentials:
         return tokens
 
     async def logout(self) -> bool:
-        """Forget the login.
+        """Forget the login, and tell the authorization server, if it takes that (RFC 7009). It is logged if that fails.
 
         Returns:
             Whether there was one.
@@ -257,9 +258,10 @@ class OAuthCredentials:
             await self._look_up()
         source, self._source = self._source, None
         self.identity = None
-        if source is not None:
-            await source.forget()
+        tokens = None if source is None else await source.forget()
         await self._oauth.store.delete(self._index)
+        if tokens is not None:
+            await self._revoke(tokens)
         return source is not None
 
     # ---------------------------------------------------------------- refusals
@@ -384,10 +386,26 @@ class OAuthCredentials:
         schemes = ("bearer", "dpop") if self._proof is None else ("dpop", "bearer")
         return find_challenge(challenges, schemes[0]) or find_challenge(challenges, schemes[1])
 
-    async def _refresh(self, tokens: Tokens) -> Tokens:
+    def _client_of(self, tokens: Tokens) -> RegisteredClient | None:
+        """The client that tokens were issued to; its secret may be in the options only."""
         client, own = read_client(tokens.client), self._oauth.registered
-        if client is not None and own is not None:
-            client = msgspec.structs.replace(client, client_secret=own.client_secret)
+        if client is None or own is None:
+            return client
+        return msgspec.structs.replace(client, client_secret=own.client_secret)
+
+    async def _revoke(self, tokens: Tokens) -> None:
+        client = self._client_of(tokens)
+        if client is None or not tokens.revocation_endpoint:
+            return
+        try:
+            self._rules.check_endpoint(tokens.revocation_endpoint)
+            async with self._fetcher() as fetcher:
+                await fetcher.run(code_flow.revoke(tokens, client))
+        except AuthorizationFailed as exc:
+            logger.warning("The login at %s is forgotten here, but not revoked: %s", self.url, exc)
+
+    async def _refresh(self, tokens: Tokens) -> Tokens:
+        client = self._client_of(tokens)
         if client is None or tokens.refresh_token is None or not tokens.token_endpoint:
             raise InvalidGrant("The login can't be refreshed")
         if self._proof is not None:
@@ -490,7 +508,11 @@ class OAuthCredentials:
         if self._oauth.registered is not None and not self._oauth.keep_client:  # its secret is in the options
             stored = msgspec.structs.replace(stored, client_secret=None)
         key = {} if proof is None else {"dpop_key": proof.stored_key()}
-        return msgspec.structs.replace(tokens, client=msgspec.to_builtins(stored) | key)
+        return msgspec.structs.replace(
+            tokens,
+            client=msgspec.to_builtins(stored) | key,
+            revocation_endpoint=found.server.revocation_endpoint,
+        )
 
     async def _unless_abandoned(self, asking: Coroutine[Any, Any, T]) -> T:
         """Wait for a person, as long as a request waits for the login."""

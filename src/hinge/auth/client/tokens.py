@@ -47,6 +47,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         scopes: What was granted.
         issuer: The authorization server.
         token_endpoint: Where the token is refreshed.
+        revocation_endpoint: Where the tokens are revoked; None if they can't be.
         client: The client registration: `client_id`, `client_secret`, … as JSON values.
     """
 
@@ -58,6 +59,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scopes: tuple[str, ...] = ()
     issuer: str = ""
     token_endpoint: str = ""
+    revocation_endpoint: str | None = None
     client: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -239,16 +241,24 @@ class TokenSource:
         """
         return await self._other("login", refused, login)
 
-    async def forget(self) -> None:
+    async def forget(self) -> Tokens | None:
         """Delete the login from the store.
+
+        Returns:
+            The tokens, to be revoked; None if there were none.
 
         Raises:
             TokenStoreError: The store can't be written.
         """
         async with AsyncExitStack() as stack:
             await self._lock(stack)
+            try:
+                stored = await self.store.get(self.key)
+            except TokenStoreError:  # damaged: there is nothing to revoke
+                stored = None
             await self.store.delete(self.key)
             self._tokens = None
+            return stored
 
     async def close(self) -> None:
         """Wait, bounded, for a refresh that is under way on this event loop, so that its answer is stored."""
@@ -304,7 +314,7 @@ class TokenSource:
             if stored is not None and stored.access_token != refused and stored.is_fresh(time.time()):
                 return stored
             if login is not None:
-                return await self._keep(await login(stored), stored)
+                return await self._keep(await login(stored), None)  # somebody else may have logged in
             return None if stored is None or stored.refresh_token is None else await self._refreshed(stored, refused)
 
     async def _refreshed(self, stored: Tokens, refused: str | None) -> Tokens | None:
@@ -327,7 +337,7 @@ class TokenSource:
     async def _keep(self, tokens: Tokens, previous: Tokens | None) -> Tokens:
         """Store new tokens. What the server left out is as it was."""
         if previous is not None:
-            names = ("refresh_token", "scopes", "issuer", "token_endpoint", "client")
+            names = ("refresh_token", "scopes", "issuer", "token_endpoint", "revocation_endpoint", "client")
             absent = [name for name in names if not getattr(tokens, name)]
             tokens = msgspec.structs.replace(tokens, **{name: getattr(previous, name) for name in absent})
         if tokens.issued_at is None:

@@ -11,7 +11,7 @@ import inspect
 import logging
 import os
 import secrets
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, TypeVar, Unpack
@@ -176,6 +176,8 @@ class RemoteEndpoint:
         self._wire = wire
         auth = settings["auth"]
         self._auth = auth if isinstance(auth, Credentials) else None
+        #: What the credentials want to know of responses.
+        self._answered: Callable[[str, Mapping[str, str]], None] | None = getattr(self._auth, "answered", None)
         self._ask_value = auth if callable(auth) else None
         headers = settings["headers"]
         self._ask_headers = headers if callable(headers) else None
@@ -224,6 +226,8 @@ class RemoteEndpoint:
                 response = await self._follow_redirects(method, pairs, body, response)
             # Nobody logs in to end a session.
             if response.status not in (401, 403) or self._auth is None or "authorization" in own or method == "DELETE":
+                if self._answered is not None:
+                    self._answered(self.url, response.headers)
                 return response
             refusals += 1
             refusal = await refusal_of(response, f"The server refuses {method}")
