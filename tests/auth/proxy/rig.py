@@ -67,6 +67,7 @@ class Idp:
         self.expires_in: int | None = 3600
         self.sends_refresh_tokens = True
         self.sends_id_tokens = True
+        self.renews_id_tokens = False
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.headers: list[dict[str, str]] = []
         self.documents: dict[str, Callable[[], tuple[int, bytes]]] = {}
@@ -141,8 +142,10 @@ class Idp:
         if self.sends_refresh_tokens:
             answer["refresh_token"] = f"upstream-refresh-{secrets.token_hex(8)}"
         self.tokens += [value for name, value in answer.items() if name in ("access_token", "refresh_token")]
-        if self.sends_id_tokens and request:
-            claims = {**self.user, "iss": self.issuer, "aud": request["client_id"], "nonce": request.get("nonce")}
+        if self.sends_id_tokens if request else self.renews_id_tokens:
+            claims = {**self.user, "iss": self.issuer, "aud": form["client_id"]}
+            if "nonce" in request:
+                claims["nonce"] = request["nonce"]
             claims["exp"] = time.time() + 300
             self.change_claims(claims)
             parts = ({"alg": "RS256"}, claims)

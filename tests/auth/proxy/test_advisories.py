@@ -291,6 +291,52 @@ async def test_the_application_may_refuse_a_user() -> None:
         assert "code" in await site.login(client_id)
 
 
+async def test_a_user_who_may_not_any_more_is_out_at_the_next_refresh() -> None:
+    """`allow` is asked again, so that an application ends a login by its own list, and the token in use at once."""
+    members = {"ada@example.com"}
+    async with rig(allow=lambda claims: claims["email"] in members) as site:
+        tokens = await site.tokens()
+        renewed = json.loads((await site.refresh(tokens["client_id"], tokens["refresh_token"])).body)
+        assert (await site.call(renewed["access_token"])).status == 200
+        members.clear()
+        refused = await site.refresh(tokens["client_id"], renewed["refresh_token"])
+        assert json.loads(refused.body)["error"] == "invalid_grant"
+        assert (await site.call(renewed["access_token"])).status == 401
+        members.add("ada@example.com")
+        assert (await site.refresh(tokens["client_id"], renewed["refresh_token"])).status == 400
+
+
+async def test_claims_that_come_with_renewed_tokens_count() -> None:
+    async with rig(allow=lambda claims: "staff" in claims["groups"]) as site:
+        site.idp.user["groups"] = ["staff"]
+        site.idp.expires_in = 0
+        tokens = await site.tokens()
+        site.idp.renews_id_tokens = True
+        renewed = json.loads((await site.refresh(tokens["client_id"], tokens["refresh_token"])).body)
+        site.idp.user["groups"] = ["alumni"]
+        refused = await site.refresh(tokens["client_id"], renewed["refresh_token"])
+        assert json.loads(refused.body)["error"] == "invalid_grant"
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [({"sub": "user-2"}, 400), ({"aud": "other-app"}, 200), ({"exp": 1}, 200), ({"sub": None}, 200)],
+)
+async def test_an_id_token_of_a_refresh_is_about_the_same_user_or_not_used(change: Any, status: int) -> None:
+    """OpenID Connect Core 1.0, section 12.2. One that can't be used ends no login."""
+    async with rig() as site:
+        site.idp.expires_in = 0
+        tokens = await site.tokens()
+        site.idp.renews_id_tokens = True
+        site.idp.change_claims = lambda claims: claims.update({"name": "Eve", **change})
+        answer = await site.refresh(tokens["client_id"], tokens["refresh_token"])
+        assert answer.status == status
+        if status == 200:
+            caller = await site.auth._find_caller(json.loads(answer.body)["access_token"])
+            assert caller is not None
+            assert caller.claims["name"] == "Ada"
+
+
 # ---------------------------------------------------------------- codes and tokens
 
 

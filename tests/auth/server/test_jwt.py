@@ -159,6 +159,47 @@ async def test_a_key_that_was_withdrawn_is_forgotten(issuer: Issuer, monkeypatch
         assert (await ask(site, issuer.token())).status == 200
 
 
+async def test_a_remembered_token_does_not_outlive_its_key(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that was verified before is refused as soon as the key set without its key is loaded."""
+    async with protected_by(auth_of(issuer, keys=f"{issuer.url}/keys")) as site:
+        old = issuer.token()
+        await who(site, old)
+        issuer.rotate("second")
+        monkeypatch.setattr(jwks, "PAUSE", 0.0)
+        await who(site, issuer.token())
+        reply = await ask(site, old)
+        assert (reply.status, "unknown key" in reason(reply)) == (401, True)
+
+
+async def test_remembered_tokens_are_verified_anew_when_keys_are_loaded_again(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if only tokens come that are remembered already."""
+    monkeypatch.setattr(jwks, "PAUSE", 0.0)
+    monkeypatch.setattr(jwks, "TTL", 0.3)
+    async with protected_by(auth_of(issuer, keys=f"{issuer.url}/keys")) as site:
+        old = issuer.token()
+        for _ in range(3):
+            await who(site, old)
+        assert issuer.paths() == ["/keys"]
+        issuer.rotate("second")
+        await asyncio.sleep(0.3)
+        assert (await ask(site, old)).status == 401
+        assert issuer.paths() == ["/keys"] * 3  # again for the key that the token names
+
+
+async def test_a_key_that_is_added_makes_nobody_verify_anew(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with protected_by(auth := auth_of(issuer, keys=f"{issuer.url}/keys")) as site:
+        await who(site, issuer.token())
+        remembered = dict(auth._remembered)
+        old = issuer.keys["keys"]
+        issuer.rotate("second")
+        issuer.keys["keys"] += old
+        monkeypatch.setattr(jwks, "PAUSE", 0.0)
+        await who(site, issuer.token())
+        assert remembered.items() <= auth._remembered.items()
+
+
 async def test_keys_are_used_while_the_issuer_is_down(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from hinge.auth.flow import Fetcher, Flow, HttpRequest
-from hinge.auth.jose import WebKey, import_key, import_keys
+from hinge.auth.jose import WebKey, import_key, import_keys, thumbprint
 from hinge.auth.metadata import AuthorizationServer, authorization_server_urls, read_document
 from hinge.auth.server.options import HTTPS_ADVICE, is_issuer
 from hinge.auth.server.resource import AuthorizationServerDown
@@ -69,6 +69,12 @@ class Keys:
 
     def __init__(self, keys: Sequence[WebKey]) -> None:
         self._keys = keys
+        #: Called when a key is no longer among them.
+        self.on_withdrawal: Callable[[], None] = lambda: None
+
+    def seconds_left(self) -> float | None:
+        """Return for how many seconds what they verified counts; None for always."""
+        return None
 
     async def current(self) -> Sequence[WebKey]:
         """Return the keys."""
@@ -109,6 +115,10 @@ class LoadedKeys(Keys):
                 raise AuthorizationServerDown("Access tokens can't be verified now: try again later")
         return self._keys
 
+    def seconds_left(self) -> float:
+        """Return the seconds until they are loaded again: then tokens are verified with those."""
+        return max(self._loaded + TTL - time.monotonic(), PAUSE)
+
     async def newer(self, than: Sequence[WebKey]) -> Sequence[WebKey] | None:
         """Load the keys again, unless that was just done."""
         if self._keys is than:
@@ -128,8 +138,10 @@ class LoadedKeys(Keys):
         except Exception as exc:
             logger.warning("the keys of %s can't be loaded: %s", self._name, str(exc) or type(exc).__name__)
             return
-        self._keys = keys
+        before, self._keys = self._keys, keys
         self._loaded = time.monotonic()
+        if not {(key.kid, thumbprint(key)) for key in before} <= {(key.kid, thumbprint(key)) for key in keys}:
+            self.on_withdrawal()
 
 
 def keys_of(issuer: str, source: KeySource | None) -> Keys:

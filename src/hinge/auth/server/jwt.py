@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Mapping
-from math import isfinite
+from functools import partial
 from typing import Any, Final, Unpack
 
 from hinge.auth.jose import HMAC_ALGORITHMS, KeyUnknown, TokenInvalid, read_claims, verify_jwt
@@ -64,6 +65,13 @@ class JWTAuth(TokenAuth):
             authorization_servers=issuers,
             remember=None,
         )
+        for issuer, keys in self._keys.items():
+            keys.on_withdrawal = partial(self.forget, partial(_is_of, issuer))
+
+    def _remember_until(self, caller: Principal) -> float | None:
+        """Until the token expires, or until the keys of its issuer are loaded again: one may have been withdrawn."""
+        left = self._keys[caller.claims["iss"]].seconds_left()
+        return caller.expires if left is None else min(time.time() + left, caller.expires or math.inf)
 
     async def _verify_jwt(self, token: str) -> Principal:
         issuer = read_claims(token).get("iss")  # not verified yet: it only says whose keys to take
@@ -82,6 +90,10 @@ class JWTAuth(TokenAuth):
             raise TokenInvalid("the token is from another issuer")
         expires = check_claims(claims, self._audience, self._leeway)
         return principal_of(claims, expires, issuer=str(issuer) if len(self._keys) > 1 else None)
+
+
+def _is_of(issuer: str, caller: Principal) -> bool:
+    return caller.claims.get("iss") == issuer
 
 
 def _keys_by_issuer(issuers: list[str], source: Any) -> dict[str, Keys]:
@@ -129,7 +141,7 @@ def _seconds(claims: Mapping[str, Any], name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e15 or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e15 or not math.isfinite(value):
         raise TokenInvalid(f"the token's {name} is not a time")
     return float(value)
 

@@ -196,16 +196,19 @@ class TokenAuth:
         return caller._replace(scopes=frozenset(caller.scopes), claims=frozen(caller.claims))
 
     def _keep(self, digest: bytes, caller: Principal) -> None:
-        """Remember a caller until the token expires, at most `remember` seconds. The oldest make room for new ones."""
-        ends = [] if self._remember is None else [time.time() + self._remember]
-        if caller.expires is not None:
-            ends.append(caller.expires)
-        if not ends or self._most == 0:
+        """Remember a caller for a time. The oldest make room for new ones."""
+        end = self._remember_until(caller)
+        if end is None or self._most == 0:
             return
         self._remembered.pop(digest, None)
         while len(self._remembered) >= self._most:
             del self._remembered[next(iter(self._remembered))]
-        self._remembered[digest] = (min(ends), caller)
+        self._remembered[digest] = (end, caller)
+
+    def _remember_until(self, caller: Principal) -> float | None:
+        """Until when a token is not verified again, in Unix seconds; None to verify it each time."""
+        ends = [] if self._remember is None else [time.time() + self._remember]
+        return min(ends if caller.expires is None else [*ends, caller.expires], default=None)
 
     def forget(self, matches: Callable[[Principal], bool]) -> None:
         """Verify the tokens of some callers anew, because what they were verified with has changed.

@@ -11,7 +11,7 @@ import hmac
 import logging
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -82,7 +82,17 @@ class Lifetimes(NamedTuple):
     grace: float
 
 
-RefreshUpstream = Callable[[UpstreamTokens], Awaitable[UpstreamTokens]]
+class Hooks(NamedTuple):
+    """What the proxy does for grants."""
+
+    #: Renews the tokens of the provider in a grant. Raises UpstreamRefused and AuthorizationFailed.
+    renew: Callable[[Grant], Awaitable[None]]
+    #: Whether a user with these claims may use the server.
+    is_allowed: Callable[[Mapping[str, Any]], Awaitable[bool]]
+    #: Called with the id of a grant that was ended before its time.
+    on_end: Callable[[str], None]
+
+
 _ACCESS: Final = "access token"
 _REFRESH: Final = "refresh token"
 _INVALID: Final = "the grant is unknown, was used already, or has expired"
@@ -96,17 +106,15 @@ class Grants:
         vault: Seals tokens.
         resource: What the tokens are for.
         lifetimes: How long they are good.
-        refresh_upstream: Renews tokens of the provider.
+        hooks: What the proxy does for them.
     """
 
-    def __init__(
-        self, store: ProxyStore, vault: Vault, resource: str, lifetimes: Lifetimes, refresh_upstream: RefreshUpstream
-    ) -> None:
+    def __init__(self, store: ProxyStore, vault: Vault, resource: str, lifetimes: Lifetimes, hooks: Hooks) -> None:
         self._store = store
         self._vault = vault
         self._resource = resource
         self._lifetimes = lifetimes
-        self._refresh_upstream = refresh_upstream
+        self._hooks = hooks
 
     # ---------------------------------------------------------------- codes
 
@@ -151,7 +159,7 @@ class Grants:
             raise OAuthError("invalid_grant", "the code_verifier does not fit")
         if not await self._store.claim("code", code, _CODE_MEMORY):
             logger.warning("an authorization code was used twice: its grant is revoked")
-            await self._store.delete("grant", record.grant)
+            await self._end(record.grant)
             raise OAuthError("invalid_grant", _INVALID)
         grant = await self._store.get("grant", record.grant, Grant)
         if grant is None or record.expires < time.time():
@@ -191,10 +199,13 @@ class Grants:
                 repeated and time.time() - grant.rotated <= self._lifetimes.grace
             ):
                 logger.warning("a refresh token was used again: its grant is revoked")
-                await self._store.delete("grant", grant.id)
+                await self._end(grant.id)
                 raise OAuthError("invalid_grant", _INVALID)
             if not repeated:
                 await self._renew(grant)
+                if not await self._hooks.is_allowed(grant.claims):
+                    await self._end(grant.id)
+                    raise OAuthError("invalid_grant", "the user may not use this server any more")
                 grant.generation += 1
                 grant.rotated = time.time()
                 await self._keep(grant)
@@ -205,16 +216,20 @@ class Grants:
         if grant.upstream.expires is None or grant.upstream.expires - time.time() > _SOON:
             return
         try:
-            grant.upstream = await self._refresh_upstream(grant.upstream)
+            await self._hooks.renew(grant)
         except UpstreamRefused as exc:
             logger.info("the provider ended a login: %s", exc)
-            await self._store.delete("grant", grant.id)
+            await self._end(grant.id)
             raise OAuthError("invalid_grant", "the identity provider ended the login") from None
         except AuthorizationFailed as exc:
             logger.warning("the identity provider can't be reached: %s", exc)
             raise OAuthError(
                 "temporarily_unavailable", "the identity provider can not be reached: try again later", 503
             ) from None
+
+    async def _end(self, grant_id: str) -> None:
+        await self._store.delete("grant", grant_id)
+        self._hooks.on_end(grant_id)
 
     async def _keep(self, grant: Grant) -> None:
         grant.expires = time.time() + self._lifetimes.grant
@@ -257,13 +272,13 @@ class Grants:
             async with self._store.lease("grant", grant_id):
                 grant = await self.find(grant_id)  # another replica may have renewed it meanwhile
                 if grant is not None and (grant.upstream.expires or 0.0) - time.time() <= _SOON:
-                    grant.upstream = await self._refresh_upstream(grant.upstream)
+                    await self._hooks.renew(grant)
                     await self._store.set("grant", grant_id, grant, max(grant.expires - time.time(), 1.0))
         if grant is None:
             raise AuthorizationFailed("The login has ended: the client has to authorize again")
         return grant.upstream.access
 
-    async def revoke(self, client: ProxyClient, token: str) -> tuple[str, UpstreamTokens] | None:
+    async def revoke(self, client: ProxyClient, token: str) -> UpstreamTokens | None:
         """End the grant of an access or refresh token (RFC 7009); other tokens are ignored.
 
         Args:
@@ -271,7 +286,7 @@ class Grants:
             token: The token.
 
         Returns:
-            The grant and the tokens of the provider, which can be revoked there; None if nothing ended.
+            The tokens of the provider, which can be revoked there; None if nothing ended.
 
         Raises:
             OAuthError: The token is of another client.
@@ -283,5 +298,5 @@ class Grants:
             raise OAuthError("invalid_grant", "the token was issued to another client")
         async with self._store.lease("grant", named.grant):
             grant = await self._store.get("grant", named.grant, Grant)
-            await self._store.delete("grant", named.grant)
-        return None if grant is None else (grant.id, grant.upstream)
+            await self._end(named.grant)
+        return None if grant is None else grant.upstream

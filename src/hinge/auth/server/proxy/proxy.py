@@ -20,7 +20,7 @@ from urllib.parse import urlencode, urlsplit
 from hinge.auth.flow import Fetcher, Flow, HttpRequest, HttpResponse
 from hinge.auth.metadata import AuthorizationServer, canonical_resource
 from hinge.auth.server.proxy.consent import consent_page, error_page
-from hinge.auth.server.proxy.grants import Grants, Lifetimes
+from hinge.auth.server.proxy.grants import Grant, Grants, Hooks, Lifetimes
 from hinge.auth.server.proxy.providers import Provider, may_answer_as
 from hinge.auth.server.proxy.redirects import EDITOR_SCHEMES, is_loopback, matches
 from hinge.auth.server.proxy.registration import Clients
@@ -28,11 +28,11 @@ from hinge.auth.server.proxy.store import ProxyStore, Vault, digest, random_text
 from hinge.auth.server.proxy.upstream import (
     Endpoints,
     UpstreamRefused,
-    UpstreamTokens,
     discover,
     exchange_code,
     read_user,
     refresh_tokens,
+    renew_claims,
     revoke_tokens,
 )
 from hinge.auth.server.proxy.web import (
@@ -115,8 +115,8 @@ class OAuthProxy(TokenAuth):
         issuer: The public base URL of the authorization endpoints; by default the origin of `url`.
         scopes: Scopes that clients may ask for. They are scopes of this server, not of the provider.
         required_scopes: Scopes that every token has; a part of `scopes`.
-        allow: Called at each login with the claims of the user: whether this user may. By default everybody may who can log
-            in at the provider, which for public ones is everybody.
+        allow: Called with the claims of the user at each login, and again at each refresh: whether this user may. By default
+            everybody may who can log in at the provider, which for public ones is everybody.
         backend: Where registrations, logins and grants are kept, encrypted: `sqlite:///path`, or an object. By default the
             memory of this process. Replicas share one backend.
         keys: Secrets of at least 32 bytes, the current one first; old ones stay for a time when keys change. By default they are
@@ -203,7 +203,8 @@ class OAuthProxy(TokenAuth):
             register=register,
         )
         lifetimes = Lifetimes(access_ttl, refresh_ttl, grace)
-        self._grants = Grants(self._store, vault, self.url, lifetimes, self._refresh_upstream)
+        hooks = Hooks(self._renew, self._is_allowed, self._on_end)
+        self._grants = Grants(self._store, vault, self.url, lifetimes, hooks)
         self._discovered: tuple[float, Endpoints] | None = None
         self._register = register
 
@@ -444,10 +445,8 @@ class OAuthProxy(TokenAuth):
         provider = self._provider
         tokens = await self._run(exchange_code(provider, endpoints, code, pending.verifier, self.callback_url))
         claims = await self._run(read_user(provider, endpoints, tokens, pending.nonce))
-        if self._allow is not None:
-            allowed = self._allow(claims)
-            if not (await allowed if inspect.isawaitable(allowed) else allowed):
-                return self._redirect(login.redirect_uri, login.state, error="access_denied")
+        if not await self._is_allowed(claims):
+            return self._redirect(login.redirect_uri, login.state, error="access_denied")
         own = await self._grants.make_code(
             login.client_id, login.redirect_uri, login.challenge, login.scopes, claims, tokens
         )
@@ -503,16 +502,34 @@ class OAuthProxy(TokenAuth):
     async def _revoke(self, request: WebRequest) -> WebReply:
         """The revocation endpoint (RFC 7009)."""
         client = await self._clients.authenticate(request)
-        ended = await self._grants.revoke(client, field(request, "token"))
-        if ended is not None:
-            grant_id, tokens = ended
-            self.forget(lambda caller: caller.claims.get("grant") == grant_id)
+        tokens = await self._grants.revoke(client, field(request, "token"))
+        if tokens is not None:
             try:
                 endpoints = await self._endpoints()
                 await self._run(revoke_tokens(self._provider, endpoints, tokens))
             except AuthorizationFailed as exc:
                 logger.warning("tokens of the identity provider were not revoked: %s", exc)
         return json_reply({})
+
+    # ---------------------------------------------------------------- for the grants
+
+    async def _renew(self, grant: Grant) -> None:
+        """Renew the tokens of the provider in a grant. Raises UpstreamRefused and AuthorizationFailed."""
+        endpoints = await self._endpoints()
+        grant.upstream = await self._run(refresh_tokens(self._provider, endpoints, grant.upstream))
+        if grant.upstream.id_token is not None:
+            grant.claims = renew_claims(self._provider, grant.claims, grant.upstream.id_token)
+
+    async def _is_allowed(self, claims: Mapping[str, Any]) -> bool:
+        """Whether a user with these claims may use the server."""
+        if self._allow is None:
+            return True
+        allowed = self._allow(claims)
+        return bool(await allowed if inspect.isawaitable(allowed) else allowed)
+
+    def _on_end(self, grant_id: str) -> None:
+        """Forget the tokens of a grant that was ended before its time."""
+        self.forget(lambda caller: caller.claims.get("grant") == grant_id)
 
     # ---------------------------------------------------------------- provider
 
@@ -533,10 +550,6 @@ class OAuthProxy(TokenAuth):
         except AuthorizationFailed as exc:
             logger.warning("the identity provider can't be reached: %s", exc)
             raise OAuthError("temporarily_unavailable", "the identity provider can not be reached", 503) from None
-
-    async def _refresh_upstream(self, tokens: UpstreamTokens) -> UpstreamTokens:
-        endpoints = await self._endpoints()
-        return await self._run(refresh_tokens(self._provider, endpoints, tokens))
 
     async def _fetch_for_client(self, request: HttpRequest) -> HttpResponse:
         self._client_rules.check_endpoint(request.url)

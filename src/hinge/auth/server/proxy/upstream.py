@@ -6,6 +6,7 @@ The ID token comes straight from the token endpoint over TLS, which authenticate
 from __future__ import annotations
 
 import base64
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -19,6 +20,8 @@ from hinge.auth.metadata import AuthorizationServer, read_document
 from hinge.auth.server.proxy.providers import Provider, accepts_issuer
 from hinge.errors import AuthorizationFailed, shorten
 from hinge.protocol.records import Record
+
+logger = logging.getLogger("hinge")
 
 #: Characters of a token of the provider.
 _MAX_TOKEN: Final = 16 * 1024
@@ -204,6 +207,35 @@ def read_user(provider: Provider, endpoints: Endpoints, tokens: UpstreamTokens, 
         claims = _read_userinfo(provider, response)
     else:
         raise AuthorizationFailed(f"{provider.title} sent no ID token: the scope openid is needed")
+    return _about_user(provider, claims)
+
+
+def renew_claims(provider: Provider, claims: dict[str, Any], id_token: str) -> dict[str, Any]:
+    """Take newer claims from an ID token that came with renewed tokens (OpenID Connect Core 1.0 §12.2).
+
+    Args:
+        provider: The provider.
+        claims: What is known of the user. It stays where the ID token says nothing, or can't be used.
+        id_token: The ID token.
+
+    Returns:
+        The claims.
+
+    Raises:
+        UpstreamRefused: It is about another user.
+    """
+    try:
+        newer = _about_user(provider, _read_id_token(provider, id_token, None))
+    except AuthorizationFailed as exc:
+        logger.warning("what is known of a user stays as it is: %s", exc)
+        return claims
+    if newer["sub"] != claims["sub"]:
+        raise UpstreamRefused(f"{provider.title} renewed the login of another user")
+    return claims | newer
+
+
+def _about_user(provider: Provider, claims: dict[str, Any]) -> dict[str, Any]:
+    """The claims about a user, without those about the token, with the subject at `sub`."""
     subject = claims.get(provider.subject)
     if isinstance(subject, bool) or not isinstance(subject, int | str) or not 0 < len(str(subject)) <= 255:
         raise AuthorizationFailed(f"{provider.title} sent no usable {provider.subject!r} for the user")
@@ -214,7 +246,8 @@ def read_user(provider: Provider, endpoints: Endpoints, tokens: UpstreamTokens, 
     return claims
 
 
-def _read_id_token(provider: Provider, token: str, nonce: str) -> dict[str, Any]:
+def _read_id_token(provider: Provider, token: str, nonce: str | None) -> dict[str, Any]:
+    """Read an ID token; one of a login has its `nonce`."""
     try:
         claims = read_claims(token)
     except TokenInvalid as exc:
@@ -228,7 +261,7 @@ def _read_id_token(provider: Provider, token: str, nonce: str) -> dict[str, Any]
         problem = "it is for another application"
     elif not isinstance(expires, int | float) or expires < time.time() - _LEEWAY:
         problem = "it has expired"
-    elif claims.get("nonce") != nonce:
+    elif nonce is not None and claims.get("nonce") != nonce:
         problem = "it is of another login"
     else:
         return claims
