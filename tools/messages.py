@@ -32,6 +32,7 @@ CURES = {
     "Overloaded": "Wait for the retry delay and repeat the call, which did not run; or raise the limit.",
     "BackendError": "The message names the file or the address: free it, repair it, or choose another one.",
     "LeaseLost": "Find out whether the work was done twice; a function that blocks the event loop loses its leases.",
+    "LogConflict": "Another process goes on with the log: read what it has appended, and stop or append after it.",
     "ChannelClosed": "The peer is gone: connect again.",
     "NotSent": "Nothing ran: correct what the message names, or repeat the call.",
     "InvalidResponse": "The server sent something that the protocol doesn't allow: report it to its author.",

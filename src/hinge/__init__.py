@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from hinge.errors import InvalidRequest as InvalidRequest
     from hinge.errors import InvalidResponse as InvalidResponse
     from hinge.errors import LeaseLost as LeaseLost
+    from hinge.errors import LogConflict as LogConflict
     from hinge.errors import MethodNotFound as MethodNotFound
     from hinge.errors import MissingClientCapability as MissingClientCapability
     from hinge.errors import NotFinished as NotFinished
@@ -202,6 +203,7 @@ _HOME = {
     "Item": "hinge.server.features.visibility",
     "LeaseLost": "hinge.errors",
     "Limits": "hinge.protocol.limits",
+    "LogConflict": "hinge.errors",
     "LogParams": "hinge.schema.notifications",
     "LogToClient": "hinge.server.log_to_client",
     "Message": "hinge.server.features.prompts",

@@ -22,6 +22,7 @@
     ├── ChannelClosed            the transport is closed: the message was not sent
     ├── BackendError             a backend can't be reached, is damaged or in use by another program
     │   └── LeaseLost                a lease ended while it was held
+    ├── LogConflict              somebody else has appended to a log of a backend meanwhile
     └── CallError                a request to the peer failed; `outcome` says whether it may have run
         ├── NotSent                  the request was not sent: safe to retry
         ├── AuthorizationFailed      there is no access token; the request was not sent, and is not retried
@@ -289,6 +290,19 @@ class BackendError(HingeError):
 
 class LeaseLost(BackendError):
     """A lease ended while it was held: somebody else may have done the same work meanwhile."""
+
+
+class LogConflict(HingeError):
+    """Somebody else has appended to a log of a backend: nothing was appended.
+
+    Args:
+        after: The position that the caller took for the newest.
+        newest: The newest position.
+    """
+
+    def __init__(self, after: int, newest: int) -> None:
+        super().__init__(f"Nothing was appended: the newest position of the log is {newest}, not {after}")
+        self.newest = newest
 
 
 class Outcome(Enum):

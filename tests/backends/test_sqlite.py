@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hinge import BackendError, Changed, ChangesLost, DefinitionError, Overloaded, Server
-from hinge.backends import SqliteBackend, backend_for, sqlite
+from hinge.backends import SqliteBackend, backend_for, sqlite, sqlite_file, sqlite_poller
 from hinge.backends.base import Event
 
 
@@ -186,22 +186,23 @@ async def test_expired_entries_make_room(path: Path, monkeypatch: pytest.MonkeyP
     await asyncio.sleep(0.02)
     for number in range(8):
         await backend.set(f"b{number}", bytes(100_000))
-    assert rows(path, "entries") == 8
+    assert rows(path, "items") == 8
     await backend.close()
 
 
 async def test_a_sweep_does_a_bounded_amount_of_work(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "_SWEPT", 10)
+    monkeypatch.setattr(sqlite_file, "SWEPT", 10)
+    monkeypatch.setattr(sqlite, "SWEPT", 10)
     backend = SqliteBackend(path)
     for number in range(100):
         await backend.claim(f"a{number}", ttl=0.5 + 0.001 * number)
     backend._next_sweep = float("inf")
     await asyncio.sleep(0.7)
     backend._next_sweep = 0.0
-    left = rows(path, "entries")
+    left = rows(path, "items")
     for _ in range(3):
         await backend.claim("b", ttl=60)
-        now = rows(path, "entries")
+        now = rows(path, "items")
         assert left - now in (9, 10)
         left = now
     await backend.close()
@@ -216,7 +217,7 @@ async def test_changes_of_another_process_arrive_once_and_in_order(path: Path) -
         first.publish(Changed("resource", f"a:{number}"))
     assert len(mine) == 3, "listeners of the same process are told immediately"
     await heard(theirs, 3)
-    await asyncio.sleep(2.5 * sqlite.POLL)
+    await asyncio.sleep(2.5 * sqlite_poller.POLL)
     assert theirs == mine == [Changed("resource", f"a:{number}") for number in range(3)]
     for remove in removals:
         remove()
@@ -253,7 +254,7 @@ async def test_a_process_that_reads_too_late_is_told_of_the_loss(path: Path, mon
 
 
 async def test_changes_of_the_past_are_not_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "_CLOCK_SLACK", 0.0)
+    monkeypatch.setattr(sqlite_poller, "CLOCK_SLACK", 0.0)
     first, second = SqliteBackend(path), SqliteBackend(path)
     first.publish(Changed("tools"))
     await first.close()

@@ -22,14 +22,17 @@ class Lease:
 
     Args:
         key: The key.
+        token: A number that grows with each holder of the key.
         until: When it ends unless it is renewed, by `time.monotonic`.
 
     Attributes:
         key: The key.
+        token: The number (a "fencing token").
     """
 
-    def __init__(self, key: str, until: float) -> None:
+    def __init__(self, key: str, token: int, until: float) -> None:
         self.key = key
+        self.token = token
         self._until = until
 
     @property
@@ -49,7 +52,7 @@ class Lease:
 
 @asynccontextmanager
 async def hold_lease(
-    take: Callable[[bytes], Awaitable[bool]],
+    take: Callable[[bytes], Awaitable[int]],
     release: Callable[[bytes], Awaitable[object]],
     key: str,
     *,
@@ -59,7 +62,8 @@ async def hold_lease(
     """Wait for a lease and hold it, in terms of two operations of a backend.
 
     Args:
-        take: Takes the lease for an owner, or renews that owner's; False if somebody else holds it. One atomic operation.
+        take: Takes the lease for an owner, or renews that owner's. One atomic operation. Returns a number (`Lease.token`) that is
+            greater than those of all earlier holders and stays the same when the lease is renewed; 0 if somebody else holds it.
         release: Ends the lease of an owner, if that holds it.
         key: The key.
         ttl: Seconds after which the lease ends unless it is renewed.
@@ -80,14 +84,14 @@ async def hold_lease(
     try:
         # Measured from before the operation, the lease ends here no later than in the backend.
         began = time.monotonic()
-        while not await take(owner):
+        while not (token := await take(owner)):
             left = LONGEST_PAUSE if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"The lease of {key!r} is held by somebody else")
             await asyncio.sleep(min(left, pause * uniform(0.5, 1.0)))
             pause = min(2 * pause, LONGEST_PAUSE, ttl / 2)
             began = time.monotonic()
-        lease = Lease(key, began + ttl)
+        lease = Lease(key, token, began + ttl)
         renewing = asyncio.get_running_loop().create_task(_renew(lease, take, owner, ttl))
         try:
             yield lease
@@ -102,12 +106,12 @@ async def hold_lease(
             logger.warning("The lease of %r could not be released, and ends by itself: %s", key, exc)
 
 
-async def _renew(lease: Lease, take: Callable[[bytes], Awaitable[bool]], owner: bytes, ttl: float) -> None:
+async def _renew(lease: Lease, take: Callable[[bytes], Awaitable[int]], owner: bytes, ttl: float) -> None:
     while not lease.lost:
         await asyncio.sleep(ttl / 3)
         began = time.monotonic()
         try:
-            if not await take(owner):
+            if await take(owner) != lease.token:  # somebody else holds it, or did meanwhile
                 began = -ttl
         except HingeError as exc:
             logger.warning("The lease of %r could not be renewed yet: %s", lease.key, exc)

@@ -11,63 +11,56 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import TypeVar
 from weakref import finalize
 
-from hinge.backends.base import Listener, check_key, check_ttl, check_value
+from hinge.backends.base import (
+    MAX_LOG_BYTES,
+    Listener,
+    check_entries,
+    check_key,
+    check_most,
+    check_ttl,
+    check_value,
+)
 from hinge.backends.lease import Lease, hold_lease
 from hinge.backends.memory import MemoryBackend
-from hinge.errors import BackendError, DefinitionError, Overloaded
-from hinge.protocol.changes import Changed, ChangesLost
+from hinge.backends.sqlite_file import CLAIM, SWEPT, VALUE, DatabaseFile, close_all, sweep, transaction
+from hinge.backends.sqlite_poller import Poller
+from hinge.errors import BackendError, DefinitionError, LogConflict
+from hinge.protocol.changes import Changed
 
 logger = logging.getLogger("hinge")
 
 ValueT = TypeVar("ValueT")
 
-#: Marks a database as ours: https://sqlite.org/pragma.html#pragma_application_id
-_APPLICATION_ID = 0x48696E67
-_VERSION = 1
-#: Bytes of the write-ahead log that are kept for reuse.
-_LOG_BYTES = 16 << 20
-#: Seconds between two sweeps, rows that one deletes at most, and how many make room in a full file.
-_SWEEP_SECONDS, _SWEPT, _SWEEPS = 1.0, 500, 20
-#: Seconds between two looks for changes of other processes.
-POLL = 0.2
-#: The first look begins so many seconds in the past: a change may be committed later than it says.
-_CLOCK_SLACK = 1.0
+#: Seconds between two sweeps, and how many make room in a full file.
+_SWEEP_SECONDS, _SWEEPS = 1.0, 20
 #: A change is kept for so many seconds, and only so many changes. A process that reads later gets ChangesLost.
 _CHANGE_SECONDS, _MAX_CHANGES = 60.0, 10_000
 #: Changes that wait to be written, and characters of their URIs. Beyond, other processes get ChangesLost.
 _MAX_UNSENT, _MAX_UNSENT_CHARACTERS = 1000, 1 << 20
-_VALUE, _CLAIM, _LEASE = 0, 1, 2
-_MAKING_FILES = threading.Lock()
 
-_TABLES = (
-    "CREATE TABLE entries (kind INTEGER, key BLOB, value BLOB, expires REAL, PRIMARY KEY (kind, key))",
-    "CREATE INDEX entries_by_expiry ON entries (expires) WHERE expires IS NOT NULL",
-    "CREATE TABLE changes (id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL, source TEXT, kind TEXT, uri TEXT)",
-    f"PRAGMA application_id = {_APPLICATION_ID}",
-    f"PRAGMA user_version = {_VERSION}",
-)
 _SET = """
-INSERT INTO entries VALUES (?1, ?2, ?3, ?4)
+INSERT INTO items VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT DO UPDATE SET value = excluded.value, expires = excluded.expires
 """
-#: Nothing is replaced that has not expired, except for the lease of the same owner.
-_TAKE = f"{_SET} WHERE expires <= ?5 OR (kind = {_LEASE} AND value = excluded.value)"
+#: Nothing is replaced that has not expired.
+_ADD = f"{_SET} WHERE expires <= ?5"
+_LIVE = "kind = 0 AND key = ? AND (expires IS NULL OR expires > ?)"
 
 
 class SqliteBackend:
     """Shares changes and values among the processes of one machine, in a file that outlives them.
 
     Changes reach the listeners of the same process immediately, those of other processes within about 0.2 seconds: a thread
-    looks for them while there are listeners. Values survive the death of processes and power failures, claims and leases
-    the death of processes. Times are those of the system clock.
+    looks for them while there are listeners. For watched logs it looks every 20 milliseconds. What is stored survives the death
+    of processes; values and logs survive power failures, too. Times are those of the system clock.
 
     Args:
         path: The file. It is made if it is missing, readable by its owner only; its directory must exist, on a local disk.
@@ -78,12 +71,14 @@ class SqliteBackend:
         DefinitionError: The path is empty.
     """
 
+    #: Other processes that use the file see what is stored.
+    shared = True
+
     def __init__(self, path: str | os.PathLike[str], *, max_bytes: int = 1 << 30, busy_timeout: float = 5.0) -> None:
         if not os.fspath(path):
             raise DefinitionError("A SQLite backend needs the path of its file: SqliteBackend('state.db')")
         self._path = Path(path).absolute()
-        self._max_bytes = max_bytes
-        self._busy_timeout = busy_timeout
+        self._file = DatabaseFile(self._path, max_bytes, busy_timeout)
         self._local = MemoryBackend()
         self._closed = False
         self._begin()
@@ -98,14 +93,14 @@ class SqliteBackend:
         #: The connection of that thread, while there is one.
         self._connection: list[sqlite3.Connection] = []
         self._next_sweep = 0.0
-        self._poller: _Poller | None = None
+        self._poller: Poller | None = None
         #: Changes that other processes were not told yet, and whether more of them were dropped.
         self._unsent: dict[Changed, None] = {}
         self._unsent_characters = 0
         self._dropped = False
         self._sending = False
         # Not the executor: this may run while the same thread submits something to another one.
-        finalize(self, _close_all, self._connection)
+        finalize(self, close_all, self._connection)
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -140,14 +135,24 @@ class SqliteBackend:
         """
         self._check_process()
         remove = self._local.subscribe(listener)
+        self._poll()
+        return self._stopping(remove)
+
+    def _poll(self) -> None:
+        """Look for what other processes write, soon."""
         with self._lock:
-            if self._poller is None and not self._closed:
-                self._poller = _Poller(self)
+            if self._poller is not None:
+                self._poller.nudge()
+            elif not self._closed:
+                self._poller = Poller(self._file, self._local, self._source, self._retry_changes)
+
+    def _stopping(self, remove: Callable[[], None]) -> Callable[[], None]:
+        """A function that removes a listener or watcher, and ends the thread after the last one."""
 
         def stop() -> None:
             remove()
             with self._lock:
-                if self._poller is not None and not self._local.has_listeners:
+                if self._poller is not None and not self._local.has_listeners and not self._local.watched:
                     self._poller.stop()
                     self._poller = None
 
@@ -180,7 +185,7 @@ class SqliteBackend:
             self._dropped = self._sending = False
 
         def write(db: sqlite3.Connection) -> None:
-            with _transaction(db):
+            with transaction(db):
                 now = time.time()
                 rows = [(now, self._source, kind, uri) for kind, uri in changes]
                 db.executemany("INSERT INTO changes (at, source, kind, uri) VALUES (?, ?, ?, ?)", rows)
@@ -213,8 +218,8 @@ class SqliteBackend:
             BackendError: The database can't be used.
         """
         encoded = check_key(key)
-        query = "SELECT value FROM entries WHERE kind = ? AND key = ? AND (expires IS NULL OR expires > ?)"
-        row = await self._run(lambda db: db.execute(query, (_VALUE, encoded, time.time())).fetchone())
+        query = f"SELECT value FROM items WHERE {_LIVE}"
+        row = await self._run(lambda db: db.execute(query, (encoded, time.time())).fetchone())
         return None if row is None else row[0]
 
     async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
@@ -235,7 +240,7 @@ class SqliteBackend:
 
         def write(db: sqlite3.Connection) -> None:
             expires = None if lasts is None else time.time() + lasts
-            db.execute(_SET, (_VALUE, encoded, value, expires))
+            db.execute(_SET, (VALUE, encoded, value, expires))
 
         await self._write(write, durable=True)
 
@@ -253,10 +258,62 @@ class SqliteBackend:
             BackendError: The database can't be used.
         """
         encoded = check_key(key)
-        query = "DELETE FROM entries WHERE kind = ? AND key = ? AND (expires IS NULL OR expires > ?)"
-        return await self._write(
-            lambda db: db.execute(query, (_VALUE, encoded, time.time())).rowcount > 0, durable=True
-        )
+        query = f"DELETE FROM items WHERE {_LIVE}"
+        return await self._write(lambda db: db.execute(query, (encoded, time.time())).rowcount > 0, durable=True)
+
+    async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
+        """Store a value if the present one is what the caller expects.
+
+        Args:
+            key: Its key.
+            expected: The present value; None if there is none, or it has expired.
+            value: The new value.
+            ttl: Seconds until it expires; None keeps it.
+
+        Returns:
+            Whether it was stored.
+
+        Raises:
+            ValueError: The key, value or time is not allowed.
+            Overloaded: The file has no room.
+            BackendError: The database can't be used.
+        """
+        encoded, lasts = check_key(key), None if ttl is None else check_ttl(ttl)
+        check_value(value)
+
+        def write(db: sqlite3.Connection) -> bool:
+            now = time.time()
+            expires = None if lasts is None else now + lasts
+            if expected is None:
+                return db.execute(_ADD, (VALUE, encoded, value, expires, now)).rowcount > 0
+            query = f"UPDATE items SET value = ?, expires = ? WHERE {_LIVE} AND value = ?"
+            return db.execute(query, (value, expires, encoded, now, expected)).rowcount > 0
+
+        return await self._write(write, durable=True)
+
+    async def touch(self, key: str, *, ttl: float) -> bool:
+        """Let a value expire at another time. A power failure may restore the earlier time.
+
+        Args:
+            key: Its key.
+            ttl: Seconds from now until it expires.
+
+        Returns:
+            Whether there is one that had not expired.
+
+        Raises:
+            ValueError: The key or time is not allowed.
+            Overloaded: The file has no room.
+            BackendError: The database can't be used.
+        """
+        encoded = check_key(key)
+        check_ttl(ttl)
+
+        def write(db: sqlite3.Connection) -> bool:
+            now = time.time()
+            return db.execute(f"UPDATE items SET expires = ? WHERE {_LIVE}", (now + ttl, encoded, now)).rowcount > 0
+
+        return await self._write(write)
 
     async def claim(self, key: str, *, ttl: float) -> bool:
         """Claim a key, which nobody else can until the claim expires.
@@ -273,7 +330,14 @@ class SqliteBackend:
             Overloaded: The file has no room.
             BackendError: The database can't be used.
         """
-        return await self._take(_CLAIM, check_key(key), b"", check_ttl(ttl))
+        encoded = check_key(key)
+        check_ttl(ttl)
+
+        def write(db: sqlite3.Connection) -> bool:
+            now = time.time()
+            return db.execute(_ADD, (CLAIM, encoded, b"", now + ttl, now)).rowcount > 0
+
+        return await self._write(write)
 
     def lease(self, key: str, *, ttl: float, wait: float | None = None) -> AbstractAsyncContextManager[Lease]:
         """Hold a key inside of `async with`, as the only one among all tasks, threads and processes.
@@ -292,21 +356,122 @@ class SqliteBackend:
         encoded = check_key(key)
         check_ttl(ttl)
 
-        async def take(owner: bytes) -> bool:
-            return await self._take(_LEASE, encoded, owner, ttl)
+        def renew_or_take(db: sqlite3.Connection, owner: bytes) -> int:
+            with transaction(db):
+                now = time.time()
+                query = "SELECT token FROM leases WHERE key = ? AND owner = ?"
+                if row := db.execute(query, (encoded, owner)).fetchone():
+                    db.execute("UPDATE leases SET expires = ? WHERE token = ?", (now + ttl, row[0]))
+                    token: int = row[0]
+                    return token
+                db.execute("DELETE FROM leases WHERE key = ? AND expires <= ?", (encoded, now))
+                insert = "INSERT OR IGNORE INTO leases (key, owner, expires) VALUES (?, ?, ?)"
+                added = db.execute(insert, (encoded, owner, now + ttl))
+                return added.lastrowid or 0 if added.rowcount > 0 else 0
+
+        async def take(owner: bytes) -> int:
+            return await self._write(lambda db: renew_or_take(db, owner))
 
         async def release(owner: bytes) -> None:
-            query = "DELETE FROM entries WHERE kind = ? AND key = ? AND value = ?"
-            await self._write(lambda db: db.execute(query, (_LEASE, encoded, owner)))
+            query = "DELETE FROM leases WHERE key = ? AND owner = ?"
+            await self._write(lambda db: db.execute(query, (encoded, owner)))
 
         return hold_lease(take, release, key, ttl=ttl, wait=wait)
 
-    async def _take(self, kind: int, key: bytes, value: bytes, ttl: float) -> bool:
-        def write(db: sqlite3.Connection) -> bool:
-            now = time.time()
-            return db.execute(_TAKE, (kind, key, value, now + ttl, now)).rowcount > 0
+    # ---------------------------------------------------------------- logs
 
-        return await self._write(write)
+    async def append(
+        self, log: str, entries: Sequence[bytes], *, ttl: float, most: int = 1000, after: int | None = None
+    ) -> int:
+        """Append entries to a log; see `Backend.append`. Beyond 8 MiB, too, the oldest are dropped.
+
+        Args:
+            log: Its key.
+            entries: What is appended, together at most 8 MiB.
+            ttl: Seconds until the log expires, unless more is appended.
+            most: Entries that the log keeps.
+            after: The newest position must be this one.
+
+        Returns:
+            The position of the last of the entries.
+
+        Raises:
+            ValueError: The key, an entry, the time or number is not allowed.
+            LogConflict: The newest position is not `after`.
+            Overloaded: The file has no room.
+            BackendError: The database can't be used.
+        """
+        encoded = check_key(log)
+        check_entries(entries)
+        check_ttl(ttl)
+        check_most(most)
+
+        def write(db: sqlite3.Connection) -> int:
+            with transaction(db):
+                return _append(db, encoded, entries, ttl, most, after, self._source)
+
+        last = await self._write(write, durable=True)
+        self._local.wake((log,))
+        return last
+
+    async def read(self, log: str, *, after: int = 0, most: int = 1000) -> list[tuple[int, bytes]]:
+        """Read entries of a log, oldest first; see `Backend.read`.
+
+        Args:
+            log: Its key.
+            after: Entries up to this position are left out.
+            most: Entries to return.
+
+        Returns:
+            Positions and entries.
+
+        Raises:
+            ValueError: The key or number is not allowed.
+            BackendError: The database can't be used.
+        """
+        encoded = check_key(log)
+        check_most(most)
+        query = (
+            "SELECT position, value FROM log_entries WHERE log = (SELECT id FROM logs WHERE key = ? AND expires > ?) "
+            "AND position > ? ORDER BY position LIMIT ?"
+        )
+        return await self._run(lambda db: db.execute(query, (encoded, time.time(), after, most)).fetchall())
+
+    async def end_of(self, log: str) -> int:
+        """Return the newest position of a log.
+
+        Args:
+            log: Its key.
+
+        Returns:
+            The position; 0 if there is no such log, or it has expired.
+
+        Raises:
+            ValueError: The key is not allowed.
+            BackendError: The database can't be used.
+        """
+        encoded = check_key(log)
+        query = "SELECT last FROM logs WHERE key = ? AND expires > ?"
+        row = await self._run(lambda db: db.execute(query, (encoded, time.time())).fetchone())
+        return 0 if row is None else row[0]
+
+    def watch(self, log: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Be called when a log has new entries.
+
+        Args:
+            log: Its key.
+            wake: Called after each append of this process, and within about 20 milliseconds after those of others, on any thread.
+
+        Returns:
+            A function that ends it; calling it twice is harmless.
+
+        Raises:
+            ValueError: The key is not allowed.
+        """
+        self._check_process()
+        remove = self._local.watch(log, wake)
+        self._poll()
+        return self._stopping(remove)
 
     async def close(self) -> None:
         """End the threads and close the file; the values stay in it."""
@@ -317,7 +482,7 @@ class SqliteBackend:
             poller.stop()
             await asyncio.get_running_loop().run_in_executor(None, poller.join)
         with suppress(RuntimeError):  # it is closed already
-            await asyncio.get_running_loop().run_in_executor(self._executor, _close_all, self._connection)
+            await asyncio.get_running_loop().run_in_executor(self._executor, close_all, self._connection)
         self._executor.shutdown(wait=False)
 
     # ---------------------------------------------------------------- the thread with the connection
@@ -335,12 +500,12 @@ class SqliteBackend:
             db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             now = time.monotonic()
             if now >= self._next_sweep:
-                self._next_sweep = now + (_SWEEP_SECONDS if _sweep(db) < _SWEPT else 0.0)
+                self._next_sweep = now + (_SWEEP_SECONDS if sweep(db) < SWEPT else 0.0)
             for _ in range(_SWEEPS):
                 try:
                     return work(db)
                 except sqlite3.OperationalError as exc:
-                    if exc.sqlite_errorcode != sqlite3.SQLITE_FULL or not _sweep(db):
+                    if exc.sqlite_errorcode != sqlite3.SQLITE_FULL or not sweep(db):
                         raise
             return work(db)
 
@@ -349,171 +514,49 @@ class SqliteBackend:
     def _work(self, work: Callable[[sqlite3.Connection], ValueT]) -> ValueT:
         try:
             if not self._connection:
-                self._connection.append(self._open())
+                self._connection.append(self._file.open())
             return work(self._connection[0])
         except sqlite3.Error as exc:
-            code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
-            if code == sqlite3.SQLITE_FULL:
-                raise Overloaded(f"{self._path} is full: it may have {self._max_bytes} bytes") from exc
-            if code == sqlite3.SQLITE_BUSY:
-                text = f"other processes have been writing for {self._busy_timeout:g} seconds"
-                raise BackendError(f"{self._path} is busy: {text}") from exc
-            _close_all(self._connection)
-            raise BackendError(f"{self._path} can't be used: {exc}") from exc
-
-    def _open(self) -> sqlite3.Connection:
-        """Connect to the database. Raises BackendError and sqlite3.Error."""
-        self._make_file()
-        # Autocommit; the connection is made in one thread and may be closed in another.
-        db = sqlite3.connect(self._path, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False)
-        try:
-            self._check_owner(db)
-            self._enter_wal_mode(db)
-            with _transaction(db):
-                if self._check_owner(db):
-                    for statement in _TABLES:
-                        db.execute(statement)
-            db.execute(f"PRAGMA max_page_count = {max(1, self._max_bytes // _number(db, 'PRAGMA page_size'))}")
-            db.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-    def _make_file(self) -> None:
-        """Make a file that is missing, for its owner only.
-
-        Never opens one that exists: closing it would end the locks that other connections of this process have on it.
-        https://sqlite.org/howtocorrupt.html, "POSIX advisory locks canceled by a separate thread doing close()"
-        """
-        with _MAKING_FILES:
-            try:
-                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            except FileExistsError:
-                pass
-            except OSError as exc:
-                raise BackendError(f"{self._path} can't be opened: {exc.strerror}") from exc
-
-    def _check_owner(self, db: sqlite3.Connection) -> bool:
-        """Whether the database is new. Raises BackendError if it is neither new nor ours."""
-        mark = _number(db, "PRAGMA application_id"), _number(db, "PRAGMA user_version")
-        if mark == (0, 0) and not _number(db, "SELECT count(*) FROM sqlite_master"):
-            return True
-        if mark != (_APPLICATION_ID, _VERSION):
-            owner = "another version of Hinge" if mark[0] == _APPLICATION_ID else "another program"
-            raise BackendError(f"{self._path} is the database of {owner}: choose another file")
-        return False
-
-    def _enter_wal_mode(self, db: sqlite3.Connection) -> None:
-        deadline = time.monotonic() + self._busy_timeout
-        while True:
-            try:
-                db.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as exc:  # the busy timeout does not apply to the switch
-                if exc.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
-                    raise
-                time.sleep(0.01)
+            if getattr(exc, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY):
+                close_all(self._connection)
+            raise self._file.error(exc) from exc
 
 
-class _Poller:
-    """A thread that tells the listeners of this process about changes of others."""
-
-    def __init__(self, backend: SqliteBackend) -> None:
-        self._backend = backend
-        self._end = threading.Event()
-        #: The last change that was read; None before the first look.
-        self._position: int | None = None
-        self._since = time.time() - _CLOCK_SLACK
-        self._version = -1
-        self._thread = threading.Thread(target=self._run, name="hinge-sqlite-changes", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Have the thread end soon."""
-        self._end.set()
-
-    def join(self) -> None:
-        """Wait for the end of the thread."""
-        self._thread.join()
-
-    def _run(self) -> None:
-        db: sqlite3.Connection | None = None
-        failed = False
-        while True:
-            try:
-                if db is None:
-                    db = self._backend._open()
-                    self._version = -1
-                self._look(db)
-                failed = False
-            except (sqlite3.Error, BackendError) as exc:
-                if not failed:
-                    logger.warning("Changes of other processes are not reported yet: %s", exc)
-                failed = True
-                if db is not None:
-                    db.close()
-                    db = None
-            self._backend._retry_changes()
-            if self._end.wait(POLL):
+def _append(
+    db: sqlite3.Connection,
+    key: bytes,
+    entries: Sequence[bytes],
+    ttl: float,
+    most: int,
+    after: int | None,
+    source: str,
+) -> int:
+    """Append entries to a log, inside of a transaction. Returns the position of the last one. Raises LogConflict."""
+    now = time.time()
+    row = db.execute("SELECT id, first, last, size, expires FROM logs WHERE key = ?", (key,)).fetchone()
+    log, first, last, size, expires = row or (None, 1, 0, 0, now)
+    if expires <= now:
+        first, last, size = 1, 0, 0
+    if after is not None and after != last:
+        raise LogConflict(after, last)
+    if log is None:
+        log = db.execute("INSERT INTO logs (key) VALUES (?)", (key,)).lastrowid
+    elif not last:
+        db.execute("DELETE FROM log_entries WHERE log = ?", (log,))
+    newest = 0
+    for entry in entries:
+        last += 1
+        size += len(entry)
+        insert = "INSERT INTO log_entries (log, position, value) VALUES (?, ?, ?)"
+        newest = db.execute(insert, (log, last, entry)).lastrowid or 0
+    if last - first >= most or size > MAX_LOG_BYTES:
+        lengths = "SELECT position, length(value) FROM log_entries WHERE log = ? AND position < ? ORDER BY position"
+        for position, length in db.execute(lengths, (log, last)):
+            if last - position < most and size <= MAX_LOG_BYTES:
                 break
-        if db is not None:
-            db.close()
-
-    def _look(self, db: sqlite3.Connection) -> None:
-        """Read the changes that are new; costs next to nothing if nobody wrote."""
-        version = _number(db, "PRAGMA data_version")
-        if version == self._version:
-            return
-        self._version = version
-        newest = _number(db, "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'changes'), 0)")
-        position = self._position
-        if position is None:
-            first: int | None = db.execute("SELECT min(id) FROM changes WHERE at >= ?", (self._since,)).fetchone()[0]
-            position = newest if first is None else first - 1
-        if newest < position:  # another file is there now
-            position = newest
-            self._backend._local.tell(ChangesLost("the database was replaced"))
-        while position < newest and not self._end.is_set():
-            query = "SELECT id, source, kind, uri FROM changes WHERE id > ? ORDER BY id LIMIT 1000"
-            rows = db.execute(query, (position,)).fetchall()
-            lost = not rows or rows[0][0] != position + 1
-            position = rows[-1][0] if rows else newest
-            for _, source, kind, uri in rows:
-                if source == self._backend._source:
-                    continue
-                lost = lost or not kind
-                if kind:
-                    self._backend._local.tell(Changed(kind, uri))
-            if lost:
-                self._backend._local.tell(ChangesLost("changes of other processes were not read in time"))
-        self._position = position
-
-
-def _number(db: sqlite3.Connection, query: str) -> int:
-    number: int = db.execute(query).fetchone()[0]
-    return number
-
-
-@contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that writes."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):  # some errors have rolled it back
-            db.execute("ROLLBACK")
-        raise
-
-
-def _sweep(db: sqlite3.Connection) -> int:
-    """Delete some of the entries that have expired. Returns how many."""
-    expired = "SELECT rowid FROM entries WHERE expires <= ? ORDER BY expires LIMIT ?"
-    return db.execute(f"DELETE FROM entries WHERE rowid IN ({expired})", (time.time(), _SWEPT)).rowcount
-
-
-def _close_all(connections: list[sqlite3.Connection]) -> None:
-    while connections:
-        connections.pop().close()
+            first = position + 1
+            size -= length
+        db.execute("DELETE FROM log_entries WHERE log = ? AND position < ?", (log, first))
+    update = "UPDATE logs SET first = ?, last = ?, size = ?, expires = ?, newest = ?, source = ? WHERE id = ?"
+    db.execute(update, (first, last, size, now + ttl, newest, source, log))
+    return last

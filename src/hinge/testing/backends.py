@@ -1,4 +1,4 @@
-"""Checks that a backend keeps its contract: values, claims, leases and changes, between tasks, threads and processes."""
+"""Checks that a backend keeps its contract: values, claims, leases, logs and changes, between tasks, threads and processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from secrets import token_hex
 from typing import NamedTuple
 
 from hinge.backends.base import MAX_KEY_BYTES, MAX_VALUE_BYTES, Backend, Event
-from hinge.errors import LeaseLost
+from hinge.errors import LeaseLost, LogConflict
 from hinge.protocol.changes import Changed, ChangesLost
 
 MakeBackend = Callable[[], Backend]
@@ -44,7 +44,7 @@ class _Two(NamedTuple):
 
 
 async def check_backend(make: MakeBackend, *, processes: int = 0) -> None:
-    """Check that a backend keeps the contract of `hinge.backends.Backend`. It takes about 5 seconds.
+    """Check that a backend keeps the contract of `hinge.backends.Backend`. It takes about 6 seconds.
 
     Args:
         make: Makes a backend. All that it makes share one store; for one in memory it returns the same object each time. The
@@ -144,17 +144,70 @@ async def _limits(two: _Two) -> None:
         await _refused(two.first.delete(key), f"delete with a key of {len(key)} characters")
         await _refused(two.first.claim(key, ttl=1), f"claim with a key of {len(key)} characters")
         await _refused(_held(two.first, key, 1), f"lease with a key of {len(key)} characters")
+        await _refused(two.first.replace(key, None, b""), f"replace with a key of {len(key)} characters")
+        await _refused(two.first.touch(key, ttl=1), f"touch with a key of {len(key)} characters")
+        await _refused(two.first.append(key, [b""], ttl=1), f"append with a key of {len(key)} characters")
+        await _refused(two.first.read(key), f"read with a key of {len(key)} characters")
+        await _refused(two.first.end_of(key), f"end_of with a key of {len(key)} characters")
     key = two.key("limits")
+    large = b"x" * (MAX_VALUE_BYTES + 1)
+    await _refused(two.first.replace(key, None, large), f"replace with {len(large)} bytes")
+    await _refused(two.first.append(key, [large], ttl=1), f"an entry of {len(large)} bytes")
+    await _refused(two.first.append(key, [large[1:]] * 9, ttl=1), "an append of more than 8 MiB")
+    await _refused(two.first.append(key, [], ttl=1), "an append without entries")
+    await _refused(two.first.append(key, [b""], ttl=1, most=0), "append with most=0")
+    await _refused(two.first.read(key, most=0), "read with most=0")
     await _refused(two.first.set(key, b"x" * (MAX_VALUE_BYTES + 1)), f"a value of {MAX_VALUE_BYTES + 1} bytes")
     for ttl in (0, -1, math.nan, math.inf):
         await _refused(two.first.set(key, b"", ttl=ttl), f"set with ttl={ttl}")
         await _refused(two.first.claim(key, ttl=ttl), f"claim with ttl={ttl}")
+        await _refused(two.first.replace(key, None, b"", ttl=ttl), f"replace with ttl={ttl}")
+        await _refused(two.first.touch(key, ttl=ttl), f"touch with ttl={ttl}")
+        await _refused(two.first.append(key, [b""], ttl=ttl), f"append with ttl={ttl}")
         await _refused(_held(two.first, key, ttl), f"lease with ttl={ttl}")
 
 
 async def _held(backend: Backend, key: str, ttl: float) -> None:
     async with backend.lease(key, ttl=ttl):
         pass
+
+
+async def _replacement(two: _Two) -> None:
+    key = two.key("replaced")
+    _expect(not await two.first.replace(key, b"0", b"1"), "replace replaces a value that is not there")
+    _expect(await two.first.replace(key, None, b"1", ttl=60), "replace does not store a value where there is none")
+    _expect(not await two.second.replace(key, None, b"2"), "replace with None replaces a value")
+    _expect(not await two.second.replace(key, b"", b"2"), "replace replaces another value than the expected one")
+    replaced = await asyncio.gather(*(two.of(number).replace(key, b"1", b"2%d" % number) for number in range(40)))
+    _expect(replaced.count(True) == 1, f"{replaced.count(True)} of 40 callers have replaced a value, 1 is expected")
+    winner = replaced.index(True)
+    _expect(await two.second.get(key) == b"2%d" % winner, "the value is not that of the caller who replaced it")
+    _expect(await two.first.replace(key, b"2%d" % winner, b"3", ttl=SHORT), "a value can't be replaced twice")
+
+    async def is_gone() -> bool:
+        return await two.second.replace(key, None, b"4")
+
+    await _eventually(is_gone, "a value that replaced another expires")
+    await asyncio.sleep(SHORT)
+    _expect(await two.first.get(key) == b"4", "a value that was stored by replace without a ttl expires")
+
+
+async def _touching(two: _Two) -> None:
+    longer, shorter, kept = two.key("longer"), two.key("shorter"), two.key("none")
+    await two.first.set(longer, b"1", ttl=SHORT)
+    await two.first.set(shorter, b"1", ttl=60)
+    _expect(await two.second.touch(longer, ttl=60), "touch returns False for a value")
+    _expect(await two.second.touch(shorter, ttl=SHORT), "touch returns False for a value")
+
+    async def is_gone() -> bool:
+        return await two.first.get(shorter) is None
+
+    await _eventually(is_gone, "a value expires at the time that touch has set")
+    await asyncio.sleep(SHORT / 5)
+    _expect(await two.first.get(longer) == b"1", "a value expires earlier than touch has set")
+    _expect(not await two.first.touch(shorter, ttl=60), "touch returns True for a value that has expired")
+    _expect(await two.first.get(shorter) is None, "touch brings a value back")
+    _expect(not await two.first.touch(kept, ttl=60), "touch returns True without a value")
 
 
 async def _claims(two: _Two) -> None:
@@ -256,6 +309,158 @@ async def _loss(two: _Two) -> None:
     raise AssertionError("a block that lost its lease ends without LeaseLost")
 
 
+async def _tokens(two: _Two) -> None:
+    key = two.key("token")
+    tokens: list[int] = []
+
+    async def hold(number: int) -> None:
+        async with two.of(number).lease(key, ttl=PATIENCE, wait=PATIENCE) as lease:
+            tokens.append(lease.token)
+
+    await asyncio.gather(*map(hold, range(10)))
+    async with two.first.lease(key, ttl=SHORT) as lease:
+        await asyncio.sleep(SHORT)
+        tokens.append(lease.token)
+    await hold(1)
+    _expect(
+        tokens == sorted(set(tokens)) and tokens[0] > 0,
+        f"the tokens of a lease do not grow from holder to holder: {tokens}",
+    )
+
+
+async def _logs(two: _Two) -> None:
+    log = two.key("log")
+    await two.first.set(log, b"x")
+    _expect(await two.first.end_of(log) == 0, "the end of a log that is not there is not 0")
+    _expect(await two.first.read(log) == [], "a log that is not there has entries")
+    _expect(await two.first.append(log, [b"a", b""], ttl=60) == 2, "2 entries in a new log do not end at position 2")
+    _expect(await two.second.append(log, [b"\0\xff"], ttl=60) == 3, "the third entry of a log is not at position 3")
+    entries = [(1, b"a"), (2, b""), (3, b"\0\xff")]
+    for backend in (two.first, two.second):
+        _expect(await backend.end_of(log) == 3, "the end of a log is not the position of the newest entry")
+        _expect(await backend.read(log) == entries, "read does not return the entries with their positions")
+        _expect(
+            await backend.read(log, after=1) == entries[1:], "read returns other entries than those after a position"
+        )
+        _expect(
+            await backend.read(log, after=1, most=1) == entries[1:2], "read does not return the first `most` entries"
+        )
+        _expect(await backend.read(log, after=3) == [], "read returns entries after the newest one")
+        _expect(await backend.read(log, after=9) == [], "read returns entries after a position that is not there yet")
+    _expect(await two.first.get(log) == b"x", "a log replaces the value of the same key")
+    await two.first.delete(log)
+    _expect(await two.first.end_of(log) == 3, "a log ends with the deletion of a value")
+
+
+async def _long_logs(two: _Two) -> None:
+    log, large = two.key("long"), two.key("large")
+    for number in range(1, 11):
+        await two.of(number).append(log, [b"%d" % number], ttl=60, most=3)
+    _expect(await two.first.read(log) == [(8, b"8"), (9, b"9"), (10, b"10")], "a log does not keep its newest entries")
+    await two.first.append(log, [b"%d" % number for number in range(11, 21)], ttl=60, most=4)
+    positions = [position for position, _ in await two.second.read(log, after=9)]
+    _expect(positions == [17, 18, 19, 20], "a log does not keep the newest entries of one append")
+    biggest = b"x" * MAX_VALUE_BYTES
+    for number in range(1, 13):
+        _expect(await two.first.append(large, [biggest], ttl=60) == number, "a large entry has another position")
+    read = await two.second.read(large)
+    _expect(read[-1] == (12, biggest), "the newest large entry is not there")
+    _expect([at for at, _ in read] == list(range(13 - len(read), 13)), "a log drops other entries than the oldest")
+
+
+async def _log_expiry(two: _Two) -> None:
+    log, kept = two.key("brief"), two.key("renewed")
+    await two.first.append(kept, [b"1"], ttl=SHORT)
+    await two.first.append(kept, [b"2"], ttl=60)
+    await two.first.append(log, [b"1", b"2"], ttl=SHORT)
+
+    async def is_gone() -> bool:
+        return await two.second.end_of(log) == 0
+
+    await _eventually(is_gone, "a log expires")
+    _expect(await two.first.read(log) == [], "a log that has expired has entries")
+    _expect(await two.first.append(log, [b"3"], ttl=60, after=0) == 1, "a log that has expired does not begin with 1")
+    _expect(await two.second.read(log) == [(1, b"3")], "a log has entries from before it expired")
+    _expect(await two.second.read(kept) == [(1, b"1"), (2, b"2")], "a log expires although more was appended")
+
+
+async def _appending_by_many(two: _Two) -> None:
+    log = two.key("many")
+    ends = await asyncio.gather(*(two.of(number).append(log, [b"%d" % number] * 3, ttl=60) for number in range(40)))
+    _expect(sorted(ends) == list(range(3, 121, 3)), "appends at once do not get positions of their own")
+    entries = await two.first.read(log)
+    _expect([position for position, _ in entries] == list(range(1, 121)), "appends at once leave gaps")
+    for number, end in enumerate(ends):
+        written = entries[end - 3 : end]
+        _expect([entry for _, entry in written] == [b"%d" % number] * 3, "the entries of one append are not together")
+
+
+async def _one_of_many_writers(two: _Two) -> None:
+    log = two.key("fenced")
+
+    async def goes_on(number: int, after: int) -> bool:
+        try:
+            last = await two.of(number).append(log, [b"%d" % number], ttl=60, after=after)
+        except LogConflict as exc:
+            _expect(exc.newest == after + 1, f"LogConflict names {exc.newest}, not the newest position {after + 1}")
+            return False
+        _expect(last == after + 1, f"an append after {after} is at position {last}")
+        return True
+
+    for after in (0, 1):
+        winners = await asyncio.gather(*(goes_on(number, after) for number in range(20)))
+        text = f"{winners.count(True)} of 20 writers have appended after position {after}, 1 is expected"
+        _expect(winners.count(True) == 1, text)
+        _expect(
+            (await two.first.read(log))[after] == (after + 1, b"%d" % winners.index(True)), "another entry is there"
+        )
+    try:
+        await two.first.append(log, [b"x"], ttl=60, after=7)
+    except LogConflict as exc:
+        _expect(exc.newest == 2, f"LogConflict names {exc.newest}, not the newest position 2")
+    else:
+        raise AssertionError("an append after a position that is not there yet does not raise LogConflict")
+    _expect(await two.first.end_of(log) == 2, "an append that raised LogConflict has appended")
+
+
+async def _watching(two: _Two) -> None:
+    log = two.key("watched")
+    first: list[int] = []
+    second: list[int] = []
+    stopped: list[int] = []
+
+    def fail() -> None:
+        raise RuntimeError("a function that fails")
+
+    ends = [two.first.watch(log, lambda: first.append(1)), two.second.watch(log, lambda: second.append(1))]
+    stop = two.second.watch(log, lambda: stopped.append(1))
+    stop()
+    stop()
+    failing = two.first.watch(log, fail)
+
+    async def are_woken() -> bool:
+        return bool(first and second)
+
+    try:
+        await two.first.append(log, [b"1"], ttl=60)
+        await _eventually(are_woken, "those who watch a log are woken by an append")
+        failing()
+        await asyncio.sleep(SHORT)  # for calls that are still on their way
+        first.clear()
+        second.clear()
+        await two.second.append(log, [b"2"], ttl=60)
+        await _eventually(are_woken, "those who watch a log are woken by a second append")
+        _expect(not stopped, "a function is called that no longer watches")
+    finally:
+        for end in ends:
+            end()
+    try:
+        two.first.watch("", fail)
+    except ValueError:
+        return
+    raise AssertionError("watch with an empty key is accepted; a ValueError is expected")
+
+
 async def _changes(two: _Two) -> None:
     first: list[Event] = []
     second: list[Event] = []
@@ -286,7 +491,26 @@ async def _changes(two: _Two) -> None:
             remove()
 
 
-_CHECKS = (_values, _expiry, _limits, _claims, _deletion_by_one, _leases, _renewal, _loss, _changes)
+_CHECKS = (
+    _values,
+    _expiry,
+    _limits,
+    _replacement,
+    _touching,
+    _claims,
+    _deletion_by_one,
+    _leases,
+    _renewal,
+    _loss,
+    _tokens,
+    _logs,
+    _long_logs,
+    _log_expiry,
+    _appending_by_many,
+    _one_of_many_writers,
+    _watching,
+    _changes,
+)
 
 
 # ---------------------------------------------------------------- processes
@@ -294,11 +518,13 @@ _CHECKS = (_values, _expiry, _limits, _claims, _deletion_by_one, _leases, _renew
 
 async def _check_processes(make: MakeBackend, two: _Two, count: int) -> None:
     """The same between processes, one of which is killed while it holds a lease."""
-    counter, once = two.key("counter"), two.key("once")
+    counter, once, log = two.key("counter"), two.key("once"), two.key("entries")
+    _expect(two.first.shared, "`shared` is False: other processes do not see what this one stores")
     await two.first.set(counter, b"0")
     await two.first.set(once, b"x")
     heard: list[Event] = []
-    remove = two.first.subscribe(heard.append)
+    woken: list[int] = []
+    removals = [two.first.subscribe(heard.append), two.first.watch(log, lambda: woken.append(1))]
     try:
         workers = [_start(make, "count", two.prefix, str(number)) for number in range(count)]
         outputs = [await asyncio.to_thread(_finish, worker) for worker in workers]
@@ -313,8 +539,15 @@ async def _check_processes(make: MakeBackend, two: _Two, count: int) -> None:
             return any(isinstance(event, ChangesLost) for event in heard) or changes <= set(heard)
 
         await _eventually(are_heard, "the changes of other processes arrive")
+
+        async def is_woken() -> bool:
+            return bool(woken)
+
+        await _eventually(is_woken, "appends of other processes wake those who watch the log")
+        await _check_log(two, count)
     finally:
-        remove()
+        for remove in removals:
+            remove()
     holder = _start(make, "hold", two.prefix, "0")
     try:
         assert holder.stdout is not None
@@ -328,6 +561,21 @@ async def _check_processes(make: MakeBackend, two: _Two, count: int) -> None:
         return await _is_free(two.first, two.key("held"))
 
     await _eventually(is_free, "the lease of a process that was killed ends")
+
+
+async def _check_log(two: _Two, count: int) -> None:
+    """Each process has appended its entries in two ways, and the token of each of its leases."""
+    entries = await two.first.read(two.key("entries"))
+    expected = sorted(b"%d %d" % (number, turn) for number in range(count) for turn in range(2 * ROUNDS))
+    _expect(sorted(entry for _, entry in entries) == expected, "the log does not have each entry of each process once")
+    _expect([position for position, _ in entries] == list(range(1, len(entries) + 1)), "the log has gaps")
+    for number in range(count):
+        turns = [int(entry.split()[1]) for _, entry in entries if int(entry.split()[0]) == number]
+        _expect(turns == sorted(turns), "the entries of a process are not in their order")
+    tokens = [int(token) for _, token in await two.first.read(two.key("tokens"))]
+    _expect(
+        len(tokens) == count * ROUNDS and tokens == sorted(set(tokens)), f"the tokens of a lease do not grow: {tokens}"
+    )
 
 
 def _start(make: MakeBackend, work: str, prefix: str, number: str) -> subprocess.Popen[bytes]:
@@ -360,11 +608,21 @@ def run_process() -> None:
 
 
 async def _count(backend: Backend, prefix: str, number: str) -> None:
-    for _ in range(ROUNDS):
+    log = f"{prefix}:entries"
+    for turn in range(ROUNDS):
         async with backend.lease(f"{prefix}:counter", ttl=PATIENCE) as lease:
             count = int(await backend.get(f"{prefix}:counter") or b"")
             await backend.set(f"{prefix}:counter", b"%d" % (count + 1))
+            await backend.append(f"{prefix}:tokens", [b"%d" % lease.token], ttl=600)
             lease.check()
+        await backend.append(log, [f"{number} {2 * turn}".encode()], ttl=600)
+        newest = await backend.end_of(log)
+        while True:
+            try:
+                await backend.append(log, [f"{number} {2 * turn + 1}".encode()], ttl=600, after=newest)
+                break
+            except LogConflict as exc:
+                newest = exc.newest
     if await backend.claim(f"{prefix}:claim", ttl=600):
         print("claimed")
     if await backend.delete(f"{prefix}:once"):
