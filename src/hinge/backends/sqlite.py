@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import TypeVar
+from typing import Literal, TypeVar
 from weakref import finalize
 
 from hinge.backends.base import (
@@ -30,7 +30,16 @@ from hinge.backends.base import (
 )
 from hinge.backends.lease import Lease, hold_lease
 from hinge.backends.memory import MemoryBackend
-from hinge.backends.sqlite_file import CLAIM, SWEPT, VALUE, DatabaseFile, close_all, sweep, transaction
+from hinge.backends.sqlite_file import (
+    CLAIM,
+    SWEPT,
+    VALUE,
+    DatabaseFile,
+    close_all,
+    network_disk_type,
+    sweep,
+    transaction,
+)
 from hinge.backends.sqlite_poller import Poller
 from hinge.errors import BackendError, DefinitionError, LogConflict
 from hinge.protocol.changes import Changed
@@ -60,24 +69,48 @@ class SqliteBackend:
 
     Changes reach the listeners of the same process immediately, those of other processes within about 0.2 seconds: a thread
     looks for them while there are listeners. For watched logs it looks every 20 milliseconds. What is stored survives the death
-    of processes; values and logs survive power failures, too. Times are those of the system clock.
+    of processes; values and logs survive power failures, too, unless `synchronous` says otherwise. Times are those of the system
+    clock.
 
     Args:
         path: The file. It is made if it is missing, readable by its owner only; its directory must exist, on a local disk.
         max_bytes: How large the file may become. Beyond, `Overloaded` is raised.
         busy_timeout: Seconds to wait while other processes write.
+        synchronous: With "full", values and logs survive power failures: each write waits for the disk. With "normal", which is
+            faster, a power failure may forget the last ones; the death of processes does not.
+            https://sqlite.org/pragma.html#pragma_synchronous
+        network_disk: Whether the file may be on a network file system. The processes must be on one machine even then, and the
+            file system must support locks and shared memory maps, or the file is damaged.
 
     Raises:
-        DefinitionError: The path is empty.
+        DefinitionError: The path is empty, or on a network file system; Linux tells which are.
     """
 
     #: Other processes that use the file see what is stored.
     shared = True
 
-    def __init__(self, path: str | os.PathLike[str], *, max_bytes: int = 1 << 30, busy_timeout: float = 5.0) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        max_bytes: int = 1 << 30,
+        busy_timeout: float = 5.0,
+        synchronous: Literal["full", "normal"] = "full",
+        network_disk: bool = False,
+    ) -> None:
         if not os.fspath(path):
             raise DefinitionError("A SQLite backend needs the path of its file: SqliteBackend('state.db')")
+        if synchronous not in ("full", "normal"):
+            raise DefinitionError(
+                f'synchronous={synchronous!r} is unknown: write synchronous="full" or synchronous="normal"'
+            )
         self._path = Path(path).absolute()
+        if not network_disk and (kind := network_disk_type(self._path)):
+            raise DefinitionError(
+                f"{self._path} is on a network file system ({kind}), where SQLite can't share a file: choose a local disk, or "
+                "SqliteBackend(…, network_disk=True) for processes of one machine"
+            )
+        self._full = synchronous == "full"
         self._file = DatabaseFile(self._path, max_bytes, busy_timeout)
         self._local = MemoryBackend()
         self._closed = False
@@ -494,10 +527,10 @@ class SqliteBackend:
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._work, work)
 
     async def _write(self, work: Callable[[sqlite3.Connection], ValueT], *, durable: bool = False) -> ValueT:
-        """Do work that writes; if `durable`, it survives a power failure, too, which takes some milliseconds."""
+        """Do work that writes; if `durable`, it survives a power failure, too, unless `synchronous` says otherwise."""
 
         def write(db: sqlite3.Connection) -> ValueT:
-            db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            db.execute(f"PRAGMA synchronous = {'FULL' if durable and self._full else 'NORMAL'}")
             now = time.monotonic()
             if now >= self._next_sweep:
                 self._next_sweep = now + (_SWEEP_SECONDS if sweep(db) < SWEPT else 0.0)

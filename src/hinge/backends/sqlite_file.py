@@ -25,6 +25,14 @@ VALUE, CLAIM = 0, 1
 #: Rows of each kind that a sweep deletes at most.
 SWEPT = 500
 _MAKING_FILES = threading.Lock()
+#: Types of network file systems in Linux. https://sqlite.org/wal.html: "WAL does not work over a network filesystem".
+# fmt: off
+_NETWORK_DISKS = frozenset((
+    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gcsfuse", "gfs2", "glusterfs", "goofys", "gpfs", "juicefs",
+    "lustre", "mountpoint-s3", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "pvfs2", "rclone", "s3fs", "smb3", "smbfs", "sshfs",
+))
+# fmt: on
+_MOUNTS = Path("/proc/self/mountinfo")
 
 #: Tokens of leases and ids of entries are never used twice (AUTOINCREMENT), also after the last row was deleted.
 _TABLES = (
@@ -147,6 +155,22 @@ class DatabaseFile:
                 if exc.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
                     raise
                 time.sleep(0.01)
+
+
+def network_disk_type(path: Path) -> str | None:
+    """The type of the network file system that a file is on, or is going to be on; None for a local disk.
+
+    Systems other than Linux don't tell: None, too.
+    """
+    try:
+        device = os.stat(path if path.exists() else path.parent).st_dev
+        mounts = _MOUNTS.read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    number = f"{os.major(device)}:{os.minor(device)}"
+    # proc_pid_mountinfo(5): the third field is the device, the type follows a lone hyphen.
+    types = {line.partition(" - ")[2].split(" ")[0] for line in mounts if line.split(" ")[2:3] == [number]}
+    return next((name for name in sorted(types) if name.removeprefix("fuse.") in _NETWORK_DISKS), None)
 
 
 def number(db: sqlite3.Connection, query: str) -> int:
