@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -251,6 +251,28 @@ class Site:
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
         return await self.call(headers, b"", "GET")
+
+
+def exchange(
+    site: Site, headers: Mapping[str, str], body: Any, send: Callable[[Any], Awaitable[None]]
+) -> asyncio.Task[None]:
+    """Let the application serve one POST as any HTTP server does, in a task that may be cancelled."""
+    asked = False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal asked
+        if asked:
+            await asyncio.get_running_loop().create_future()
+        asked = True
+        return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
+
+    async def serve() -> None:
+        assert site.app is not None
+        await site.app(scope, receive, send)
+
+    pairs = [(name.lower().encode(), value.encode()) for name, value in {"Host": "127.0.0.1", **headers}.items()]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": pairs}
+    return asyncio.create_task(serve())
 
 
 JSON_HEADERS = {"Content-Type": "application/json", "Accept": BOTH_TYPES}

@@ -25,6 +25,7 @@ from tests.transports.http_rig import (
     Log,
     Site,
     Wire,
+    exchange,
     handshake_call,
     make_server,
     modern_call,
@@ -469,22 +470,11 @@ async def test_a_call_whose_http_server_gives_up_its_exchange_is_answered_first(
         if era == "2025":
             headers, body = await site.session(), handshake_call("stream", count=int(streams))
         sent: list[Any] = []
-        asked = False
-
-        async def receive() -> dict[str, Any]:
-            nonlocal asked
-            if asked:
-                await asyncio.get_running_loop().create_future()
-            asked = True
-            return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
 
         async def send(message: Any) -> None:
             sent.append(message)
 
-        pairs = [(name.lower().encode(), value.encode()) for name, value in {"Host": "127.0.0.1", **headers}.items()]
-        scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": pairs}
-        assert site.app is not None
-        task = asyncio.ensure_future(site.app(scope, receive, send))
+        task = exchange(site, headers, body, send)
         await log.until("stream has told")
         task.cancel()
         await asyncio.wait([task])

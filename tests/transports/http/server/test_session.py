@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import gc
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from hinge import Changed, Limits, NotFinished, Server
+from hinge import Changed, Context, Limits, NotFinished, Server
 from hinge.http1.asgi import Scope
+from hinge.protocol.records import Call
 from hinge.transports.http.server import session_store as http_session_table
 from hinge.transports.http.server.replay import MemoryReplayLog
+from hinge.transports.http.server.session import STANDING, HttpSession, SessionStream
 from tests.support import FIRST, V2025_03, V2025_06, V2025_11, Headers
 from tests.transports.http_rig import (
     JSON_HEADERS,
     Log,
     Site,
+    exchange,
     handshake_call,
     initialize,
     make_server,
@@ -59,6 +63,17 @@ async def test_a_handshake_that_fails_makes_no_session(site: Site) -> None:
     reply = await site.ask(JSON_HEADERS, bad)
     assert "error" in reply.json()
     assert "mcp-session-id" not in reply.headers
+
+
+async def test_a_handshake_that_breaks_a_limit_is_answered_and_makes_no_session(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(values=100, sessions=1))) as site:
+        bad = initialize()
+        bad["params"]["_meta"] = {"numbers": list(range(20_000))}
+        for _ in range(2):
+            reply = await site.ask(JSON_HEADERS, bad)
+            assert (reply.json()["id"], "error" in reply.json()) == (0, True)
+            assert "mcp-session-id" not in reply.headers
+        await site.session()
 
 
 @pytest.mark.parametrize("revision", [FIRST, V2025_03, V2025_06, V2025_11])
@@ -103,6 +118,19 @@ async def test_what_the_stateless_revision_has_not_is_told_as_such(site: Site, m
     reply = await site.ask(headers, {"jsonrpc": "2.0", "id": 1, "result": {}}, method)
     error = reply.json()["error"]
     assert (reply.status, error["code"], "2026-07-28" in error["message"]) == (400, -32600, True)
+
+
+async def test_a_notification_reaches_its_handler(log: Log) -> None:
+    server = make_server(log)
+
+    @server.notification("notifications/acme/done")
+    async def done(ctx: Context[Any], params: Any) -> None:
+        log.add("done")
+
+    async with serving(server) as site:
+        reply = await site.ask(await site.session(), {"jsonrpc": "2.0", "method": "notifications/acme/done"})
+        assert (reply.status, reply.body) == (202, b"")
+        await log.until("done")
 
 
 async def test_a_second_handshake_in_a_session_changes_nothing(site: Site) -> None:
@@ -190,6 +218,21 @@ async def test_a_stop_waits_until_the_sessions_have_cleaned_up(log: Log) -> None
         assert site.app is not None
         await site.app.stop()
         assert log.events == ["the connection has ended"]
+
+
+def count_kept() -> int:
+    """How many calls and their streams there are."""
+    gc.collect()
+    kept = [each for each in gc.get_objects() if isinstance(each, Call | SessionStream)]
+    return sum(1 for each in kept if isinstance(each, Call) or each.number != STANDING)
+
+
+async def test_nothing_is_kept_of_calls_that_have_ended(site: Site) -> None:
+    before = count_kept()
+    session = await site.session()
+    for _ in range(5):
+        await site.ask(session, handshake_call("add", a=1, b=2))
+    assert count_kept() <= before
 
 
 async def test_nothing_is_kept_of_sessions_that_have_ended(log: Log) -> None:
@@ -384,8 +427,11 @@ async def test_a_batch_is_answered_as_one_where_the_revision_has_batches(site: S
     )
     assert sorted(text_of(one) for one in reply.json() if "result" in one) == ["2", "3"]
     assert len(reply.json()) == 3
-    reply = await site.ask(session, [{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}])
+    changed = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+    reply = await site.ask(session, [changed])
     assert (reply.status, reply.body) == (202, b"")
+    reply = await site.ask(session, [changed, {"jsonrpc": "2.0", "id": 3}])
+    assert [(answer["id"], answer["error"]["code"]) for answer in reply.json()] == [(3, -32600)]
     newer = await site.session(V2025_11)
     assert (await site.ask(newer, [PING])).json()["error"]["code"] == -32600
 
@@ -433,6 +479,107 @@ async def test_a_call_that_its_client_cancelled_gets_no_answer_at_the_end_of_its
     assert (await call.reply()).body == b""
 
 
+async def test_a_call_whose_exchange_is_given_up_is_cancelled_and_its_answer_can_be_fetched(
+    site: Site, log: Log
+) -> None:
+    session, sent = await site.session(), list[Any]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    told = exchange(site, session, handshake_call("stream", 1, count=1), send)
+    waiting = exchange(site, session, handshake_call("wait", 2), send)
+    await log.until("stream has told")
+    await log.until("wait begins")
+    told.cancel()
+    waiting.cancel()
+    await asyncio.wait([told, waiting])
+    await log.until("wait is cancelled")
+    (opening,) = (each for each in sent if b"retry:" in each.get("body", b""))
+    resumed = await site.listen(session, opening["body"].decode().split("id: ")[1].split()[0])
+    await resumed.head()
+    assert (await resumed.message())["method"] == "notifications/progress"
+    answer = await resumed.message()
+    assert (answer["id"], answer["error"]["code"]) == (1, NotFinished.code)
+    assert await resumed.message() is None
+
+
+async def test_an_exchange_that_is_given_up_after_the_answer_tells_nothing_else(site: Site, log: Log) -> None:
+    session, sent, stuck = await site.session(), list[Any](), asyncio.Event()
+
+    async def send(message: Any) -> None:
+        if text_in(message):
+            stuck.set()
+            await asyncio.get_running_loop().create_future()
+        sent.append(message)
+
+    def text_in(message: Any) -> bool:
+        return b'"content"' in message.get("body", b"")
+
+    task = exchange(site, session, handshake_call("add", a=1, b=2), send)
+    await stuck.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert not any(b'"error"' in message.get("body", b"") for message in sent)
+
+
+async def test_a_session_whose_client_only_answers_is_not_idle(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(session_idle=3600))) as site:
+        session = await site.session()
+        age(site, 3599)
+        assert (await site.ask(session, {"jsonrpc": "2.0", "id": 77, "result": {}})).status == 202
+        age(site, 3599)
+        assert (await site.ask(session, PING)).status == 200
+
+
+async def test_the_idle_time_of_a_session_begins_with_the_end_of_its_last_call_or_stream(log: Log) -> None:
+    async with serving(make_server(log, limits=Limits(session_idle=3600))) as site:
+        calling, listening = await site.session(), await site.session()
+        call, stream = await site.call(calling, handshake_call("wait")), await site.listen(listening)
+        await stream.head()
+        await log.until("wait begins")
+        call.abort()
+        await until(lambda: sum(each._open_responses for each in sessions_of(site)) == 1)
+        age(site, 3700)
+        log.gate.set()
+        stream.abort()
+        await log.until("wait ends")
+        await until(lambda: not any(each.busy for each in sessions_of(site)))
+        for session in (calling, listening):
+            assert (await site.ask(session, PING)).status == 200
+
+
+async def test_a_stream_opens_with_an_event_before_its_client_says_that_it_is_initialized(site: Site) -> None:
+    reply = await site.ask(JSON_HEADERS, initialize())
+    session = {**JSON_HEADERS, "Mcp-Session-Id": reply.headers["mcp-session-id"], "MCP-Protocol-Version": V2025_11}
+    call = await site.call(session, handshake_call("stream", count=1))
+    await call.head()
+    opening = await call.event()
+    assert opening is not None
+    assert (opening.data, bool(opening.id)) == (b"", True)
+
+
+async def test_a_handler_waits_while_its_stream_is_not_read() -> None:
+    server: Server[Any] = Server("busy", limits=Limits(stream_bytes=100_000))
+    told = 0
+
+    @server.tool
+    async def flood(ctx: Context[Any]) -> None:
+        nonlocal told
+        for number in range(1000):
+            await ctx.report_progress(number, 1000, "x" * 65536)
+            told += 1
+
+    async with serving(server) as site:
+        await site.call(await site.session(), handshake_call("flood"))
+        before = -1
+        while before != told:
+            before = told
+            await asyncio.sleep(0.2)
+        assert 0 < told * 65536 < 32_000_000  # most of it in the buffers of the sockets
+
+
 async def test_sessions_that_were_never_used_make_room_when_places_are_short(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -445,12 +592,22 @@ async def test_sessions_that_were_never_used_make_room_when_places_are_short(
         assert (await site.ask({**used, "Mcp-Session-Id": unused}, PING)).status == 404
 
 
-def age(site: Site, seconds: float) -> None:
-    """Let all sessions have been idle for so much longer."""
+def sessions_of(site: Site) -> list[HttpSession]:
     assert site.app is not None
     assert site.app._life is not None
-    for session in site.app._life._sessions.by_key.values():
+    return list(site.app._life._sessions.by_key.values())
+
+
+def age(site: Site, seconds: float) -> None:
+    """Let all sessions have been idle for so much longer."""
+    for session in sessions_of(site):
         session.idle_since -= seconds
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
 
 
 async def test_a_session_that_was_not_used_within_a_minute_makes_room(log: Log) -> None:
@@ -506,8 +663,6 @@ async def test_sessions_share_the_bytes_of_a_change_that_all_are_told(
         for _ in range(3):
             await site.session()
         server.notify(Changed("tools"))
-        async with asyncio.timeout(5):
-            while len(kept) < 3:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+        await until(lambda: len(kept) >= 3)
     assert b"tools/list_changed" in kept[0]
     assert all(data is kept[0] for data in kept)
