@@ -17,7 +17,7 @@ from hinge.local_sockets import is_pipe
 from hinge.options import is_whole, options_of, resolve
 from hinge.protocol.limits import Limits
 from hinge.server.options import SocketOptions, StdioOptions
-from hinge.server.watchdog import end_blocked_process
+from hinge.server.watchdog import describe_thread, end_blocked_process
 from hinge.standard_streams import fill_standard_descriptors
 from hinge.transports.event_loop import run_in_own_loop
 
@@ -163,10 +163,11 @@ async def _serving(server: Runnable, transport: str, options: Any) -> None:
 
 
 def _run_workers(server: Runnable, options: Any) -> None:
-    from hinge.transports.http.server.workers import run_workers
+    from hinge.transports.http.server.workers.run import run_workers
 
     server.warn_of_own_keys()
-    run_workers(_http_app(server, options), workers=options["workers"], **_process_options(options))
+    several = {name: options[name] for name in ("workers", "worker_timeout")}
+    run_workers(_http_app(server, options), describe=describe_thread, **several, **_process_options(options))
 
 
 def _http_app(server: Runnable, options: Any) -> Any:

@@ -136,14 +136,16 @@ def _end_if_blocked(loop: asyncio.AbstractEventLoop, thread_id: int, seconds: fl
         except RuntimeError:
             return  # the loop is closed: the process is about to end
         if not answered.wait(_EXIT_GRACE):
-            stack = list(_stack(thread_id))
-            logger.critical(
-                "%s blocks the event loop, at %s: the process is ended without clean-up",
-                _blocking_item(stack) or "Something",
-                _place(stack) if stack else "an unknown place",
-            )
+            logger.critical("%s: the process is ended without clean-up", describe_thread(thread_id))
             os._exit(1)
         time.sleep(_EXIT_GRACE)
+
+
+def describe_thread(thread_id: int) -> str:
+    """Name what blocks the event loop that runs in a thread: the tool and the line."""
+    stack = list(_stack(thread_id))
+    place = _place(stack) if stack else "an unknown place"
+    return f"{_blocking_item(stack) or 'Something'} blocks the event loop, at {place}"
 
 
 def _stack(thread_id: int) -> Iterator[FrameType]:

@@ -21,6 +21,7 @@ HTTP = (
     "allowed_origins",
     "trusted_proxies",
     "workers",
+    "worker_timeout",
     "engine",
     "sessions",
     "access_log",

@@ -22,6 +22,10 @@ def run(options: argparse.Namespace) -> int:
     """Serve until the end of input or a signal."""
     if options.http and options.socket:
         raise StartError("--http and --socket can't be combined")
+    if options.http:
+        from hinge.transports.http.server.workers.successor import remember_command
+
+        remember_command()
     os.environ.update(given_environment(options))
     address = http_options(options, http=options.http, needs="--http")
     own = table_options(options, "limit", "log_level")

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from hinge import StartError
-from hinge.transports.http.server.workers import run_workers
+from hinge.transports.http.server.workers.run import run_workers
 from tests.transports.http_rig import Log, Site, make_server, process, text_of
 
 PROGRAM = """
 import os, sys
 from hinge import Limits
 from hinge.transports.http.server.app import HttpApp
-from hinge.transports.http.server.workers import run_workers
+from hinge.transports.http.server.workers.run import run_workers
 from tests.transports.http_rig import Log, make_server
 
 server = make_server(Log(), limits=Limits(drain=0.5))

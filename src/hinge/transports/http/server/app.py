@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Unpack
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hinge.channel import Serve
 from hinge.errors import DefinitionError, wire_error
@@ -24,6 +25,9 @@ from hinge.transports.http.server.lifecycle import Hooks, Lifecycle, StopSignals
 from hinge.transports.http.server.options import FROM_SERVER, Auth, Hook, HttpAppOptions, HttpOptions, HttpSettings
 from hinge.transports.http.server.routes import RoutedApps, RoutedRequest
 
+if TYPE_CHECKING:
+    from hinge.transports.http.server.workers.status import WorkerState
+
 logger = logging.getLogger("hinge")
 
 
@@ -35,7 +39,8 @@ class HttpApp:
 
     Attributes:
         options: How the app serves.
-        health: Whether to answer `GET /livez` and `GET /readyz`; for servers that run nothing but this app.
+        health: Whether to answer `GET /livez`, `/readyz` and `/health`; for servers that run nothing but this app.
+        workers: Tells what the workers are doing, if several processes serve the app.
         watch_signals: Whether to stop on SIGTERM and SIGINT. False if the code that runs the app calls `stop`.
     """
 
@@ -79,6 +84,7 @@ class HttpApp:
         self.options = HttpSettings(path=path, limits=limits, eras=eras, auth=auth, **resolved)
         self._hooks = Hooks(on_start, on_drain, on_stop)
         self.health = False
+        self.workers: Callable[[], list[WorkerState]] | None = None
         self.watch_signals = True
         self._serve = serve
         self._admission = Admission(self.options.authenticate)
@@ -94,6 +100,11 @@ class HttpApp:
     def holds_sessions(self) -> bool:
         """Whether clients of the handshake era get HTTP sessions, which live in this process."""
         return holds_sessions(self.options)
+
+    @property
+    def calls(self) -> int:
+        """How many HTTP requests are in flight, with open streams."""
+        return 0 if self._life is None else self._life.requests.running
 
     # ---------------------------------------------------------------- requests
 
@@ -143,9 +154,17 @@ class HttpApp:
         elif self.health and path in ("/livez", "/readyz"):
             draining = path == "/readyz" and life.stopping
             await exchange.reply(503 if draining else 200, b'"stopping"' if draining else b'"ok"')
+        elif self.health and path == "/health":
+            await exchange.reply(503 if life.stopping else 200, self._describe_health(life))
         else:
             place = scope.get("root_path", "") or self.options.path  # a mount point is the endpoint itself
             await exchange.refuse(Refusal(404, f"Nothing is served here; the MCP endpoint is {place}"))
+
+    def _describe_health(self, life: Lifecycle) -> bytes:
+        from hinge.transports.http.server.workers.status import describe_health, own_state
+
+        alone = [own_state(life.began, self.calls, stopping=life.stopping)]
+        return describe_health(alone if self.workers is None else self.workers(), stopping=life.stopping)
 
     async def _serve_routed(self, app: AsgiApp, scope: Scope, raw: RawExchange, life: Lifecycle) -> None:
         """Serve a request for another app, after the Host and Origin checks; `any_origin` of an app leaves the latter out."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -59,6 +60,8 @@ class Lifecycle:
         self._signals = signals
         self._ready: asyncio.Future[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
+        #: When it began, in seconds since 1970.
+        self.began = time.time()
         #: Whether `start` has succeeded.
         self.started = False
         self._beat(0.0)

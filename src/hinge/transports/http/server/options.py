@@ -14,6 +14,7 @@ from hinge.options import (
     FLAG,
     PATH,
     PORT,
+    SECONDS,
     TEXT,
     TEXTS,
     Check,
@@ -214,6 +215,15 @@ class HttpOptions(HttpEndpointOptions, total=False):
     host: Annotated[str, Option("Address to listen on.", "127.0.0.1", TEXT)]
     port: Annotated[int, Option("Port to listen on; 0 takes a free one.", 8000, PORT)]
     workers: Annotated[int, Option("Processes that serve together.", 1, whole(1))]
+    worker_timeout: Annotated[
+        float,
+        Option(
+            "With several workers: how long the event loop of one may be blocked until it is replaced, in seconds; 0 for no "
+            "limit.",
+            30.0,
+            SECONDS,
+        ),
+    ]
     uds: Annotated[
         str | os.PathLike[str] | None,
         Option(

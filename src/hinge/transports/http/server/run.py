@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Seconds after the last call in which responses may still reach their clients.
 MARGIN = 0.3
+#: Seconds for which a worker that is being replaced answers on its open connections, before it stops as by a signal.
+RETIRE_SECONDS = 2.0
 #: Bytes of a response that the kernel takes before its client has room for them.
 UNSENT_BYTES = 128 * 1024
 #: Since Python 3.12 in `socket`.
@@ -41,6 +43,8 @@ class ServingOptions(TypedDict, total=False):
     engine: Literal["hinge", "uvicorn"]
     access_log: bool
     trusted_proxies: Sequence[str]
+    #: Set when others take over: what is connected is served, then the process stops.
+    retiring: asyncio.Event
 
 
 async def serve_http(
@@ -87,7 +91,10 @@ async def serve_sockets(app: HttpApp, listening: list[socket.socket], **options:
 
         access_log, proxies = options.get("access_log", False), options.get("trusted_proxies", ())
         await app.start()
-        await serve_with_uvicorn(app, listening, tls=tls, access_log=access_log, trusted_proxies=proxies, ready=ready)
+        retiring = options.get("retiring") or asyncio.Event()
+        await serve_with_uvicorn(
+            app, listening, retiring, tls=tls, access_log=access_log, trusted_proxies=proxies, ready=ready
+        )
         return
     await _serve(app, lambda listener: listener.open(listening, tls), ready, options)
 
@@ -118,13 +125,16 @@ async def _serve(
     serve = _wrapped(app.serve, options.get("access_log", False), options.get("trusted_proxies", ()))
     # The app counts the headers of a complete head; one that goes on beyond that is given up here.
     listener = Listener(serve, 2 * rules.header_bytes, 2 * rules.headers, rules.limits.stream_wait)
-    stopping = asyncio.Event()
+    stopping, retiring = asyncio.Event(), options.get("retiring") or asyncio.Event()
     try:
         with stop_on_signals(lambda _signal: stopping.set()):
             await open_listener(listener)
             ready()
-            await stopping.wait()
+            await _first(stopping, retiring)
             listener.drain()
+            if not stopping.is_set():
+                # Connections that are closed while idle would lose a request that is on its way: they end with their next one.
+                await listener.finish(RETIRE_SECONDS, stopping)
             await app.stop()
             await listener.leave(MARGIN)
     finally:
@@ -132,6 +142,15 @@ async def _serve(
         listener.drain()
         await app.stop()
         listener.close()
+
+
+async def _first(*events: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 def _wrapped(serve: ServeRequest, access_log: bool, proxies: Sequence[str]) -> ServeRequest:

@@ -59,13 +59,14 @@ class _Server(uvicorn.Server):
 async def serve_with_uvicorn(
     app: HttpApp,
     listening: list[socket.socket],
+    retiring: asyncio.Event,
     *,
     tls: ssl.SSLContext | None,
     access_log: bool,
     trusted_proxies: Sequence[str],
     ready: Callable[[], None],
 ) -> None:
-    """Serve on listening sockets until a signal or a cancellation."""
+    """Serve on listening sockets until a signal or a cancellation, or until `retiring` is set."""
     config = uvicorn.Config(
         app,
         lifespan="on",
@@ -81,9 +82,15 @@ async def serve_with_uvicorn(
     config.ssl = tls
     server: Any = _Server(config, ready, app.stop_soon)
     serving = asyncio.ensure_future(server.serve(listening))
+    waiting = asyncio.ensure_future(retiring.wait())
     try:
+        await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if not serving.done():
+            server.request_stop()
         await asyncio.shield(serving)
     except asyncio.CancelledError:
         server.request_stop()
         await asyncio.wait([serving])
         raise
+    finally:
+        waiting.cancel()

@@ -1,0 +1,1 @@
+"""Several processes that serve the same app on the same port. POSIX only."""
