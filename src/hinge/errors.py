@@ -285,7 +285,16 @@ class ChannelClosed(HingeError):
 
 
 class BackendError(HingeError):
-    """A backend can't be reached, is damaged, or belongs to another program."""
+    """A backend can't be reached, is damaged, or belongs to another program.
+
+    Args:
+        message: The text of the error.
+        retry_after_ms: When to try again, in milliseconds; None where that does not help.
+    """
+
+    def __init__(self, message: str, retry_after_ms: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
 
 
 class LeaseLost(BackendError):

@@ -10,10 +10,11 @@ from hinge.backends.base import Listener as Listener
 from hinge.backends.lease import Lease as Lease
 from hinge.backends.lease import hold_lease as hold_lease
 from hinge.backends.memory import MemoryBackend as MemoryBackend
-from hinge.errors import DefinitionError
+from hinge.errors import DefinitionError, StartError
 
 if TYPE_CHECKING:
     from hinge.backends.encrypted import EncryptedBackend as EncryptedBackend
+    from hinge.backends.redis import RedisBackend as RedisBackend
     from hinge.backends.sqlite import SqliteBackend as SqliteBackend
 
 __all__ = (
@@ -23,6 +24,7 @@ __all__ = (
     "Lease",
     "Listener",
     "MemoryBackend",
+    "RedisBackend",
     "SqliteBackend",
     "backend_for",
     "hold_lease",
@@ -35,6 +37,14 @@ def __getattr__(name: str) -> Any:
             from hinge.backends.encrypted import EncryptedBackend
 
             return EncryptedBackend
+        case "RedisBackend":
+            try:
+                from hinge.backends.redis import RedisBackend
+            except ImportError as exc:
+                if exc.name is None or exc.name.partition(".")[0] != "redis":
+                    raise
+                raise StartError("Redis needs the extra redis: pip install 'hinge[redis]'") from None
+            return RedisBackend
         case "SqliteBackend":
             from hinge.backends.sqlite import SqliteBackend
 
@@ -47,13 +57,15 @@ def backend_for(given: Backend | str | None) -> Backend:
 
     Args:
         given: An object with the methods of `Backend`, or a URL: `memory://` (the default), `sqlite:///state.db` for a file in
-            the current directory, `sqlite:////var/lib/app/state.db` for an absolute path.
+            the current directory, `sqlite:////var/lib/app/state.db` for an absolute path, `redis://host:6379/0` and the other URLs
+            of `RedisBackend`.
 
     Returns:
         The backend.
 
     Raises:
         DefinitionError: The URL is unknown.
+        StartError: The extra `hinge[redis]` is not installed, which Redis needs.
     """
     if given is None or given == "memory://":
         return MemoryBackend()
@@ -65,6 +77,13 @@ def backend_for(given: Backend | str | None) -> Backend:
         from hinge.backends.sqlite import SqliteBackend
 
         return SqliteBackend(path)
+    scheme = given.partition("://")[0].lower()
+    if scheme.split("+")[0] in ("redis", "rediss", "valkey", "valkeys", "unix"):
+        RedisBackend = __getattr__("RedisBackend")
+        backend: Backend = RedisBackend(given)
+        return backend
+    shown = f"{scheme}://…" if "@" in given else given  # it may have a password
     raise DefinitionError(
-        f"There is no backend for {given!r}: use memory://, sqlite:///FILE, or pass an object with the methods of Backend"
+        f"There is no backend for {shown!r}: use memory://, sqlite:///FILE, redis://HOST, "
+        "or pass an object with the methods of Backend"
     )
