@@ -1,7 +1,7 @@
 """A server with every feature of the public API. Run it with `hinge run examples/everything_server.py [--http]`.
 
 In this order: content, logging and progress, schemas, elicitation, change notifications, resources, prompts, dependencies,
-visibility, apps, middleware, custom methods, mounted servers. The official conformance suite runs against this server, so
+visibility, skills, apps, middleware, custom methods, mounted servers. The official conformance suite runs against this server, so
 many names begin with `test_`.
 """
 
@@ -603,8 +603,9 @@ async def restock(item: str, shop: Annotated[Shop, Depends(shop_of, blocking=Fal
     return shop.stock[item]
 
 
-# ---------------------------------------------------------------- apps
+# ---------------------------------------------------------------- skills and apps
 
+server.add_skills(Path(__file__).parent / "skills")
 apps = server.add_extension(Apps())
 
 

@@ -152,6 +152,7 @@ def test_add_ons_are_loaded_through_one_table_only(hinge: list[Module]) -> None:
         "oauth": ("hinge.auth.client.oauth", "OAuth"),
         "proxy": ("hinge.proxy.proxy", "proxy"),
         "server_from_openapi": ("hinge.openapi.server", "server_from"),
+        "skills": ("hinge.extensions.skills.server", "Skills"),
     }
     for name in LAZY_IMPORTS:
         assert callable(load(name))

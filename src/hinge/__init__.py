@@ -67,6 +67,9 @@ if TYPE_CHECKING:
     from hinge.extensions.apps import Csp as Csp
     from hinge.extensions.apps import tools_for_model as tools_for_model
     from hinge.extensions.base import Extension as Extension
+    from hinge.extensions.skills.client import LoadedSkill as LoadedSkill
+    from hinge.extensions.skills.client import SkillRejected as SkillRejected
+    from hinge.extensions.skills.client import SkillsClient as SkillsClient
     from hinge.protocol.changes import Changed as Changed
     from hinge.protocol.changes import ChangesLost as ChangesLost
     from hinge.protocol.http.request import Principal as Principal
@@ -99,6 +102,8 @@ if TYPE_CHECKING:
     from hinge.schema.sampling import CreateMessageParams as CreateMessageParams
     from hinge.schema.sampling import CreateMessageResult as CreateMessageResult
     from hinge.schema.sampling import SamplingMessage as SamplingMessage
+    from hinge.schema.skills import Skill as Skill
+    from hinge.schema.skills import SkillFile as SkillFile
     from hinge.schema.tools import CallToolResult as CallToolResult
     from hinge.schema.tools import Tool as Tool
     from hinge.schema.tools import ToolAnnotations as ToolAnnotations
@@ -203,6 +208,7 @@ _HOME = {
     "Item": "hinge.server.features.visibility",
     "LeaseLost": "hinge.errors",
     "Limits": "hinge.protocol.limits",
+    "LoadedSkill": "hinge.extensions.skills.client",
     "LogConflict": "hinge.errors",
     "LogParams": "hinge.schema.notifications",
     "LogToClient": "hinge.server.log_to_client",
@@ -239,6 +245,10 @@ _HOME = {
     "SentMethod": "hinge.client.extensions",
     "Server": "hinge.server.server",
     "SessionEnded": "hinge.errors",
+    "Skill": "hinge.schema.skills",
+    "SkillFile": "hinge.schema.skills",
+    "SkillRejected": "hinge.extensions.skills.client",
+    "SkillsClient": "hinge.extensions.skills.client",
     "Spill": "hinge.server.middleware.result_pages",
     "StartError": "hinge.errors",
     "Subscription": "hinge.client.subscriptions",

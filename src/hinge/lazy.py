@@ -12,6 +12,7 @@ LAZY_IMPORTS = {
     "oauth": ("hinge.auth.client.oauth", "OAuth"),
     "proxy": ("hinge.proxy.proxy", "proxy"),
     "server_from_openapi": ("hinge.openapi.server", "server_from"),
+    "skills": ("hinge.extensions.skills.server", "Skills"),
 }
 
 

@@ -13,7 +13,7 @@ from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-from hinge import CallError, Client, ElicitFormParams
+from hinge import CallError, Client, ElicitFormParams, SkillsClient
 from hinge.auth import CallbackLogin, ClientCredentials, DPoP, EnterpriseAuth, OAuth, WorkloadIdentity
 from hinge.transports.http.client.options import AuthScheme
 
@@ -128,6 +128,22 @@ async def answer_in_rounds(url: str) -> None:
         await asyncio.gather(client.call_tool("test_mrtr_echo_state"), client.call_tool("test_mrtr_unrelated"))
         await client.call_tool("test_mrtr_no_state")
         await client.call_tool("test_mrtr_no_result_type")
+
+
+@scenario("sep-2640-client-no-prefetch")
+async def list_skills(url: str) -> None:
+    async with Client(url) as client:
+        await SkillsClient(client).list()
+
+
+@scenario("sep-2640-client-verify-digest", "sep-2640-client-verify-size", "sep-2640-client-verify-frontmatter")
+async def load_skills(url: str) -> None:
+    async with Client(url) as client:
+        skills = SkillsClient(client)
+        for skill in await skills.list():
+            loaded = await skills.load(skill)
+            for path in loaded.files:
+                await loaded.read(path)
 
 
 def confirm(form: ElicitFormParams) -> dict[str, Any]:

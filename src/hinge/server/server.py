@@ -25,6 +25,7 @@ from hinge.protocol.scopes import ScopeHierarchy
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import InitializeParams, InitializeResult
 from hinge.schema.notifications import SetLevelParams
+from hinge.schema.skills import Skill
 from hinge.server.composition.mount import Catalog, ForwardedMethod
 from hinge.server.composition.transform import ToolChange, ToolChanges
 from hinge.server.context import Context, current
@@ -32,7 +33,7 @@ from hinge.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from hinge.server.elicitation.request_state import RequestStateCodec
 from hinge.server.extensions import BaseExtension, Extensions
 from hinge.server.features.caching import CacheHints
-from hinge.server.features.options import check_text, icons_of
+from hinge.server.features.options import SkillOptions, check_text, icons_of
 from hinge.server.features.subscriptions import Subscriptions
 from hinge.server.lifespan import ConnectionLifespans, Lifespan
 from hinge.server.middleware.chain import Middleware, build_chains
@@ -163,6 +164,8 @@ class Server(Router, Generic[StateT]):
             authorize=settings["authorize_subscription"],
         )
         self._was_served = False
+        #: The extension of `add_skills`.
+        self._skills: Any = None
         self._subscriptions = Subscriptions(backend_for(settings["backend"]), self.catalog, limits)
         protocol_handlers: dict[str, RequestHandler] = {
             "initialize": self._initialize,
@@ -337,6 +340,35 @@ class Server(Router, Generic[StateT]):
         self.catalog.collect_extensions()
         extension.attach(self)
         return extension
+
+    def add_skills(
+        self, root: str | os.PathLike[str], *, uri: str = "skill://", **options: Unpack[SkillOptions]
+    ) -> list[Skill]:
+        """Serve a skill, or all skills in a folder, however deep: folders with a SKILL.md, which tells an agent how to work.
+
+        The files are resources; clients that know the extension get a list with digests. An edited file is served at once, a
+        new skill after a restart. Names that begin with a dot are left out. Needs the extra `hinge[skills]`.
+
+        Args:
+            root: A folder with a SKILL.md, or one that has such folders in it.
+            uri: What the URIs begin with; the paths of the folders follow.
+            **options: See `SkillOptions`.
+
+        Returns:
+            The skills.
+
+        Raises:
+            DefinitionError: There is no skill, one is not as the Agent Skills specification demands, or its URI is taken.
+
+        Specification: https://modelcontextprotocol.io/seps/2640-skills-extension
+
+        Example:
+            >>> server.add_skills("skills/")
+        """
+        if self._skills is None:
+            self._skills = self.add_extension(load("skills")())
+        added: list[Skill] = self._skills.add(root, uri=uri, **options)
+        return added
 
     def add_middleware(self, middleware: Middleware) -> Middleware:
         """Run a middleware around every request and notification, inside of those that were added before.

@@ -1,4 +1,4 @@
-"""The arguments of the commands that use a server: list, call, read, prompt, complete, listen, ping."""
+"""The arguments of the commands that use a server: list, call, read, prompt, complete, listen, ping, skills."""
 
 from __future__ import annotations
 
@@ -85,6 +85,18 @@ def _ping(command: CommandParser) -> None:
     command.add_argument("--json", action="store_true", help="print all times and their summary as JSON")
 
 
+def _skills(command: CommandParser) -> None:
+    command.add_argument(
+        "action", choices=("list", "get"), metavar="ACTION", help="list, or get (print or save a skill)"
+    )
+    add_target(command)
+    command.add_argument("name", nargs="?", metavar="SKILL", help="for get: the name of the skill, or its URI")
+    command.add_argument("path", nargs="?", metavar="FILE", help="for get: a file of the skill (default: SKILL.md)")
+    command.add_argument("--save", metavar="DIR", help="for get: save all files of the skill in this folder")
+    command.add_argument("--json", action="store_true", help="print the entries as JSON")
+    add_timeout(command)
+
+
 def _count(text: str) -> int:
     count = int(text)
     if count < 0:
@@ -136,5 +148,16 @@ COMMANDS = {
         _ping,
         ("ping https://example.com/mcp", "ping weather.py --count 1 --json"),
         "ping",
+    ),
+    "skills": Command(
+        "list the skills of a server, print or save one",
+        _skills,
+        (
+            "skills list https://example.com/mcp",
+            "skills get https://example.com/mcp refunds",
+            "skills get https://example.com/mcp refunds templates/invoice.md",
+            "skills get https://example.com/mcp skill://acme/refunds/SKILL.md --save skills/",
+        ),
+        "skills",
     ),
 }

@@ -246,6 +246,10 @@ class Catalog:
                 return await catalog.may_see_change(ctx, inner)
         return True
 
+    def sees(self, ctx: Context[Any], uri: str) -> bool:
+        """Whether a resource that is registered here exists for this caller."""
+        return self._resources.registers(uri) and self._resources.item(ctx, uri) is not None
+
     async def _is_authorized(self, ctx: Context[Any], uri: str) -> bool:
         """The verdict of `authorize_subscription`."""
         if self._authorize is None:

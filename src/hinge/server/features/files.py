@@ -112,6 +112,41 @@ class Files:
         names = [entry.name + ("/" if entry.mime_type == FOLDER else "") for entry in entries]
         return [above + slash + name for name in names if name.startswith(begin)]
 
+    def walk(self) -> dict[str, tuple[int, int, int]]:
+        """All files by their paths, each with its size, time of change and number. Symlinks to folders are not followed."""
+        files: dict[str, tuple[int, int, int]] = {}
+        folders = [""]
+        while folders:
+            above = folders.pop()
+            with os.scandir(os.path.join(self._root, *above.split("/"))) as entries:
+                for entry in entries:
+                    path = f"{above}/{entry.name}" if above else entry.name
+                    if entry.is_dir(follow_symlinks=False) and self._allowed(entry.name):
+                        folders.append(path)
+                    elif (status := self._status(path, entry.name)) is not None:
+                        files[path] = status.st_size, status.st_mtime_ns, status.st_ino
+                    if len(files) + len(folders) > MAX_ENTRIES:
+                        raise ValueError(f"it has more than {MAX_ENTRIES} files and folders")
+        return files
+
+    def _status(self, path: str, name: str) -> os.stat_result | None:
+        """The status of a file that can be read; None for anything else."""
+        if not self._allowed(name):
+            return None
+        try:
+            status = os.stat(os.path.join(self._root, *self._names(path)), follow_symlinks=False)
+            path.encode()
+        except (OSError, ValueError):
+            return None
+        return status if stat.S_ISREG(status.st_mode) else None
+
+    def load(self, path: str) -> bytes:
+        """The bytes of one file by its decoded path. Raises ResourceNotFound."""
+        with self._opened(path, self._prefix + quote(path)) as (file, status):
+            if not stat.S_ISREG(status.st_mode):
+                raise ResourceNotFound(self._prefix + quote(path))
+            return self._bytes(file, status)
+
     # ---------------------------------------------------------------- opening
 
     @contextmanager
@@ -174,6 +209,9 @@ class Files:
     # ---------------------------------------------------------------- reading
 
     def _file(self, file: int, status: os.stat_result, uri: str) -> ResourceContents:
+        return contents_from_bytes(self._bytes(file, status), uri, self._mime_type or guess_mime_type(uri))
+
+    def _bytes(self, file: int, status: os.stat_result) -> bytes:
         if status.st_size > self._limit:
             raise too_large(self._limit)
         chunks: list[bytes] = []
@@ -183,7 +221,7 @@ class Files:
             remaining -= len(chunk)
         if remaining <= 0:
             raise too_large(self._limit)
-        return contents_from_bytes(b"".join(chunks), uri, self._mime_type or guess_mime_type(uri))
+        return b"".join(chunks)
 
     def _folder(self, file: int, path: str, uri: str) -> ResourceContents:
         entries = self._entries(file, path.removesuffix("/"))

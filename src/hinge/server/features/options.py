@@ -103,6 +103,23 @@ class ResourceOptions(ItemOptions, total=False):
     screen: bool
 
 
+class SkillOptions(TypedDict, total=False):
+    """The options of `server.add_skills`, all optional."""
+
+    #: Tags for `server.disable` and for visibility rules; clients don't see them. Default: none.
+    tags: Collection[str]
+    #: A function of the Caller: whether that caller sees the skills. For others they don't exist. Default: everybody does.
+    visible: Callable[[Caller], bool] | None
+    #: OAuth scopes, all of which a caller needs to read the files. Default: none are needed.
+    scopes: Collection[str]
+    #: What callers without the scopes find: "refuse" or "hide", as for a resource. Default: "refuse".
+    without_scopes: Literal["refuse", "hide"]
+    #: Seconds for which clients may cache entries and files; see CacheHint. Default: 0.
+    ttl: float | None
+    #: "private" or "public": with whom clients may share what they cache. Default: "private".
+    scope: CacheScope | None
+
+
 def check_options(what: str, given: Mapping[str, Any], kind: type) -> None:
     """Raises DefinitionError for an option that doesn't exist, with the most similar one that does."""
     options = kind.__annotations__
