@@ -154,6 +154,10 @@ class SkillsClient:
 class LoadedSkill:
     """A skill whose SKILL.md was read and verified. Made by `SkillsClient.load`.
 
+    Args:
+        client: A client that is connected.
+        entry: The entry that its files are verified against.
+
     Attributes:
         entry: The entry that its files are verified against.
         text: Its SKILL.md with the frontmatter.
