@@ -51,10 +51,21 @@ class Session(Record, weakref=True):
     _serving_since: float | None = None
     _finished: bool = False
     _closed: asyncio.Future[None] | None = None
+    #: The origin of the latest request of an HTTP session: what the session is told now is judged by its token.
+    authority: Origin | None = None
+    #: Called once with the next authority.
+    on_authority: Callable[[], None] | None = None
 
     def receive(self, data: bytes | Inbound, origin: Origin = UNKNOWN_ORIGIN) -> Call | Batch | Outgoing | None:
         """Take one message; see `Connection.receive`. Never raises, never waits."""
         return self.connection.receive(data, origin)
+
+    def authorize(self, origin: Origin) -> None:
+        """Take the origin of the latest request as the authority of the session."""
+        self.authority = origin
+        if self.on_authority is not None:
+            notify, self.on_authority = self.on_authority, None
+            notify()
 
     async def answer(self, call: Call | Batch) -> Outgoing | None:
         """Serve a call in the current task. Returns its response, or None for a notification or a cancelled call."""

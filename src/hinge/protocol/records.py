@@ -53,6 +53,10 @@ class Origin(msgspec.Struct, frozen=True, eq=False):
         """When the authorization ends, in seconds since 1970; None if it doesn't."""
         return None if self.caller is None else self.caller.expires
 
+    def has_expired(self, now: float) -> bool:
+        """Whether the authorization has ended at this time, in seconds since 1970."""
+        return self.caller is not None and self.caller.expires is not None and self.caller.expires <= now
+
     @property
     def headers(self) -> Headers | None:
         """The HTTP headers; None on other transports."""

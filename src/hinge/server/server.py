@@ -152,6 +152,8 @@ class Server(Router, Generic[StateT]):
             settings["state_keys"], ttl=limits.state_ttl, once=settings["state_once"]
         )
         self._lifespan = Lifespan(cast(Any, lifespan), self, f"server {name!r}", limits.teardown)
+        if hasattr(auth, "close"):
+            self._lifespan.add(lambda _: _closing(auth))
         #: What is offered: what is registered here, and what is mounted.
         self.catalog: Catalog = self._catalog_type(
             self,
@@ -694,3 +696,12 @@ class Server(Router, Generic[StateT]):
             self._description.identify(info)
         if self._description.instructions is None:
             self._description.instructions = instructions
+
+
+@asynccontextmanager
+async def _closing(auth: Any) -> AsyncIterator[None]:
+    """Let authorization close what it opened when the server stops."""
+    try:
+        yield
+    finally:
+        await auth.close()

@@ -6,18 +6,20 @@ import asyncio
 import base64
 import json
 import re
+import threading
 import time
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from hinge import Server
 from hinge.auth import GitHub, OAuthProxy
+from hinge.auth.client.token_request import ASSERTION_TYPE
 from hinge.auth.flow import HttpRequest
 from hinge.auth.jose import WebKey, generate_key, public_jwk, sign_jwt
 from hinge.auth.server.proxy import grants, registration
-from hinge.auth.server.proxy.registration import ASSERTION_TYPE
-from hinge.backends import MemoryBackend
+from hinge.backends import MemoryBackend, SqliteBackend
 from hinge.errors import AuthorizationFailed, DefinitionError
 from tests.auth.hostile.cases import Request, Response, challenges
 from tests.auth.hostile.wire import exchange
@@ -32,6 +34,7 @@ from tests.auth.proxy.rig import (
     query_of,
     read_form,
     rig,
+    serve_app,
     serve_idp,
     serve_proxy,
 )
@@ -823,6 +826,28 @@ async def test_replicas_share_logins_codes_and_tokens(tmp_path: Any) -> None:
         assert {answer.status for answer in await asyncio.gather(*both)} == {200}
         await second.post("/revoke", {"client_id": client_id, "token": tokens["refresh_token"]})
         assert (await first.refresh(client_id, tokens["refresh_token"])).status == 400
+
+
+def sqlite_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("hinge-sqlite")]
+
+
+async def test_a_backend_that_was_named_is_closed_with_the_server_and_opened_again(tmp_path: Any) -> None:
+    url, own, before = f"sqlite:///{tmp_path}/state.db", SqliteBackend(tmp_path / "own.db"), sqlite_threads()
+    async with serve_idp() as idp:
+        async with serve_proxy(idp, backend=url) as site:
+            tokens = await site.tokens()
+            assert len(sqlite_threads()) > len(before)
+        async with asyncio.timeout(5):
+            while len(sqlite_threads()) > len(before):  # noqa: ASYNC110 - a thread
+                await asyncio.sleep(0.01)
+        auth = site.auth
+        async with serve_app(Server("notes", auth=auth), site.port):
+            assert (await site.refresh(tokens["client_id"], tokens["refresh_token"])).status == 200
+        async with serve_proxy(idp, backend=own):
+            pass
+    await own.set("key", b"value")
+    await own.close()
 
 
 async def test_one_of_many_refreshes_asks_the_provider() -> None:

@@ -21,14 +21,14 @@ def protected(log: Log, **options: Any) -> Server[Any]:
     """Tokens are a name and when they end, in seconds since 1970."""
 
     async def verify(token: str) -> Principal | None:
-        name, _, expires = token.partition("~")
-        return Principal(name, expires=float(expires)) if expires else None
+        name, *scopes, expires = token.split("~")
+        return Principal(name, frozenset(scopes), expires=float(expires)) if name else None
 
     return make_server(log, auth=TokenAuth(verify, remember=None, **options))
 
 
-def token(seconds: float = SOON, name: str = "anna") -> dict[str, str]:
-    return {"Authorization": f"Bearer {name}~{time.time() + seconds}"}
+def token(seconds: float = SOON, name: str = "anna", *scopes: str) -> dict[str, str]:
+    return {"Authorization": "Bearer " + "~".join([name, *scopes, str(time.time() + seconds)])}
 
 
 async def open_listen(site: Site, headers: dict[str, str]) -> Wire:
@@ -67,6 +67,62 @@ async def test_the_stream_of_a_session_ends_and_the_session_goes_on_with_another
         assert (await site.ask(renewed, {"jsonrpc": "2.0", "id": 2, "method": "ping"})).status == 200
         again = await site.listen(renewed)
         assert (await again.head()).status == 200
+
+
+def with_drafts() -> Server[Any]:
+    server = protected(Log())
+    server.resource("notes://drafts", name="drafts", scopes=["notes"])(lambda: "a draft")
+    return server
+
+
+DRAFTS = {"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": {"uri": "notes://drafts"}}
+PING = {"jsonrpc": "2.0", "id": 3, "method": "ping"}
+
+
+async def told(stream: Wire, server: Server[Any]) -> bool:
+    """Change the drafts, then the tools. Whether the stream tells of the drafts before the tools."""
+    server.notify(Changed("resource", "notes://drafts"))
+    server.notify(Changed("tools"))
+    methods = [(await stream.message())["method"]]
+    if methods[0] == "notifications/resources/updated":
+        methods.append((await stream.message())["method"])
+    assert methods[-1] == "notifications/tools/list_changed"
+    return len(methods) == 2
+
+
+async def test_a_session_is_told_of_resources_as_its_latest_token_permits() -> None:
+    """Not as the token did that subscribed: the user may have lost the scope meanwhile."""
+    server = with_drafts()
+    async with serving(server) as site:
+        wide, narrow = token(3600, "anna", "notes"), token(3600)
+        session = await site.session(**wide)
+        assert (await site.ask(session, DRAFTS)).status == 200
+        stream = await site.listen(session)
+        assert (await stream.head()).status == 200
+        assert await told(stream, server)
+        assert (await site.ask({**session, **narrow}, PING)).status == 200
+        assert not await told(stream, server)
+        assert (await site.ask(session, PING)).status == 200
+        assert await told(stream, server)
+
+
+@pytest.mark.parametrize("scopes", [("notes",), ()])
+async def test_what_changes_after_the_token_has_ended_is_told_with_the_next_one(scopes: tuple[str, ...]) -> None:
+    server = with_drafts()
+    async with serving(server) as site:
+        session = await site.session(**token(0.8, "anna", "notes"))
+        assert (await site.ask(session, DRAFTS)).status == 200
+        stream = await site.listen(session)
+        assert (await stream.head()).status == 200
+        while await stream.event() is not None:
+            pass
+        server.notify(Changed("resource", "notes://drafts"))
+        await asyncio.sleep(0.1)
+        stream = await site.listen({**session, **token(3600, "anna", *scopes)})
+        assert (await stream.head()).status == 200
+        if scopes:
+            assert (await stream.message())["method"] == "notifications/resources/updated"
+        assert await told(stream, server) is bool(scopes)
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])

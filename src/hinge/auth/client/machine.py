@@ -27,6 +27,7 @@ from hinge.auth.client.token_request import (
     authenticate,
     read_error,
     request_tokens,
+    sign_assertion,
 )
 from hinge.auth.client.tokens import Tokens, TokenSource, TokenStore, token_key
 from hinge.auth.client.workload import WorkloadToken
@@ -45,9 +46,6 @@ JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
-_ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-#: Seconds that an assertion of the client is valid.
-ASSERTION_SECONDS: Final = 60
 #: Seconds in which nothing is requested again after an authorization server refused: repeated refusals lock accounts.
 PAUSE: Final = 30.0
 #: Seconds in which the refusal of a token that replaced another one does not lead to a third one.
@@ -559,31 +557,17 @@ class _MachineClient:
         endpoint = found.server.token_endpoint
         if endpoint is None:
             raise AuthorizationFailed(f"{describe(found.issuer)} has no token endpoint")
+        name, key = self.registered.client_id, self._key
+        assertion = None if key is None else sign_assertion(name, key, found.issuer, self._algorithm)
         return request_tokens(
             endpoint,
             form,
             self.registered,
             methods=found.server.token_endpoint_auth_methods_supported,
-            assertion=None if self._key is None else self._assertion(self._key, found.issuer),
+            assertion=assertion,
             proof=proof,
             issuer=found.issuer,
         )
-
-    def _assertion(self, key: WebKey, issuer: str) -> dict[str, str]:
-        """Prove the identity of the client by its key (RFC 7523 §2.2)."""
-        from hinge.auth.jose import sign_jwt
-
-        now, name = int(time.time()), self.registered.client_id
-        claims = {
-            "iss": name,
-            "sub": name,
-            "aud": issuer,
-            "iat": now,
-            "exp": now + ASSERTION_SECONDS,
-            "jti": secrets.token_urlsafe(16),
-        }
-        header = {} if self._algorithm is None else {"alg": self._algorithm}
-        return {"client_assertion_type": _ASSERTION_TYPE, "client_assertion": sign_jwt(claims, key, header=header)}
 
 
 class PlatformFetcher(Fetcher):

@@ -9,7 +9,8 @@ import math
 import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote_plus, urlencode
 
 import msgspec
@@ -19,6 +20,12 @@ from hinge.auth.flow import Flow, HttpRequest, HttpResponse
 from hinge.auth.url_rules import describe
 from hinge.errors import AuthorizationFailed, shorten
 
+if TYPE_CHECKING:
+    from hinge.auth.jose import WebKey
+
+ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+#: Seconds that an assertion of a client is valid.
+ASSERTION_SECONDS: Final = 60
 #: Longer tokens don't fit into the headers of usual servers.
 MAX_TOKEN = 64 * 1024
 #: Longer lifetimes, in seconds, are cut.
@@ -152,6 +159,33 @@ def request_tokens(
         if is_last or not has_nonce or error.error != "use_dpop_nonce":
             raise error
     return read_tokens(response, tuple(fields.get("scope", "").split()), endpoint, issuer)
+
+
+def sign_assertion(client_id: str, key: WebKey, audience: str, algorithm: str | None = None) -> dict[str, str]:
+    """Prove who a client is by its key (`private_key_jwt`, RFC 7523 §2.2).
+
+    Args:
+        client_id: The id of the client.
+        key: Its private key.
+        audience: The authorization server, by its issuer or its token endpoint.
+        algorithm: The signature algorithm; by default what fits the key.
+
+    Returns:
+        The parameters of the request.
+    """
+    from hinge.auth.jose import sign_jwt
+
+    now = int(time.time())
+    claims = {
+        "iss": client_id,
+        "sub": client_id,
+        "aud": audience,
+        "iat": now,
+        "exp": now + ASSERTION_SECONDS,
+        "jti": token_urlsafe(16),
+    }
+    header = {} if algorithm is None else {"alg": algorithm}
+    return {"client_assertion_type": ASSERTION_TYPE, "client_assertion": sign_jwt(claims, key, header=header)}
 
 
 def authenticate(

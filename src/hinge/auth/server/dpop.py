@@ -22,7 +22,8 @@ from hinge.auth.jose import (
     token_hash,
     verify_jwt,
 )
-from hinge.backends import Backend, backend_for
+from hinge.auth.server.backing import Backing
+from hinge.backends import Backend
 from hinge.errors import DefinitionError
 from hinge.protocol.http.request import Headers
 
@@ -98,12 +99,16 @@ class DPoPProofs:
         self._nonce_key = key or os.urandom(32)
         self._wants_nonces: bool = given.get("nonces", False)
         self._max_age = max_age
-        self._backend = backend_for(given.get("backend"))
+        self._backing = Backing(given.get("backend"))
         self._keys: dict[str, tuple[WebKey, str]] = {}
 
     def __repr__(self) -> str:
         """The type only: an option is secret."""
         return "<DPoPProofs>"
+
+    async def close(self) -> None:
+        """Close the backend that was named by its URL; it is opened again when it is needed."""
+        await self._backing.close()
 
     @property
     def algorithms(self) -> str:
@@ -147,7 +152,7 @@ class DPoPProofs:
         if not compare_digest(print_of_key.encode(), bound_to.encode()):
             raise ProofInvalid("the proof is signed with another key than that of the token", "invalid_token")
         used = sha256(f"{print_of_key} {said['jti']}".encode()).hexdigest()
-        if not await self._backend.claim(f"dpop/{used}", ttl=self._max_age + _AHEAD + 1):
+        if not await self._backing.backend.claim(f"dpop/{used}", ttl=self._max_age + _AHEAD + 1):
             raise ProofInvalid("the proof was used already")
 
     def _key_of(self, proof: str) -> tuple[WebKey, str]:

@@ -7,11 +7,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Collection
 from hashlib import sha256
-from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from hinge.auth.client.token_request import RegisteredClient, TokenRequestFailed, request_tokens
+from hinge.auth.client.token_request import RegisteredClient, TokenRequestFailed, request_tokens, sign_assertion
 from hinge.auth.client.tokens import Tokens
 from hinge.auth.flow import Fetcher
 from hinge.auth.url_rules import UrlRules, describe
@@ -24,13 +23,10 @@ if TYPE_CHECKING:
 
 _GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
-_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 #: Seconds before its end when a token is no longer used. One that doesn't say when it ends is used once.
 _EARLY: Final = 30.0
 #: Tokens that are kept, the ones that were used last.
 _KEPT: Final = 1000
-#: Seconds that an assertion of this server can be used.
-_ASSERTION_SECONDS: Final = 60
 
 
 class ExchangeOptions(TypedDict, total=False):
@@ -155,8 +151,10 @@ class TokenExchange:
 
     async def _exchange(self, digest: bytes, subject: str) -> Tokens:
         form = {**self._form, "subject_token": subject}
+        name, key = self._client.client_id, self._key
+        assertion = None if key is None else sign_assertion(name, key, self._endpoint)
         async with Fetcher(UrlRules(self._endpoint, trusted=[self._endpoint])) as fetcher:
-            flow = request_tokens(self._endpoint, form, self._client, assertion=self._assertion())
+            flow = request_tokens(self._endpoint, form, self._client, assertion=assertion)
             try:
                 tokens = await fetcher.run(flow)
             except TokenRequestFailed as exc:
@@ -170,15 +168,3 @@ class TokenExchange:
         while len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
         return tokens
-
-    def _assertion(self) -> dict[str, str] | None:
-        """The proof that this server is the client, signed with its key (RFC 7523 §2.2)."""
-        if self._key is None:
-            return None
-        from hinge.auth.jose import sign_jwt
-
-        now = int(time.time())
-        name = self._client.client_id
-        claims = {"iss": name, "sub": name, "aud": self._endpoint, "jti": token_urlsafe(16), "iat": now}
-        signed = sign_jwt({**claims, "exp": now + _ASSERTION_SECONDS}, self._key)
-        return {"client_assertion_type": _ASSERTION, "client_assertion": signed}

@@ -275,6 +275,11 @@ class TokenAuth:
         alternative = write_challenge("DPoP", {"algs": self._dpop.algorithms})
         return f"{write_challenge('Bearer', parameters)}, {alternative}"
 
+    async def close(self) -> None:
+        """Close the backends that were named by their URLs; they are opened again when they are needed."""
+        if self._dpop is not None:
+            await self._dpop.close()
+
     # ---------------------------------------------------------------- metadata
 
     def routes(self, endpoint_path: str = "/mcp", /) -> dict[str, AsgiApp]:

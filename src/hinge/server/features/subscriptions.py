@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -185,7 +186,11 @@ class Subscriptions:
         """Whether a session that watches a resource, or one above it, may learn that it changed."""
         contexts = self._watched.get(session, {})
         ctx = next((ctx for watched, ctx in contexts.items() if covers(watched, uri)), None)
-        return ctx is not None and await _may_see_change(self._offered, ctx, uri)
+        if ctx is None:
+            return False
+        if session.authority is not None:
+            ctx._call.origin = session.authority
+        return await _may_see_change(self._offered, ctx, uri)
 
     def _everything(self, watched: Iterable[str]) -> list[Changed]:
         """All that a session is told about."""
@@ -400,7 +405,12 @@ class _SessionListener:
 
     async def _send(self, session: Session) -> None:
         try:
-            while session.connection.closed is None and (message := self.reader.take()) is not None:
+            while session.connection.closed is None:
+                if session.authority is not None and session.authority.has_expired(time.time()):
+                    session.on_authority = self._start  # it is told with another token
+                    return
+                if (message := self.reader.take()) is None:
+                    return
                 change = message.change
                 if change.kind != "resource" or await self._may_see(session, change.uri or ""):
                     await session.send_notification(message.data, message.method)

@@ -19,6 +19,7 @@ from urllib.parse import urlencode, urlsplit
 
 from hinge.auth.flow import Fetcher, Flow, HttpRequest, HttpResponse
 from hinge.auth.metadata import AuthorizationServer, canonical_resource
+from hinge.auth.server.backing import Backing
 from hinge.auth.server.proxy.consent import consent_page, error_page
 from hinge.auth.server.proxy.grants import Grant, Grants, Hooks, Lifetimes
 from hinge.auth.server.proxy.providers import Provider, may_answer_as
@@ -49,7 +50,6 @@ from hinge.auth.server.proxy.web import (
 )
 from hinge.auth.server.resource import TokenAuth
 from hinge.auth.url_rules import UrlRules, is_loopback_name
-from hinge.backends import backend_for
 from hinge.backends.base import Backend
 from hinge.errors import AuthorizationFailed, DefinitionError
 from hinge.http1.asgi import AsgiApp, HeaderPairs
@@ -184,10 +184,10 @@ class OAuthProxy(TokenAuth):
         local = is_loopback_name(urlsplit(self.issuer).hostname or "")
         self._origin = _origin_of(self.issuer)
         self._cookie = "hinge_login" if self.issuer.startswith("http:") else "__Host-hinge_login"
-        backend = backend_for(backend)
+        self._backing = Backing(backend)
         vault = Vault(_ring(provider, keys), self.issuer)
         self._vault = vault
-        self._store = ProxyStore(backend, vault, f"{self.issuer} {self.url}")
+        self._store = ProxyStore(self._backing, vault, f"{self.issuer} {self.url}")
         named = (provider.issuer, provider.authorization_endpoint, provider.token_endpoint)
         endpoints = (*named, provider.userinfo_endpoint, provider.revocation_endpoint)
         trusted = [place for place in endpoints if place is not None]
@@ -215,6 +215,11 @@ class OAuthProxy(TokenAuth):
     def callback_url(self) -> str:
         """The redirect URI to register at the provider."""
         return f"{self.issuer}/auth/callback"
+
+    async def close(self) -> None:
+        """Close the backend that was named by its URL; it is opened again when it is needed."""
+        await super().close()
+        await self._backing.close()
 
     # ---------------------------------------------------------------- resource server
 

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hinge.auth.client.token_request import ASSERTION_TYPE
 from hinge.auth.flow import HttpRequest, HttpResponse
 from hinge.auth.jose import TokenInvalid, WebKey, import_keys, read_claims, verify_jwt
 from hinge.auth.metadata import ClientMetadata, read_document
@@ -42,7 +43,6 @@ _FETCHES: Final = 8
 _ASSERTION_SECONDS: Final = 600.0
 _LEEWAY: Final = 60.0
 
-ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _GRANTS: Final = ("authorization_code", "refresh_token")
 #: Controls, and characters that change the direction of text or are invisible.
 _UNPRINTABLE = re.compile(

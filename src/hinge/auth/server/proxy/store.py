@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from hinge.backends.base import Backend
+from hinge.auth.server.backing import Backing
 from hinge.encryption import KeyRing
 from hinge.protocol.records import Record
 
@@ -91,13 +91,13 @@ class ProxyStore:
     """Records by kind and name, encrypted in a backend.
 
     Args:
-        backend: Where they are kept.
+        backing: Where they are kept.
         vault: Encrypts them.
         namespace: Keeps proxies apart that share a backend.
     """
 
-    def __init__(self, backend: Backend, vault: Vault, namespace: str) -> None:
-        self._backend = backend
+    def __init__(self, backing: Backing, vault: Vault, namespace: str) -> None:
+        self._backing = backing
         self._vault = vault
         self._prefix = f"oauth-proxy/{digest(namespace)[:16]}"
 
@@ -107,25 +107,25 @@ class ProxyStore:
     async def get(self, kind: str, name: str, record: type[RecordT]) -> RecordT | None:
         """The record; None if there is none, it has expired, or can't be decrypted."""
         key = self._key(kind, name)
-        box = await self._backend.get(key)
+        box = await self._backing.backend.get(key)
         return None if box is None else self._vault.decrypt(box, record, key)
 
     async def set(self, kind: str, name: str, record: Record, ttl: float) -> None:
         """ProxyStore a record for so many seconds."""
         key = self._key(kind, name)
-        await self._backend.set(key, self._vault.encrypt(record, key), ttl=ttl)
+        await self._backing.backend.set(key, self._vault.encrypt(record, key), ttl=ttl)
 
     async def delete(self, kind: str, name: str) -> None:
         """Remove a record, if it is there."""
-        await self._backend.delete(self._key(kind, name))
+        await self._backing.backend.delete(self._key(kind, name))
 
     async def claim(self, kind: str, name: str, ttl: float) -> bool:
         """Whether the caller is the first among all replicas to use this name."""
-        return await self._backend.claim(self._key(kind, name), ttl=ttl)
+        return await self._backing.backend.claim(self._key(kind, name), ttl=ttl)
 
     def lease(self, kind: str, name: str) -> AbstractAsyncContextManager[Any]:
         """Be the only one who changes a record."""
-        return self._backend.lease(self._key(kind, name), ttl=_LEASE_SECONDS, wait=_LEASE_SECONDS)
+        return self._backing.backend.lease(self._key(kind, name), ttl=_LEASE_SECONDS, wait=_LEASE_SECONDS)
 
 
 def _to_text(data: bytes) -> str:

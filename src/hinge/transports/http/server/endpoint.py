@@ -270,6 +270,7 @@ class Endpoint:
             await exchange.refuse(STOPPING)
         else:
             exchange.origin = origin
+            session.authorize(origin)
             await self._listen(session, exchange, head)
 
     async def _listen(self, session: HttpSession, exchange: Exchange, head: Head) -> None:

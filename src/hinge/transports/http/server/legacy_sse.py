@@ -21,6 +21,7 @@ from hinge.protocol.http.media_types import TAKES_EVENTS
 from hinge.protocol.http.request import Refusal
 from hinge.protocol.records import Inbound, Origin, Outgoing
 from hinge.schema.revisions import HANDSHAKE_REVISIONS
+from hinge.session import Session
 from hinge.transports.duplex import DuplexChannel
 from hinge.transports.http.server.endpoint import TOO_MANY_SESSIONS, Admission, head_rules
 from hinge.transports.http.server.exchange import EXPIRED, LEFT, STOPPING, Exchange, overloaded
@@ -164,6 +165,8 @@ class LegacySession(DuplexChannel):
     def take(self, body: bytes, origin: Origin) -> None:
         """Take the message of a POST."""
         self._origin = origin
+        if isinstance(self._session, Session):
+            self._session.authorize(origin)
         self.feed(body)
 
     def fail_request(self, body: bytes, origin: Origin) -> bool:

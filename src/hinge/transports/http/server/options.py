@@ -45,6 +45,8 @@ Authenticate: TypeAlias = Callable[[Scope, Headers], Caller | Awaitable[Caller]]
 class Auth(Protocol):
     """Authorizes the callers of a server over HTTP: what `Server(auth=…)` takes. `hinge.auth` has ready ones.
 
+    A method `async def close(self)` is awaited when the server stops, which may serve again later.
+
     Specification: Authorization.
     """
 

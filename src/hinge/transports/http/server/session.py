@@ -18,6 +18,7 @@ from hinge.protocol.http.request import Owner
 from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing
 from hinge.protocol.states import CallState
 from hinge.schema.revisions import knows
+from hinge.session import Session
 from hinge.transports.http.server.exchange import Exchange
 from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.replay import ReplayLog, ReplayStore
@@ -96,10 +97,17 @@ class HttpSession:
         """Whether a call runs or a stream is open; a busy session is never idle."""
         return bool(self._tasks) or self._open_responses > 0
 
+    def authorize(self, origin: Origin) -> None:
+        """Judge what the session is told by the token of this request, its latest."""
+        if isinstance(self.conversation, Session):
+            self.conversation.authorize(origin)
+
     # ---------------------------------------------------------------- calls
 
     async def post(self, inbound: Inbound | bytes, origin: Origin, exchange: Exchange, accepts: int) -> None:
         """Take the message of one POST and carry its answer."""
+        if origin.caller is not None:
+            self.authorize(origin)
         got = self.conversation.receive(inbound, origin)
         self.idle_since = self._loop.time()
         if got is None or isinstance(got, Outgoing):
