@@ -56,11 +56,11 @@ _CHANGE_SECONDS, _MAX_CHANGES = 60.0, 10_000
 _MAX_UNSENT, _MAX_UNSENT_CHARACTERS = 1000, 1 << 20
 
 _SET = """
-INSERT INTO items VALUES (?1, ?2, ?3, ?4)
+INSERT INTO items VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET value = excluded.value, expires = excluded.expires
 """
 #: Nothing is replaced that has not expired.
-_ADD = f"{_SET} WHERE expires <= ?5"
+_ADD = f"{_SET} WHERE expires <= ?"
 _LIVE = "kind = 0 AND key = ? AND (expires IS NULL OR expires > ?)"
 
 
