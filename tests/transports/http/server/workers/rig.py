@@ -122,7 +122,7 @@ async def several(directory: Path, *words: str, workers: int = 3, program: str =
     file = directory / "several.py"
     file.write_text(program)
     command = ("-m", "hinge", "run", str(file), "--http", "--port", "0", "--workers", str(workers), *words)
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}", "TMPDIR": str(directory)}
     running = await asyncio.create_subprocess_exec(
         sys.executable, *command, stderr=asyncio.subprocess.PIPE, env=environment, cwd=directory
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from starlette.responses import PlainTextResponse
 
-from tests.transports.http.server.workers.rig import several, until
+from tests.transports.http.server.workers.rig import exists, kill, several, until
 from tests.transports.http_rig import Log, make_server, serving
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -53,3 +53,34 @@ async def test_a_process_alone_has_the_same_health() -> None:
 async def test_health_of_an_application_of_the_user_comes_first() -> None:
     async with serving(make_server(Log()), routes={"/health": PlainTextResponse("mine")}) as site:
         assert (await site.ask({}, None, "GET", "/health")).body == b"mine"
+
+
+async def test_one_scrape_has_the_metrics_of_all_workers(tmp_path: Path) -> None:
+    pytest.importorskip("prometheus_client")
+    pytest.importorskip("opentelemetry.exporter.prometheus")
+    async with several(tmp_path, "--metrics", "--worker-timeout", "0") as server:
+        pids = await server.settled(3)
+        answered: set[str] = set()
+        calls = 0
+        while answered != set(map(str, pids)):
+            answered.add(await server.call("pid"))
+            calls += 1
+        text = (await server.site.ask({}, None, "GET", "/metrics")).body.decode()
+        durations = [
+            line for line in text.splitlines() if line.startswith("mcp_server_operation_duration_seconds_count")
+        ]
+        assert len(durations) == 3
+        assert sum(float(line.rpartition(" ")[2]) for line in durations) == calls
+        assert text.count("# TYPE mcp_server_operation_duration_seconds histogram") == 1
+        kill(pids[0])
+        await until(lambda: not exists(pids[0]), 10)
+        assert (await server.settled(3))[0] != pids[0]
+        os.kill(pids[1], signal.SIGSTOP)
+        text = (await server.site.ask({}, None, "GET", "/metrics")).body.decode()
+        os.kill(pids[1], signal.SIGCONT)
+        for line in ('restarts_total{worker="0"} 1.0', 'up{worker="0"} 1.0', 'up{worker="1"} 0.0'):
+            assert f"hinge_worker_{line}" in text
+        assert [name for name in os.listdir(tmp_path) if name.startswith("hinge-")]  # the sockets of the workers
+        server.signal(signal.SIGTERM)
+        await server.running.wait()
+        assert not [name for name in os.listdir(tmp_path) if name.startswith("hinge-")]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from typing import Unpack
@@ -59,10 +61,11 @@ def run_workers(
     inherited = take_inheritance()
     listening = bind(host, port, uds) if inherited is None else inherited.listening
     board = StatusBoard(workers)
+    folder = tempfile.mkdtemp(prefix="hinge-")
     url = url_of(listening[0], app.options.path, serving.get("tls") is not None)
 
     def work(number: int, link: socket.socket) -> None:
-        place = WorkerPlace(number, board, min(1.0, worker_timeout / 4 or 1.0), describe)
+        place = WorkerPlace(number, board, min(1.0, worker_timeout / 4 or 1.0), describe, folder)
         run_in_own_loop(serve_as_worker(app, listening, link, place, serving))
 
     def ready() -> None:
@@ -84,4 +87,5 @@ def run_workers(
     try:
         supervisor.run()
     finally:
+        shutil.rmtree(folder, ignore_errors=True)
         unbind(listening, uds if inherited is None else None)

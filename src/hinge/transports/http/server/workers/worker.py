@@ -6,6 +6,7 @@ import asyncio
 import faulthandler
 import logging
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -33,6 +34,8 @@ class WorkerPlace(NamedTuple):
     period: float
     #: Names what runs in a thread.
     describe: Callable[[int], str]
+    #: Where the workers can meet, readable by their user only; removed at the end.
+    folder: str
 
 
 async def serve_as_worker(
@@ -56,6 +59,10 @@ async def serve_as_worker(
         tell(link, READY)
 
     app.workers = place.board.read
+    for route in (app.options.routes or {}).values():
+        join = getattr(route, "join_workers", None)
+        if join is not None:
+            await join(place)
     options: ServingOptions = {**serving, "announce": ready, "retiring": retiring}
     await serve_sockets(app, listening, **options)
 
@@ -78,6 +85,7 @@ def _listen(
         except OSError:
             return
         if not messages:  # the supervisor is gone
+            shutil.rmtree(place.folder, ignore_errors=True)
             os.kill(os.getpid(), signal.SIGTERM)
             return
         if DUMP in messages:
