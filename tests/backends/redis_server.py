@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ needs_redis = pytest.mark.skipif(
     reason="needs redis-server or valkey-server (Debian: apt-get install redis-server)",
 )
 #: Appended to disk before each reply; no snapshots.
-DURABLE = {"appendonly": "yes", "appendfsync": "always", "save": ""}
+DURABLE = {"appendonly": "yes", "appendfsync": "always", "save": "", "repl-diskless-sync-delay": "0"}
 
 
 class RedisServer:
@@ -126,3 +127,10 @@ def redis_server(directory: Path, settings: dict[str, str] | None = None, **opti
         yield server
     finally:
         server.kill()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what threads or processes do."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # threads and processes change it
+            await asyncio.sleep(0.01)

@@ -6,7 +6,7 @@ import asyncio
 import builtins
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from hinge.backends import EncryptedBackend, RedisBackend, backend_for
 from hinge.backends.base import MAX_LOG_BYTES
 from hinge.protocol.changes import ChangesLost
 from hinge.testing import check_backend
-from tests.backends.redis_server import RedisServer, needs_redis, redis_server
+from tests.backends.redis_server import RedisServer, needs_redis, redis_server, until
 from tests.transports.certificates import make_certificate
 
 pytestmark = needs_redis
@@ -28,12 +28,6 @@ pytestmark = needs_redis
 def server(tmp_path: Path) -> Iterator[RedisServer]:
     with redis_server(tmp_path / "redis") as running:
         yield running
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  # threads and processes change it
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.timeout(240)  # nine processes, two at a time
