@@ -57,12 +57,17 @@ def _read_all(directory: Path) -> list[Module]:
     return [_read(path, directory) for path in sorted(directory.rglob("*.py"))]
 
 
-def _read(path: Path, package: Path) -> Module:
+def name_of(path: Path, package: Path = PACKAGE) -> str:
+    """The dotted name of a file of the package."""
     parts = [package.name, *path.relative_to(package).with_suffix("").parts]
     if parts[-1] == "__init__":
         parts.pop()
+    return ".".join(parts)
+
+
+def _read(path: Path, package: Path) -> Module:
     text = path.read_text(encoding="utf-8")
-    return Module(".".join(parts), path, text, ast.parse(text, str(path)))
+    return Module(name_of(path, package), path, text, ast.parse(text, str(path)))
 
 
 def imports_of(module: Module, known: frozenset[str]) -> Iterator[Import]:
@@ -73,6 +78,8 @@ def imports_of(module: Module, known: frozenset[str]) -> Iterator[Import]:
     """
     type_only = _for_type_checkers(module.tree)
     for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Import | ast.ImportFrom | ast.Call):
+            continue
         for target in _targets(node, module, known):
             yield Import(target, getattr(node, "lineno", 1), node in type_only)
 
@@ -95,12 +102,15 @@ def _targets(node: ast.AST, module: Module, known: frozenset[str]) -> Iterator[s
 
 def _for_type_checkers(tree: ast.Module) -> set[ast.AST]:
     """What stands under `if TYPE_CHECKING:`."""
-    blocks = (
-        node.body
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-    )
+    blocks = (node.body for node in ast.walk(tree) if isinstance(node, ast.If) and _asks_type_checkers(node.test))
     return {inner for block in blocks for statement in block for inner in ast.walk(statement)}
+
+
+def _asks_type_checkers(test: ast.expr) -> bool:
+    match test:
+        case ast.Name(id="TYPE_CHECKING") | ast.Attribute(value=ast.Name(id="typing"), attr="TYPE_CHECKING"):
+            return True
+    return False
 
 
 def _origin(node: ast.ImportFrom, module: Module) -> str:
