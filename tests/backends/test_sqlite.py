@@ -354,3 +354,11 @@ async def test_an_error_does_not_show_values(path: Path, caplog: pytest.LogCaptu
         await backend.set("a", b"secret-canary" * 10_000)
     assert "secret-canary" not in f"{caught.value!r} {caught.value.__cause__!r} {caplog.text}"
     await backend.close()
+
+
+async def test_several_processes_make_the_file_at_once(tmp_path: Path) -> None:
+    for number in range(20):
+        backends = [SqliteBackend(tmp_path / f"{number}.db") for _ in range(4)]
+        await asyncio.gather(*(backend.set("key", b"value") for backend in backends))
+        for backend in backends:
+            await backend.close()

@@ -34,6 +34,11 @@ _NETWORK_DISKS = frozenset((
 # fmt: on
 _MOUNTS = Path("/proc/self/mountinfo")
 
+#: In one statement: another process may be making the tables.
+_MARK = """
+SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version),
+    (SELECT count(*) FROM sqlite_master)
+"""
 #: Tokens of leases and ids of entries are never used twice (AUTOINCREMENT), also after the last row was deleted.
 _TABLES = (
     "CREATE TABLE items (kind INTEGER, key BLOB, value BLOB, expires REAL, PRIMARY KEY (kind, key))",
@@ -119,8 +124,8 @@ class DatabaseFile:
 
     def _version(self, db: sqlite3.Connection) -> int:
         """The version of the format, 0 for a new database. Raises BackendError if this version of Hinge does not know it."""
-        mark = number(db, "PRAGMA application_id"), number(db, "PRAGMA user_version")
-        if mark == (0, 0) and not number(db, "SELECT count(*) FROM sqlite_master"):
+        *mark, tables = db.execute(_MARK).fetchone()
+        if mark == [0, 0] and not tables:
             return 0
         if mark[0] != _APPLICATION_ID:
             raise BackendError(f"{self.path} is the database of another program: choose another file")
@@ -129,7 +134,8 @@ class DatabaseFile:
                 f"{self.path} is the database of another version of Hinge: it has format {mark[1]}, this version knows "
                 f"1 to {_VERSION}. Choose another file"
             )
-        return mark[1]
+        version: int = mark[1]
+        return version
 
     def _make_tables(self, db: sqlite3.Connection) -> None:
         version = self._version(db)
