@@ -15,7 +15,7 @@ import pytest
 
 from hinge import BackendError, Changed, Overloaded, StartError
 from hinge.backends import EncryptedBackend, RedisBackend, backend_for
-from hinge.backends.base import MAX_LOG_BYTES
+from hinge.backends.base import MAX_LOG_BYTES, Event
 from hinge.protocol.changes import ChangesLost
 from hinge.testing import check_backend
 from tests.backends.redis_server import RedisServer, needs_redis, redis_server, until
@@ -320,3 +320,34 @@ def test_a_missing_client_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(StartError, match=r"needs the extra redis: pip install 'hinge\[redis\]'"):
         backend_for("redis://host")
+
+
+async def test_a_closed_backend_can_be_opened_again_and_listeners_go_on(server: RedisServer) -> None:
+    """As a server does that is served again."""
+    backend, other = RedisBackend(server.url), RedisBackend(server.url)
+    heard: list[Event] = []
+    woken: list[int] = []
+    removals = [backend.subscribe(heard.append), backend.watch("log", lambda: woken.append(1))]
+    await backend.set("a", b"1")
+    await backend.close()
+    with pytest.raises(BackendError, match="was closed"):
+        await backend.get("a")
+    backend.reopen()
+    assert await backend.get("a") == b"1"
+    async with asyncio.timeout(20):
+        while not (heard and woken):  # noqa: ASYNC110  # connected again
+            await asyncio.sleep(0.01)
+    heard.clear()
+    other.publish(Changed("tools"))
+    async with asyncio.timeout(20):
+        while Changed("tools") not in heard:  # noqa: ASYNC110  # on another thread
+            await asyncio.sleep(0.01)
+    woken.clear()
+    await other.append("log", [b"1"], ttl=60)
+    async with asyncio.timeout(20):
+        while not woken:  # noqa: ASYNC110  # on another thread
+            await asyncio.sleep(0.01)
+    for remove in removals:
+        remove()
+    await backend.close()
+    await other.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hinge import BackendError, Changed, ChangesLost, DefinitionError, Overloaded, Server
+from hinge import BackendError, Changed, ChangesLost, Client, DefinitionError, Overloaded, Server
 from hinge.backends import SqliteBackend, backend_for, sqlite, sqlite_file, sqlite_poller
 from hinge.backends.base import Event
 
@@ -362,3 +362,41 @@ async def test_several_processes_make_the_file_at_once(tmp_path: Path) -> None:
         await asyncio.gather(*(backend.set("key", b"value") for backend in backends))
         for backend in backends:
             await backend.close()
+
+
+def threads() -> set[str]:
+    """The names of the threads of backends that run."""
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("hinge-sqlite")}
+
+
+async def test_a_backend_made_from_a_url_is_closed_with_its_server(path: Path) -> None:
+    """It is open again when the server is served again; what the server was given is left open."""
+    server = Server("notes", backend=f"sqlite:///{path}")
+    server.tool("first")(lambda: "1")
+    other = SqliteBackend(path)
+    for turn in range(2):
+        async with Client(server), Client(server) as client:
+            await server.backend.set("turn", b"%d" % turn)
+            async with client.listen(tools=True) as changes:
+                other.publish(Changed("tools"))
+                assert await anext(changes) == Changed("tools")
+    with pytest.raises(BackendError, match="was closed"):
+        await server.backend.get("turn")
+    assert await other.get("turn") == b"1"
+    async with Client(Server("notes", backend=other)):
+        pass
+    assert await other.get("turn") == b"1"
+    await other.close()
+    async with asyncio.timeout(20):
+        while threads():  # noqa: ASYNC110  # they end on their own
+            await asyncio.sleep(0.01)
+
+
+async def test_a_server_works_without_its_backend_and_registers_tools(tmp_path: Path) -> None:
+    """The directory is missing."""
+    server = Server("notes", backend=f"sqlite:///{tmp_path}/missing/state.db")
+    server.tool("first")(lambda: "1")
+    async with Client(server) as client:
+        server.tool("second")(lambda: "2")
+        assert [tool.name for tool in await client.list_tools()] == ["first", "second"]
+        assert (await client.call_tool("second")).data == "2"

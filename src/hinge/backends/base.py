@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from hinge.backends.lease import Lease
 from hinge.protocol.changes import Changed, ChangesLost
@@ -214,6 +214,14 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """Close connections and files. The backend can't be used afterwards."""
+
+
+@runtime_checkable
+class Reopenable(Protocol):
+    """A backend that can be used again after it was closed, as those can that a server makes from a URL."""
+
+    def reopen(self) -> None:
+        """Undo `close`, for a server that serves again. Does nothing if the backend is open; must not block."""
 
 
 def check_key(key: str) -> bytes:

@@ -455,6 +455,14 @@ class RedisBackend:
             elif loop.is_running():
                 asyncio.run_coroutine_threadsafe(client.close(), loop)
 
+    def reopen(self) -> None:
+        """Use Redis again after `close`; does nothing if the backend is open. Listeners and watchers go on."""
+        if self._closed:
+            self._closed = False
+            former = self._hints
+            self._begin()
+            self._hints.take_over(former)
+
 
 def _maker(address: RedisAddress, timeout: float, store: RedisStore) -> Callable[[], Client]:
     """A function that makes the client of the running event loop. It does not hold the backend."""

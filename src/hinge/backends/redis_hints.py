@@ -147,6 +147,17 @@ class RedisHints:
 
         return stop
 
+    def take_over(self, former: RedisHints) -> None:
+        """Go on for those who listen and watch, after `former` has ended.
+
+        Args:
+            former: What they subscribed to.
+        """
+        with self._lock:
+            self._watchers = former._watchers
+            if self._watchers or self._local.has_listeners:
+                self._call(self._has_channels.set)
+
     def stop(self) -> threading.Thread | None:
         """End the thread soon. Returns it."""
         with self._lock:

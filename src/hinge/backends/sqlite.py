@@ -518,6 +518,14 @@ class SqliteBackend:
             await asyncio.get_running_loop().run_in_executor(self._executor, close_all, self._connection)
         self._executor.shutdown(wait=False)
 
+    def reopen(self) -> None:
+        """Use the file again after `close`; does nothing if the backend is open."""
+        if self._closed:
+            self._closed = False
+            self._begin()
+            if self._local.has_listeners or self._local.watched:
+                self._poll()
+
     # ---------------------------------------------------------------- the thread with the connection
 
     async def _run(self, work: Callable[[sqlite3.Connection], ValueT]) -> ValueT:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpack, cast, overload
 
 from hinge.backends import backend_for
+from hinge.backends.base import Backend, Reopenable
 from hinge.channel import Channel
 from hinge.errors import DefinitionError
 from hinge.lazy import load
@@ -168,7 +169,11 @@ class Server(Router, Generic[StateT]):
         self._was_served = False
         #: The extension of `add_skills`.
         self._skills: Any = None
-        self._subscriptions = Subscriptions(backend_for(settings["backend"]), self.catalog, limits)
+        self._users = 0
+        #: What the processes of the server share. One that was made from a URL is closed when the server stops serving.
+        self.backend: Backend = backend_for(settings["backend"])
+        self._owns_backend = isinstance(settings["backend"], str)
+        self._subscriptions = Subscriptions(self.backend, self.catalog, limits)
         protocol_handlers: dict[str, RequestHandler] = {
             "initialize": self._initialize,
             "ping": self._ping,
@@ -659,11 +664,18 @@ class Server(Router, Generic[StateT]):
     async def _enter(self) -> None:
         """Begin to serve."""
         self._was_served = True
-        await self._lifespan.enter()
+        self._users += 1
+        if self._owns_backend and isinstance(self.backend, Reopenable):
+            self.backend.reopen()
         try:
-            await self.catalog.enter()
+            await self._lifespan.enter()
+            try:
+                await self.catalog.enter()
+            except BaseException:
+                await self._lifespan.exit()
+                raise
         except BaseException:
-            await self._lifespan.exit()
+            await self._leave_backend()
             raise
         self._build()  # telemetry may have been installed by now
         watch(self.limits.stall)
@@ -674,7 +686,19 @@ class Server(Router, Generic[StateT]):
         try:
             await self.catalog.exit()
         finally:
-            await self._lifespan.exit()
+            try:
+                await self._lifespan.exit()
+            finally:
+                await self._leave_backend()
+
+    async def _leave_backend(self) -> None:
+        """Remove a user; after the last one a backend that this server made is closed."""
+        self._users -= 1
+        if self._owns_backend and not self._users:
+            try:
+                await self.backend.close()
+            except Exception:
+                logger.exception("The backend of server %r could not be closed", self.name)
 
     async def _within(self, ctx: Context[Any]) -> Any:
         """Serve a request of a server that this one is mounted in; the result does not have its final shape yet."""
