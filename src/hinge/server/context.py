@@ -54,7 +54,6 @@ from hinge.server.elicitation.elicit import (
     ClientInput,
     Declined,
     ElicitationStrategy,
-    StepCall,
     UrlElicitation,
     check_capabilities,
     check_content,
@@ -65,6 +64,7 @@ from hinge.server.elicitation.forms import form_of
 from hinge.server.elicitation.handshake import HandshakeElicitation
 from hinge.server.elicitation.request_state import RequestStateCodec
 from hinge.server.elicitation.stateless import StatelessElicitation
+from hinge.server.elicitation.steps import Step, SyncStep
 from hinge.server.log_queue import LogQueue
 from hinge.server.threads import LoopCalls, Threads
 from hinge.session import Session
@@ -80,8 +80,6 @@ else:
     StateT = TypeVar("StateT")
 FormT = TypeVar("FormT")
 ResultT = TypeVar("ResultT", bound=Result)
-StepT = TypeVar("StepT")
-StepP = ParamSpec("StepP")
 P = ParamSpec("P")
 ValueT = TypeVar("ValueT")
 
@@ -474,34 +472,18 @@ class Context(Record, Generic[StateT]):
             "roots/list", UNSET, ListRootsResult, lambda answer: answer.roots, key, "ctx.list_roots()"
         )
 
-    @overload
-    async def step(
-        self, function: Callable[StepP, Awaitable[StepT]], /, *arguments: StepP.args, **named: StepP.kwargs
-    ) -> StepT: ...
-
-    @overload
-    async def step(
-        self, function: Callable[StepP, StepT], /, *arguments: StepP.args, **named: StepP.kwargs
-    ) -> StepT: ...
-
-    async def step(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """Call a function once over all rounds of this call: `paid = await ctx.step(charge, card)`.
+    @property
+    def step(self) -> Step:
+        """Calls a function once over all rounds of this call: `paid = await ctx.step(charge, card)`.
 
         For what must not happen twice, or what varies: charging a card, reading a clock. The result is remembered with
-        the answers of the user. In the handshake era, where a handler runs once, this is a plain call.
+        the answers of the user; in a task it is stored, so that the task can go on in another process. In the handshake
+        era, where a handler runs once, this is a plain call unless it is a task.
 
-        Args:
-            function: A sync or async function. Its result must be a JSON value.
-            *arguments: Its positional arguments.
-            **named: Its keyword arguments.
-
-        Returns:
-            Its result, as the type that the function is annotated with.
-
-        Raises:
-            HingeError: JSON can't represent the result.
+        In the function, `ctx.step.key` identifies the step. `ctx.step.options(retry=False)` is for functions that must not
+        run again when a process died while they ran.
         """
-        return await self._requests.step(StepCall(function, arguments, named))
+        return Step(lambda: self._requests)
 
     # ---------------------------------------------------------------- its own server
 
@@ -896,18 +878,7 @@ class SyncContext:
         """
         return self._calls.run(self._ctx.list_roots(key=key))
 
-    def step(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """Call a function once over all rounds of this call, in this thread; see `Context.step`.
-
-        Args:
-            function: A sync function. Its result must be a JSON value.
-            *arguments: Its positional arguments.
-            **named: Its keyword arguments.
-
-        Returns:
-            Its result.
-
-        Raises:
-            HingeError: JSON can't represent the result.
-        """
-        return self._calls.run_with_callback(lambda here: self._ctx.step(here, *arguments, **named), function)
+    @property
+    def step(self) -> SyncStep:
+        """Calls a sync function once over all rounds of this call, in this thread; see `Context.step`."""
+        return SyncStep(self._ctx.step, self._calls.run_with_callback)

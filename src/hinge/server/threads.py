@@ -97,7 +97,8 @@ class LoopCalls:
         @functools.wraps(function)
         async def callback(*arguments: Any, **named: Any) -> Any:
             done: asyncio.Future[Any] = self._loop.create_future()
-            jobs.put(lambda: _run_job(lambda: function(*arguments, **named), done, self._loop))
+            run = contextvars.copy_context().run
+            jobs.put(lambda: _run_job(lambda: run(function, *arguments, **named), done, self._loop))
             return await done
 
         future = self._start(make(callback))

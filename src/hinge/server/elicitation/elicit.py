@@ -10,6 +10,7 @@ import asyncio
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Generic, NoReturn, TypeVar, get_type_hints
 
 import msgspec
@@ -149,11 +150,19 @@ class UrlElicitation(ClientInput[None]):
         return self._elicitation.elicitation_id(self)
 
 
+#: The key of the step that is running.
+running_step: ContextVar[str | None] = ContextVar("hinge_running_step", default=None)
+
+
 class StepCall:
     """A function to be called once over all rounds of a call; see `Context.step`."""
 
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], *, retry: bool = True
+    ) -> None:
         self.name = getattr(function, "__qualname__", type(function).__qualname__)
+        #: Whether it may be called again if it is unknown whether it ran.
+        self.retry = retry
         self._function = function
         self._arguments = arguments
         self._named = named
@@ -166,11 +175,19 @@ class StepCall:
         except (TypeError, ValueError):
             return b""
 
-    async def run(self) -> tuple[Any, bytes]:
-        """The result, and the same as JSON text. Raises HingeError, in both eras, for what JSON can't represent."""
-        value = self._function(*self._arguments, **self._named)
-        if isinstance(value, Awaitable):
-            value = await value
+    async def run(self, key: str) -> tuple[Any, bytes]:
+        """The result, and the same as JSON text. Raises HingeError, in both eras, for what JSON can't represent.
+
+        Args:
+            key: What the function finds at `ctx.step.key`.
+        """
+        token = running_step.set(key)
+        try:
+            value = self._function(*self._arguments, **self._named)
+            if isinstance(value, Awaitable):
+                value = await value
+        finally:
+            running_step.reset(token)
         try:
             return value, encode_value(value)
         except (TypeError, ValueError, msgspec.MsgspecError) as exc:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any, NoReturn
 
 import msgspec
@@ -47,7 +48,7 @@ class HandshakeElicitation(ElicitationStrategy):
 
     async def step(self, call: StepCall) -> Any:
         """Run the step: the call has one round only."""
-        value, _ = await call.run()
+        value, _ = await call.run(os.urandom(16).hex())
         return value
 
     async def suspend(self, task: asyncio.Task[Any] | None) -> NoReturn:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from typing import Any, NoReturn
 
 import msgspec
@@ -32,11 +33,15 @@ class _Retry(msgspec.Struct):
 
 
 class _StoredState(msgspec.Struct, array_like=True):
-    """What travels in `requestState`: answers and results of steps by key, as JSON text, and the keys that were requested."""
+    """What travels in `requestState`: answers and results of steps by key, as JSON text, and the keys that were requested.
+
+    `call_id` tells this call from others with the same params, for the keys of its steps.
+    """
 
     answers: dict[str, bytes]
     steps: dict[str, bytes]
     requested: list[str]
+    call_id: str = ""
 
 
 _retry_decoder = msgspec.json.Decoder(_Retry)
@@ -180,7 +185,9 @@ class StatelessElicitation(ElicitationStrategy):
         key = self._numbered(f"{call.name}-{hashlib.sha256(call.arguments).hexdigest()[:8]}")
         text = self._state.steps.get(key)
         if text is None:
-            _, text = await call.run()
+            if not self._state.call_id:
+                self._state.call_id = os.urandom(16).hex()
+            _, text = await call.run(hashlib.sha256(f"{self._state.call_id}:{key}".encode()).hexdigest()[:32])
             self._state.steps[key] = text
         return call.read(text)
 

@@ -1,0 +1,55 @@
+"""`ctx.step.key`, and options of steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hinge import Client, Context, Server
+
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
+
+
+@both_eras
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_each_step_of_each_call_has_a_key_of_its_own(era: Any, blocking: bool) -> None:
+    """Equal steps of one call, and the same step of two equal calls: upstream services must tell them apart."""
+    server: Server[Any] = Server("steps")
+    keys: list[str] = []
+
+    def sync_tool(ctx: Context[Any]) -> str:
+        def charge(amount: int) -> None:
+            keys.append(ctx.sync.step.key)
+
+        ctx.sync.step(charge, 5)
+        ctx.sync.step(charge, 5)
+        ctx.sync.step.options(retry=False)(charge, 7)
+        return ctx.sync.elicit("Really?", str)
+
+    async def async_tool(ctx: Context[Any]) -> str:
+        async def charge(amount: int) -> None:
+            keys.append(ctx.step.key)
+
+        await ctx.step(charge, 5)
+        await ctx.step(charge, 5)
+        await ctx.step.options(retry=False)(charge, 7)
+        return await ctx.elicit("Really?", str)
+
+    server.tool("pay")(sync_tool if blocking else async_tool)
+    async with Client(server, era=era, on_elicit=lambda request: {"value": "yes"}) as client:
+        for _ in range(2):
+            assert (await client.call_tool("pay")).text == "yes"
+    assert len(keys) == len(set(keys)) == 6
+
+
+async def test_there_is_no_key_outside_of_a_step() -> None:
+    server: Server[Any] = Server("steps")
+
+    @server.tool
+    async def pay(ctx: Context[Any]) -> str:
+        return ctx.step.key
+
+    async with Client(server) as client:
+        result = await client.call_tool("pay", raise_on_error=False)
+        assert result.is_error
