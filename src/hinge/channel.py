@@ -22,8 +22,9 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from hinge.protocol.eras.base import EraOption
 from hinge.protocol.records import Batch, Call, Inbound, Origin, Outgoing
 
-#: The kinds of channels. On HTTP, "post" carries one message and ends, "session" lives across requests.
-ChannelKind: TypeAlias = Literal["memory", "stdio", "socket", "post", "session"]
+#: The kinds of channels. On HTTP, "post" carries one message and ends, "session" lives across requests. "background" is that of
+#: a call that was answered and goes on: nobody reads it.
+ChannelKind: TypeAlias = Literal["memory", "stdio", "socket", "post", "session", "background"]
 
 
 class Channel(Protocol):

@@ -45,7 +45,7 @@ def test_extensions_are_offered_by_era_and_only_where_there_are_any() -> None:
     """EXT-01, EXT-03, T-44."""
     description = ServerDescription(ME, ServerCapabilities, eras=BOTH)
     assert description.capabilities_for(STATELESS).extensions is None
-    description.extensions = lambda era: {"com.example/x": {}} if era is STATELESS else {}
+    description.extensions = lambda era: {"extensions": {"com.example/x": {}}} if era is STATELESS else {}
     assert description.capabilities_for(STATELESS).extensions == {"com.example/x": {}}
     assert description.capabilities_for(HANDSHAKE).extensions is None
 

@@ -39,8 +39,8 @@ class ServerDescription:
         scope_hierarchy: ScopeHierarchy = NO_HIERARCHY,
     ) -> None:
         self.capabilities = capabilities
-        #: The settings of the extensions that are announced in an era, by extension id.
-        self.extensions: Callable[[Era], dict[str, dict[str, Any]]] = lambda era: {}
+        #: What extensions add to the capabilities in an era, by member.
+        self.extensions: Callable[[Era], dict[str, Any]] = lambda era: {}
         #: The eras that are served, the oldest first.
         self.eras = eras
         #: All supported revisions, newest first: the same list in discovery and in errors.
@@ -59,7 +59,7 @@ class ServerDescription:
         self.result_meta: dict[str, Any] = {SERVER_INFO: msgspec.Raw(msgspec.json.encode(info))}
 
     def capabilities_for(self, era: Era) -> ServerCapabilities:
-        """The capabilities, with the extensions that exist in this era."""
+        """The capabilities, with what the extensions of this era add."""
         capabilities = self.capabilities()
-        extensions = self.extensions(era)
-        return msgspec.structs.replace(capabilities, extensions=extensions) if extensions else capabilities
+        added = self.extensions(era)
+        return msgspec.structs.replace(capabilities, **added) if added else capabilities

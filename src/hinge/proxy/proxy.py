@@ -40,6 +40,7 @@ from hinge.schema.methods import METHODS
 from hinge.schema.notifications import SetLevelParams
 from hinge.server.composition.mount import Catalog, Kind
 from hinge.server.context import Context, served_call
+from hinge.server.extensions import merged
 from hinge.server.options import ProxyOptions, ServerOptions
 from hinge.server.server import Server
 from hinge.timeouts import give_up_if_cancelled
@@ -130,10 +131,12 @@ class UpstreamCatalog(Catalog):
             logging=upstream.logging,
         )
 
-    def extension_settings(self, era: Era) -> dict[str, dict[str, Any]]:
+    def extension_capabilities(self, era: Era) -> dict[str, Any]:
         """Own extensions, and of the upstream server those that consist of tools and resources: others can't be forwarded."""
         upstream = self.upstream_capabilities().extensions or {}
-        return {name: upstream[name] for name in (Apps.id,) if name in upstream} | super().extension_settings(era)
+        forwarded = {name: upstream[name] for name in (Apps.id,) if name in upstream}
+        own = super().extension_capabilities(era)
+        return merged({"extensions": forwarded}, own) if forwarded else own
 
     def forget_names(self, event: Changed) -> None:
         """Forget names that a change of the upstream server may have made invalid."""

@@ -64,7 +64,7 @@ from hinge.server.elicitation.forms import form_of
 from hinge.server.elicitation.handshake import HandshakeElicitation
 from hinge.server.elicitation.request_state import RequestStateCodec
 from hinge.server.elicitation.stateless import StatelessElicitation
-from hinge.server.elicitation.steps import Step, SyncStep
+from hinge.server.elicitation.steps import Steps, SyncSteps
 from hinge.server.log_queue import LogQueue
 from hinge.server.threads import LoopCalls, Threads
 from hinge.session import Session
@@ -473,7 +473,7 @@ class Context(Record, Generic[StateT]):
         )
 
     @property
-    def step(self) -> Step:
+    def step(self) -> Steps:
         """Calls a function once over all rounds of this call: `paid = await ctx.step(charge, card)`.
 
         For what must not happen twice, or what varies: charging a card, reading a clock. The result is remembered with
@@ -483,7 +483,7 @@ class Context(Record, Generic[StateT]):
         In the function, `ctx.step.key` identifies the step. `ctx.step.options(retry=False)` is for functions that must not
         run again when a process died while they ran.
         """
-        return Step(lambda: self._requests)
+        return Steps(lambda: self._requests)
 
     # ---------------------------------------------------------------- its own server
 
@@ -879,6 +879,6 @@ class SyncContext:
         return self._calls.run(self._ctx.list_roots(key=key))
 
     @property
-    def step(self) -> SyncStep:
+    def step(self) -> SyncSteps:
         """Calls a sync function once over all rounds of this call, in this thread; see `Context.step`."""
-        return SyncStep(self._ctx.step, self._calls.run_with_callback)
+        return SyncSteps(self._ctx.step, self._calls.run_with_callback)

@@ -36,6 +36,9 @@ class Method(Struct, frozen=True, kw_only=True):
         params: The type that the params are read into; a dict by default.
         open: Whether clients that did not declare the extension may send the request, too.
         name_field: The member of the params, by its Python name, that the HTTP header `Mcp-Name` repeats.
+        eras: The eras in which it exists; those of the extension by default.
+        since: The first revision that has it, such as "2025-11-25"; all of its eras by default.
+        waits: Whether it may take hours: it does not count as one of the calls that the server serves at once.
     """
 
     name: str
@@ -43,6 +46,9 @@ class Method(Struct, frozen=True, kw_only=True):
     params: Any = None
     open: bool = False
     name_field: str | None = None
+    eras: Sequence[EraName] | None = None
+    since: str | None = None
+    waits: bool = False
 
 
 class Topic(Struct, frozen=True, kw_only=True):
@@ -79,6 +85,17 @@ class BaseExtension(Generic[ServerT]):
     def settings(self) -> Mapping[str, Any]:
         """Its settings in the server's capabilities; `{}` for none."""
         return {}
+
+    def capabilities(self, era: EraName) -> Mapping[str, Any]:
+        """Return what it adds to the server's capabilities in an era: by default its settings, under `extensions`.
+
+        Args:
+            era: The era of the client.
+
+        Returns:
+            Members of the capabilities by their names in the protocol.
+        """
+        return {"extensions": {self.id: dict(self.settings)}}
 
     def requests(self) -> Iterable[Method]:
         """Return the requests that it serves."""
@@ -145,17 +162,7 @@ class Extensions:
         check_extension_id(name, type(extension).__name__)
         if name in self._added:
             raise DefinitionError(f"There is an extension {name!r} already")
-        requests = {
-            method.name: Served(
-                method.name,
-                method.serve,
-                dict[str, Any] if method.params is None else method.params,
-                eras=eras,
-                extension_id=None if method.open else name,
-                name_field=method.name_field,
-            )
-            for method in extension.requests()
-        }
+        requests = {method.name: self._served(name, eras, method) for method in extension.requests()}
         notifications = {
             method.name: Served(method.name, method.serve, method.params, eras=eras)
             for method in extension.notifications()
@@ -200,9 +207,25 @@ class Extensions:
         if taken:
             raise DefinitionError(f"The extension {extension.id!r} brings {taken[0]!r}, which is taken already")
 
-    def settings(self, era: Era) -> dict[str, dict[str, Any]]:
-        """The settings that are announced in an era."""
-        return {name: dict(extension.settings) for name, extension in self._by_era[era].items()}
+    def _served(self, name: str, eras: Sequence[Era], method: Method) -> Served:
+        served = Served(
+            method.name,
+            self._dispatch.uncounted(method.serve) if method.waits else method.serve,
+            dict[str, Any] if method.params is None else method.params,
+            eras=eras if method.eras is None else parse_eras(method.eras),
+            extension_id=None if method.open else name,
+            name_field=method.name_field,
+        )
+        if method.since is not None:
+            served.first = max(served.first, method.since)
+        return served
+
+    def capabilities(self, era: Era) -> dict[str, Any]:
+        """What the extensions add to the capabilities in an era."""
+        added: dict[str, Any] = {}
+        for extension in self._by_era[era].values():
+            added = merged(added, extension.capabilities(era.name))
+        return added
 
     def applied(self, method: str, handler: RequestHandler) -> RequestHandler:
         """The handler of `tools/call` with all interceptions around it; every other one as it is."""
@@ -216,6 +239,12 @@ class Extensions:
             if type(extension).call_tool is not BaseExtension.call_tool:
                 call = _intercepted(extension, parse_eras(extension.eras), call)
         return call
+
+
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of two capabilities; of two settings of one extension the second counts."""
+    extensions = {**first.get("extensions", {}), **second.get("extensions", {})}
+    return {**first, **second, **({"extensions": extensions} if extensions else {})}
 
 
 _CALL = "tools/call"

@@ -141,7 +141,7 @@ class Server(Router, Generic[StateT]):
             log_level=settings["log_level"],
             scope_hierarchy=hierarchy,
         )
-        self._description.extensions = lambda era: self.catalog.extension_settings(era)
+        self._description.extensions = lambda era: self.catalog.extension_capabilities(era)
         self._dispatch = Dispatch(self._description, limits.all_calls)
         self._extensions = Extensions(self._dispatch)
         self._cache = CacheHints(settings["cache"])
@@ -273,6 +273,11 @@ class Server(Router, Generic[StateT]):
     def name(self) -> str:
         """The name that clients see."""
         return self._description.info.name
+
+    @property
+    def backend(self) -> Backend:
+        """What its processes share."""
+        return self._subscriptions.backend
 
     # ---------------------------------------------------------------- anything else
 

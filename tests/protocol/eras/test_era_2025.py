@@ -87,7 +87,7 @@ def test_the_answer_says_who_we_are_and_what_we_offer() -> None:
     """LIFE-03."""
     description = description_of()
     description.instructions = "Be kind."
-    description.extensions = lambda name: {"com.example/x": {"era": name.name}}
+    description.extensions = lambda name: {"extensions": {"com.example/x": {"era": name.name}}}
     result = initialize(params(), Handshake(), description)
     assert (result.server_info, result.instructions) == (ME, "Be kind.")
     assert result.capabilities.extensions == {"com.example/x": {"era": "2025"}}

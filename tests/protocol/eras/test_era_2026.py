@@ -266,7 +266,7 @@ def test_discovery_lists_every_revision_and_what_the_era_offers() -> None:
     """DISC-02, DISC-03, T-07, EXT-01."""
     description = description_of()
     description.instructions = "Be kind."
-    description.extensions = lambda name: {"com.example/x": {"era": name.name}}
+    description.extensions = lambda name: {"extensions": {"com.example/x": {"era": name.name}}}
     found = discover(description)
     assert found.supported_versions == [V2026_07, *HANDSHAKE_REVISIONS[::-1]]
     assert (found.capabilities.extensions, found.instructions) == ({"com.example/x": {"era": "2026"}}, "Be kind.")

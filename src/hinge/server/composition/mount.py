@@ -30,10 +30,11 @@ from hinge.server.composition.namespace import Layer, Named, Prefix, plain
 from hinge.server.composition.transform import ToolChanges
 from hinge.server.context import Context
 from hinge.server.dispatch import Dispatch, RequestHandler, Served
-from hinge.server.extensions import Extensions
+from hinge.server.extensions import Extensions, merged
 from hinge.server.features.caching import list_scope
 from hinge.server.features.pagination import item_key, paginate
 from hinge.server.features.subscriptions import Authorize
+from hinge.server.features.tools import RegisteredTool
 from hinge.server.features.visibility import has_scopes, require_scopes
 from hinge.server.middleware.chain import Middleware, ResourceKeeper
 
@@ -190,12 +191,23 @@ class Catalog:
             logging={} if self._description.log_level is not None else None,
         )
 
-    def extension_settings(self, era: Era) -> dict[str, dict[str, Any]]:
-        """The settings of extensions in an era, by id; this server's count before those of the first mounted one."""
-        settings: dict[str, dict[str, Any]] = {}
+    def extension_capabilities(self, era: Era) -> dict[str, Any]:
+        """What extensions add to the capabilities in an era; this server's count before those of the first mounted one."""
+        added: dict[str, Any] = {}
         for mount in reversed(self._mounts):
-            settings |= mount.server.catalog.extension_settings(era)
-        return settings | self._extensions.settings(era)
+            added = merged(added, mount.server.catalog.extension_capabilities(era))
+        return merged(added, self._extensions.capabilities(era))
+
+    async def find_tool(self, ctx: Context[Any], name: str) -> RegisteredTool | None:
+        """The tool of a name, here or in a mounted server, if this caller sees it; None for one of a remote server."""
+        tool = self._tools.find(ctx, name)
+        if tool is not None:
+            return tool
+        mount, inner = await self._find(ctx, "tools", name)
+        if mount is None:
+            return None
+        changed = inner if mount.changes is None else mount.changes.inner(inner)
+        return None if changed is None else await mount.server.catalog.find_tool(ctx, changed)
 
     async def offers(self, ctx: Context[Any], kind: Kind, key: str) -> bool:
         """Whether this caller finds a tool, prompt, resource or template of this name or URI."""

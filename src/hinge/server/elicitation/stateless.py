@@ -191,6 +191,11 @@ class StatelessElicitation(ElicitationStrategy):
             self._state.steps[key] = text
         return call.read(text)
 
+    def hand_over(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
+        """End the rounds, because the call goes on in another way: return the answers and results of steps by key."""
+        self._suspended = True
+        return dict(self._state.answers), dict(self._state.steps)
+
     def _numbered(self, key: str) -> str:
         count = self._counts[key] = self._counts.get(key, 0) + 1
         return key if count == 1 else f"{key}-{count}"

@@ -19,7 +19,7 @@ def _running_key() -> str:
     return key
 
 
-class Step:
+class Steps:
     """`ctx.step`: calls a function once over all rounds of a call, or all runs of a task; see `Context.step`."""
 
     __slots__ = ("_requests", "_retry")
@@ -39,7 +39,7 @@ class Step:
         """
         return _running_key()
 
-    def options(self, *, retry: bool = True) -> Step:
+    def options(self, *, retry: bool = True) -> Steps:
         """Return `ctx.step` with options: `await ctx.step.options(retry=False)(charge, card)`.
 
         Args:
@@ -49,7 +49,7 @@ class Step:
         Returns:
             What calls a function with these options.
         """
-        return Step(self._requests, retry=retry)
+        return Steps(self._requests, retry=retry)
 
     @overload
     async def __call__(
@@ -79,26 +79,26 @@ class Step:
         return await self._requests().step(StepCall(function, arguments, named, retry=self._retry))
 
 
-class SyncStep:
+class SyncSteps:
     """`ctx.sync.step`: the same for sync functions; see `Context.step`."""
 
     __slots__ = ("_run", "_step")
 
-    def __init__(self, step: Step, run: Callable[..., Any]) -> None:
+    def __init__(self, step: Steps, run: Callable[..., Any]) -> None:
         self._step = step
         self._run = run
 
     @property
     def key(self) -> str:
-        """The key of the step that is running; see `Step.key`.
+        """The key of the step that is running; see `Steps.key`.
 
         Raises:
             HingeError: No step is running here.
         """
         return _running_key()
 
-    def options(self, *, retry: bool = True) -> SyncStep:
-        """Return `ctx.sync.step` with options; see `Step.options`.
+    def options(self, *, retry: bool = True) -> SyncSteps:
+        """Return `ctx.sync.step` with options; see `Steps.options`.
 
         Args:
             retry: Whether the function may be called again when the process died while it ran.
@@ -106,7 +106,7 @@ class SyncStep:
         Returns:
             What calls a function with these options.
         """
-        return SyncStep(self._step.options(retry=retry), self._run)
+        return SyncSteps(self._step.options(retry=retry), self._run)
 
     def __call__(self, function: Callable[StepP, StepT], /, *arguments: StepP.args, **named: StepP.kwargs) -> StepT:
         """Call a function once, in this thread.

@@ -7,13 +7,13 @@ import difflib
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
 from hinge.errors import DefinitionError, shorten
 from hinge.jsonrpc import encode_value
-from hinge.options import check_option, one_of
+from hinge.options import Check, check_option, one_of
 from hinge.schema.base import Annotations, Icon
 from hinge.schema.tools import ToolAnnotations
 from hinge.server.features.caching import CacheScope
@@ -56,6 +56,9 @@ class PromptOptions(ItemOptions, total=False):
     """
 
 
+TaskSupport: TypeAlias = Literal["optional", "required"]
+
+
 class ToolOptions(ItemOptions, total=False):
     """The options of `@server.tool`, all optional.
 
@@ -81,6 +84,11 @@ class ToolOptions(ItemOptions, total=False):
     #: Whether strings that hold JSON of the expected type are accepted: "3" for an int, "true" for a bool, "[1]" for a list.
     #: Default: the server's `coerce` option.
     coerce: bool
+    #: Whether a call may become a task, whose result the client fetches later: True or "optional", or "required" for a tool
+    #: that is too slow for a plain call. This takes the extension Tasks; without it every call is a plain one. Default: False.
+    task: bool | Literal["optional", "required"]
+    #: When it does: "call", at once; "handler", when the handler calls `await tasks.begin(ctx)`. Default: "call".
+    task_start: Literal["call", "handler"]
 
 
 class ResourceOptions(ItemOptions, total=False):
@@ -118,6 +126,23 @@ class SkillOptions(TypedDict, total=False):
     ttl: float | None
     #: "private" or "public": with whom clients may share what they cache. Default: "private".
     scope: CacheScope | None
+
+
+_TASK = Check(
+    lambda value: isinstance(value, bool) or value in ("optional", "required"), 'use True, "optional" or "required"'
+)
+#: `execution.taskSupport` of a tool by its option `task`.
+_TASK_SUPPORT: Mapping[Any, TaskSupport] = {True: "optional", "optional": "optional", "required": "required"}
+
+
+def task_support(options: Mapping[str, Any]) -> TaskSupport | None:
+    """Whether calls of a tool may or must become tasks; None if they never do. Raises DefinitionError."""
+    given, start = options.get("task", False), options.get("task_start", "call")
+    check_option("task", given, _TASK)
+    check_option("task_start", start, one_of("call", "handler"))
+    if given is False and "task_start" in options:
+        raise DefinitionError('task_start= needs task=True or task="required"')
+    return _TASK_SUPPORT.get(given)
 
 
 def check_options(what: str, given: Mapping[str, Any], kind: type) -> None:

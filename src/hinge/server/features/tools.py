@@ -47,12 +47,14 @@ from hinge.server.dependencies import Run, dependencies_of, inspect_handler
 from hinge.server.features.caching import list_scope
 from hinge.server.features.content import checked, returns_blocks, to_blocks
 from hinge.server.features.options import (
+    TaskSupport,
     ToolOptions,
     annotations_of,
     check_options,
     common_members,
     listed,
     make_item,
+    task_support,
 )
 from hinge.server.features.pagination import paginate
 from hinge.server.features.visibility import Entries, Item, View, Visibility, require_scopes
@@ -91,6 +93,8 @@ class RegisteredTool:
         "item",
         "run",
         "signature",
+        "task_start",
+        "task_support",
     )
 
     def __init__(
@@ -119,6 +123,9 @@ class RegisteredTool:
         self._result_type = CallToolResult if is_object else ToolValueResult
         self._contexts = tuple(name for name, annotation in signature.injected.items() if is_context(annotation))
         self.header_params = collect_param_headers(item.listing.input_schema)
+        #: Whether its calls may or must become tasks, and when they do.
+        self.task_support: TaskSupport | None = None
+        self.task_start = "call"
         #: Calls the function with checked arguments and returns the result.
         self.run: Run[Result] = self._awaited if signature.is_async else self._threaded if blocking else self._inline
         dependencies = dependencies_of(function, signature, threads)
@@ -242,6 +249,8 @@ class Tools(Entries[RegisteredTool]):
         except ValueError as exc:
             raise DefinitionError(f"Tool {name!r}: {exc}") from exc
         registered.run = self._limited(name, registered.run, options)
+        registered.task_support = task_support(options)
+        registered.task_start = options.get("task_start", "call")
         self.register(name, registered)
         return registered
 
@@ -342,11 +351,12 @@ def _output_schema(signature: Signature, options: Mapping[str, Any]) -> OutputSc
 
 def _listing(signature: Signature, options: Mapping[str, Any]) -> Tool:
     """Its entry in lists: a given schema word for word, one made here without references, which many hosts can't resolve."""
-    output = options.get("output_schema", UNSET)
+    output, support = options.get("output_schema", UNSET), task_support(options)
     return Tool(
         name=signature.name,
         input_schema=options.get("input_schema") or inline_references(signature.input_schema),
         output_schema=inline_references(signature.output_schema) if output is UNSET else output,
         annotations=annotations_of(ToolAnnotations, options.get("annotations"), f"Tool {signature.name!r}"),
+        execution=None if support is None else {"taskSupport": support},
         **common_members(signature, options),
     )

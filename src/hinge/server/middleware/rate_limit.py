@@ -87,7 +87,7 @@ class RateLimit:
         return await call_next(ctx)
 
     def _counts(self, ctx: Context[Any]) -> bool:
-        if ctx.request_id is None or ctx.depth:
+        if ctx.request_id is None or ctx.depth or ctx._session.channel.kind == "background":
             return False
         if self._methods is not None:
             return ctx.method in self._methods

@@ -1,0 +1,770 @@
+"""The extension object of a server: `server.add_extension(Tasks())`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from typing import Any, ClassVar
+from weakref import ReferenceType, WeakValueDictionary, ref
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, field
+
+from hinge.backends import backend_for
+from hinge.backends.base import Backend, Event
+from hinge.errors import (
+    ChannelClosed,
+    ConnectionLost,
+    DefinitionError,
+    ErrorObject,
+    HingeError,
+    InvalidParams,
+    MethodNotFound,
+    MissingClientCapability,
+    NotFinished,
+    Overloaded,
+    PeerError,
+    ProtocolError,
+    shorten,
+)
+from hinge.extensions.base import Extension
+from hinge.extensions.tasks import handshake, stateless
+from hinge.extensions.tasks.engine import TaskEngine, engine_for
+from hinge.extensions.tasks.records import (
+    StoredAnswer,
+    StoredCall,
+    StoredCaller,
+    StoredInput,
+    TaskGone,
+    TaskRecord,
+    TaskStore,
+    new_id,
+    owner_of,
+)
+from hinge.extensions.tasks.running import RunningTask, TaskChannel, TaskElicitation, error_of
+from hinge.jsonrpc import encode_value
+from hinge.protocol.changes import Changed, ChangesLost
+from hinge.protocol.connection import Connection
+from hinge.protocol.eras.base import Era, EraName
+from hinge.protocol.eras.detect import ERAS
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.protocol.eras.stateless import STATELESS
+from hinge.protocol.http.headers import judge_parameters
+from hinge.protocol.records import Call
+from hinge.schema.base import Implementation, Model, PageParams, RequestMeta, Result
+from hinge.schema.lifecycle import ClientCapabilities
+from hinge.schema.methods import METHODS
+from hinge.schema.revisions import V2025_11
+from hinge.schema.tools import CallToolParams, CallToolResult
+from hinge.server.context import Context, current
+from hinge.server.elicitation.stateless import StatelessElicitation
+from hinge.server.extensions import CallTool, Method, Topic
+from hinge.server.features.pagination import paginate
+from hinge.server.features.tools import RegisteredTool
+from hinge.server.features.visibility import require_scopes
+from hinge.server.server import Server
+from hinge.session import Session
+
+logger = logging.getLogger("hinge")
+
+#: The kind of `Changed` for a task; its key is the id.
+KIND = "task"
+#: How often the runs of a task may be ended by the end of their process.
+_MOST_RUNS = 20
+#: Tasks in a page of `tasks/list`.
+_PAGE = 50
+
+
+class TaskParams(Model, kw_only=True):
+    """Params that name a task."""
+
+    task_id: str = ""
+
+
+class UpdateParams(Model, kw_only=True):
+    """Params of `tasks/update`: answers by the keys of the requests for input."""
+
+    task_id: str = ""
+    input_responses: dict[str, Raw] = field(default_factory=dict)
+
+
+class _CallMeta(Struct):
+    meta: RequestMeta | None = field(name="_meta", default=None)
+
+
+class BeginTask(BaseException):
+    """Ends a handler whose call goes on as a task. No Exception, so that `except Exception` passes it."""
+
+
+#: The call whose handler may let it go on as a task.
+_may_begin: ContextVar[Call | None] = ContextVar("hinge_may_begin_task", default=None)
+
+_meta_of = msgspec.json.Decoder(_CallMeta)
+
+
+class Tasks(Extension):
+    """The protocol extension Tasks: `server.add_extension(Tasks())`, and then `@server.tool(task=True)`.
+
+    A call of such a tool, by a client that can use tasks, is answered at once with a handle. The client fetches the result
+    later, also after it was restarted. The tool itself is written as always: `ctx.elicit` and the like ask the client while
+    the task waits, progress becomes the status message, and a cancelled task ends like a cancelled call. Clients that can't
+    use tasks make a plain call.
+
+    With a backend that other processes share, tasks survive the end of their process: another one calls the function again,
+    and what it called by `ctx.step` is not repeated. In memory they end with the process.
+
+    Specification: io.modelcontextprotocol/tasks (SEP-2663), and basic/utilities/tasks of 2025-11-25.
+
+    Args:
+        backend: Where tasks are stored: a URL or object as of `Server(backend=…)`; that of the server by default.
+        engine: What runs them; by default one that suits the backend.
+        ttl: Seconds for which a task is kept after it was made, if the client has no wish.
+        max_ttl: The longest such time that a client can ask for, in seconds.
+        poll_interval: Seconds that clients should wait before they ask again.
+        most: Tasks that this process makes and keeps. Further calls fail with `Overloaded`.
+        most_of_caller: Tasks that are kept of one authenticated caller, in all processes.
+        most_inputs: Requests for input of one task that are open at once.
+        steps: Results of steps and answers that a task can remember.
+        argument_bytes: The size of the arguments of a task.
+        result_bytes: The size of its result; a larger one makes the task fail.
+        input_bytes: The size of all its requests for input and their answers; at most 512 KiB.
+
+    Raises:
+        DefinitionError: A value is not possible.
+
+    Example:
+        ```python
+        server.add_extension(Tasks())
+
+
+        @server.tool(task=True)
+        async def report(year: int, ctx: Context) -> str: ...
+        ```
+    """
+
+    id: ClassVar[str] = stateless.ID
+    result_types: ClassVar[Sequence[str]] = ("task",)
+
+    def __init__(
+        self,
+        *,
+        backend: Backend | str | None = None,
+        engine: TaskEngine | None = None,
+        ttl: float = 24 * 3600.0,
+        max_ttl: float = 7 * 24 * 3600.0,
+        poll_interval: float = 1.0,
+        most: int = 10_000,
+        most_of_caller: int = 1000,
+        most_inputs: int = 16,
+        steps: int = 1000,
+        argument_bytes: int = 1 << 20,
+        result_bytes: int = 8 << 20,
+        input_bytes: int = 512 << 10,
+    ) -> None:
+        numbers = {
+            "ttl": ttl,
+            "max_ttl": max_ttl,
+            "poll_interval": poll_interval,
+            "most": most,
+            "most_of_caller": most_of_caller,
+            "most_inputs": most_inputs,
+            "steps": steps,
+            "argument_bytes": argument_bytes,
+            "result_bytes": result_bytes,
+            "input_bytes": input_bytes,
+        }
+        for name, number in numbers.items():
+            if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < float("inf"):
+                raise DefinitionError(f"Tasks({name}={shorten(repr(number))}) is not possible: use a number above 0")
+        if input_bytes > 512 << 10:
+            raise DefinitionError("Tasks(input_bytes=…) is at most 512 KiB: input is a part of the record of a task")
+        self._given_backend = backend
+        self._given_engine = engine
+        self._ttl = min(ttl, max_ttl)
+        self._max_ttl = max_ttl
+        self._poll = max(int(poll_interval * 1000), 1)
+        self._most = most
+        self._most_of_caller = most_of_caller
+        self._most_inputs = most_inputs
+        self._steps = steps
+        self._argument_bytes = argument_bytes
+        self._result_bytes = result_bytes
+        self._input_bytes = input_bytes
+        self._server: Server[Any] | None = None
+        self._opened: tuple[TaskStore, TaskEngine] | None = None
+        self._running: dict[str, RunningTask] = {}
+        #: The sessions that calls came from, to tell them the state of their tasks.
+        self._sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
+        self._telling: dict[str, asyncio.Task[None]] = {}
+        #: What was made here, with the time at which it expires.
+        self._made: deque[tuple[float, str]] = deque()
+        #: Called when tasks that somebody waits for here have changed.
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+        #: The requests for input that a session is being sent here.
+        self._asking: set[tuple[str, str]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # ---------------------------------------------------------------- what the extension adds to a server
+
+    def capabilities(self, era: EraName) -> Mapping[str, Any]:
+        """Return what a server announces: the extension, or `tasks` in the handshake era.
+
+        Args:
+            era: The era of the client.
+
+        Returns:
+            Members of the capabilities. Lists are offered only where callers are authenticated.
+        """
+        if ERAS[era] is STATELESS:
+            return super().capabilities(era)
+        listed = {"list": dict[str, Any]()} if self._home.auth is not None else {}
+        return {"tasks": {**listed, "cancel": {}, "requests": {"tools": {"call": {}}}}}
+
+    def requests(self) -> Iterable[Method]:
+        """Return the requests that it serves.
+
+        Returns:
+            Those of both forms.
+        """
+        both: dict[str, Any] = {"params": TaskParams, "name_field": "task_id", "since": V2025_11, "open": True}
+        old: dict[str, Any] = {"eras": ("2025",), "since": V2025_11, "open": True}
+        return (
+            Method(name="tasks/get", serve=self._get, **both),
+            Method(name="tasks/cancel", serve=self._cancel, **both),
+            Method(name="tasks/update", serve=self._update, params=UpdateParams, name_field="task_id", eras=("2026",)),
+            Method(name="tasks/result", serve=self._result, params=TaskParams, waits=True, **old),
+            Method(name="tasks/list", serve=self._list, params=PageParams, **old),
+        )
+
+    def topics(self) -> Iterable[Topic]:
+        """Return what clients can subscribe to.
+
+        Returns:
+            The state of tasks, by their ids.
+        """
+        return (
+            Topic(key="taskIds", kind=KIND, method="notifications/tasks", accept=self._accept, describe=self._describe),
+        )
+
+    def attach(self, server: Server[Any]) -> None:
+        """Keep the server.
+
+        Args:
+            server: The server that it is added to.
+
+        Raises:
+            DefinitionError: It was added to one already, or the URL of the backend is unknown.
+        """
+        if self._server is not None:
+            raise DefinitionError("These Tasks belong to a server already: make others with Tasks()")
+        self._server = server
+
+    @asynccontextmanager
+    async def lifespan(self, server: Server[Any]) -> AsyncIterator[None]:
+        """Run tasks while the server serves.
+
+        Args:
+            server: The server.
+        """
+        self._loop = asyncio.get_running_loop()
+        stop = self._store.backend.subscribe(self._on_event)
+        await self._engine.start(self._execute)
+        try:
+            yield
+        finally:
+            await self._engine.close()
+            stop()
+            for telling in list(self._telling.values()):
+                telling.cancel()
+
+    @property
+    def _home(self) -> Server[Any]:
+        if self._server is None:
+            raise DefinitionError("These Tasks belong to no server yet: write server.add_extension(Tasks())")
+        return self._server
+
+    @property
+    def _open(self) -> tuple[TaskStore, TaskEngine]:
+        if self._opened is None:
+            given = self._given_backend
+            backend = self._home.backend if given is None else backend_for(given)
+            engine = self._given_engine or engine_for(backend, self._home.name, self._home.limits)
+            self._opened = TaskStore(backend), engine
+        return self._opened
+
+    @property
+    def _store(self) -> TaskStore:
+        return self._open[0]
+
+    @property
+    def _engine(self) -> TaskEngine:
+        return self._open[1]
+
+    # ---------------------------------------------------------------- calls that become tasks
+
+    def begin(self, ctx: Context[Any]) -> None:
+        """Let the call go on as a task, in a tool with `task_start="handler"`: `tasks.begin(ctx)`.
+
+        The client gets its handle, and the function is called once more from its top, as a task: it finds the answers that
+        it got so far, and what it called by `ctx.step` is not repeated. In a task, and in a call of a client that can't use
+        tasks, this does nothing.
+
+        Args:
+            ctx: The context of the call.
+        """
+        if _may_begin.get() is ctx._call:
+            raise BeginTask
+
+    async def call_tool(self, ctx: Context[Any], params: CallToolParams, call_next: CallTool) -> Any:
+        """Answer a call with a task, where the tool, the client and the revision provide for it.
+
+        Args:
+            ctx: The context of the call.
+            params: The params of the call.
+            call_next: Calls the tool.
+
+        Returns:
+            The result of the call, or a task.
+
+        Raises:
+            ProtocolError: The call must be a task, or can't be one.
+            Overloaded: There are too many tasks.
+        """
+        if ctx.depth or isinstance(ctx._session.channel, TaskChannel):
+            return await call_next(ctx, params)
+        tool = await self._home.catalog.find_tool(ctx, params.name)
+        support = None if tool is None else tool.task_support
+        if ctx._call.era is HANDSHAKE:
+            wish = None if tool is None else handshake.requested_ttl(ctx, params.name, support)
+            if tool is None or wish is None:
+                return await call_next(ctx, params)
+            return handshake.CreateTaskResult(task=handshake.task_of(await self._create(ctx, params, tool, wish)))
+        if tool is None or not stateless.becomes_task(ctx, support):
+            return await call_next(ctx, params)
+        if tool.task_start == "call":
+            return stateless.created(await self._create(ctx, params, tool))
+        token = _may_begin.set(ctx._call)
+        try:
+            return await call_next(ctx, params)
+        except BeginTask:
+            return stateless.created(await self._create(ctx, params, tool))
+        finally:
+            _may_begin.reset(token)
+
+    async def _create(
+        self, ctx: Context[Any], params: CallToolParams, tool: RegisteredTool, wish: float = float("inf")
+    ) -> TaskRecord:
+        """Store a task and submit it: it is durable when this returns."""
+        call, session, now = ctx._call, ctx._session, time.time()
+        require_scopes(ctx, tool.item.scopes)
+        head = call.origin.head
+        if tool.header_params and head is not None and call.era.mirrors_requests(over_http=True):
+            judge_parameters(head, tool.header_params, msgspec.json.decode(params.arguments))
+        if len(params.arguments) > self._argument_bytes:
+            raise InvalidParams(f"The arguments of a task have at most {self._argument_bytes} bytes")
+        self._make_room(now)
+        ttl = self._ttl if wish == float("inf") else min(max(wish / 1000, 1.0), self._max_ttl)
+        record = TaskRecord(
+            id=new_id(),
+            owner=owner_of(call.origin.owner),
+            era=call.era.name,
+            revision=call.revision,
+            tool=params.name,
+            created=now,
+            updated=now,
+            ttl=int(ttl * 1000),
+            poll=self._poll,
+        )
+        stored = StoredCall(params=_without_rounds(ctx.params), caller=StoredCaller.of(call.origin))
+        if call.era is HANDSHAKE:
+            shaken = session.connection.handshake
+            stored.capabilities = msgspec.json.encode(shaken.capabilities)
+            stored.client_info = b"" if shaken.client_info is None else msgspec.json.encode(shaken.client_info)
+            if not session.connection.one_shot:
+                self._sessions[record.id] = session
+        elicitation = (ctx._root or ctx)._elicitation
+        if isinstance(elicitation, StatelessElicitation):
+            stored.answers, stored.steps = elicitation.hand_over()
+        if record.owner:
+            await self._store.enlist(record.owner, record.id, record.expires, self._most_of_caller)
+        try:
+            await self._store.create(record, stored)
+            self._made.append((record.expires, record.id))
+            await self._engine.submit(record.id)
+        except BaseException:
+            if record.owner:
+                await self._store.delist(record.owner, record.id)
+            raise
+        return record
+
+    def _make_room(self, now: float) -> None:
+        while self._made and self._made[0][0] <= now:
+            self._made.popleft()
+        if len(self._made) >= self._most:
+            self._made = deque(entry for entry in self._made if entry[0] > now)
+        if len(self._made) >= self._most:
+            raise Overloaded(f"Too many tasks: {self._most} are the limit of this process", retry_after_ms=10_000)
+
+    # ---------------------------------------------------------------- running
+
+    async def _execute(self, task_id: str) -> None:
+        """Run a task to its end. What the engine calls, perhaps again after another process has died."""
+        if task_id in self._running:
+            return self._running[task_id].poke()
+
+        def begin(record: TaskRecord) -> bool:
+            record.run += 1
+            return not record.ended
+
+        try:
+            record = await self._store.change(task_id, begin)
+            if record.ended:
+                return
+            stored = await self._store.call_of(record)
+        except TaskGone:
+            return
+        journal = self._store.journal(record, most=self._steps)
+        session = self._sessions.get(task_id)
+        meta = _meta_of.decode(stored.params).meta or RequestMeta()
+        running = self._running[task_id] = RunningTask(
+            record,
+            self._store,
+            journal,
+            input_bytes=self._input_bytes,
+            most_inputs=self._most_inputs,
+            changed=self._publish,
+            session=None if session is None else ref(session),
+            has_token=meta.progress_token is not None,
+        )
+        try:
+            await self._run(running, stored, meta)
+        except TaskGone as exc:
+            logger.debug("The run of the task %s ended: %s", task_id, exc)
+        finally:
+            self._running.pop(task_id, None)
+
+    async def _run(self, running: RunningTask, stored: StoredCall, meta: RequestMeta) -> None:
+        record, journal = running.record, running.journal
+        call = _call_of(record, stored, meta)
+        running.call = call
+        try:
+            if record.run > _MOST_RUNS:
+                raise NotFinished(f"the process ended {_MOST_RUNS} times while the task ran")
+            await journal.load()
+            journal.steps = {**stored.steps, **journal.steps}
+            journal.answers = {**{key: StoredAnswer(text) for key, text in stored.answers.items()}, **journal.answers}
+            result = await running.run(lambda: self._serve(running, call, stored))
+            await self._complete(running, call, result)
+        except TaskGone:
+            raise
+        except asyncio.CancelledError:
+            if not self._store.backend.shared:  # nobody else goes on with it
+                await running.fail(NotFinished("the server stopped").error)
+            raise
+        except Exception as exc:
+            await running.fail(error_of(exc, call))
+
+    async def _serve(self, running: RunningTask, call: Call, stored: StoredCall) -> Any:
+        """Call the tool as the client did, through the middleware of the server."""
+        server = self._home
+        connection = Connection(server._description, limits=server.limits, one_shot=True)
+        if call.era is HANDSHAKE:
+            connection.handshake.assume(call.revision)
+            connection.handshake.capabilities = msgspec.json.decode(stored.capabilities, type=ClientCapabilities)
+            if stored.client_info:
+                connection.handshake.client_info = msgspec.json.decode(stored.client_info, type=Implementation)
+        session = Session(connection, TaskChannel(running), server.handle)
+        serve_nested = server._chains.nested
+        ctx: Context[Any] = Context(session, call, None, server._request_states, call.method, call.params, serve_nested)
+        ctx._elicitation = elicitation = TaskElicitation(session, call, running)
+        token = current.set(ctx)
+        try:
+            result = await server._within(ctx)
+            elicitation.check_awaited()
+            return result
+        finally:
+            current.reset(token)
+            if ctx._log_queue is not None:
+                await ctx._log_queue.close()
+
+    async def _complete(self, running: RunningTask, call: Call, result: Any) -> None:
+        failed = result.is_error if isinstance(result, CallToolResult) else bool(_member(result, "isError"))
+        finished = call.era.finish_result(result, call.revision, self._home._description.result_meta)
+        try:
+            text = encode_value(finished)
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
+            raise HingeError(f"The result can't be written as JSON: {exc}") from exc
+        if len(text) > self._result_bytes:
+            size = f"{len(text)} bytes, and {self._result_bytes} are the limit"
+            return await running.fail(ErrorObject(-32603, f"The result of the task is too large: it has {size}"))
+        await running.complete(text, failed=failed)
+
+    # ---------------------------------------------------------------- changes
+
+    def _publish(self, task_id: str) -> None:
+        """Tell all who are interested in a task that it changed, in all processes."""
+        event = Changed(KIND, task_id)
+        self._home.notify(event)
+        if self._store.backend is not self._home.backend:
+            self._store.backend.publish(event)
+
+    def _on_event(self, event: Event) -> None:
+        """Something changed; on any thread."""
+        if isinstance(event, ChangesLost):
+            ids = [*self._running, *self._waiting]
+        else:
+            ids = [event.uri] if event.kind == KIND and event.uri is not None else []
+        if ids and self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._changed, ids)
+
+    def _changed(self, ids: Iterable[str]) -> None:
+        for task_id in ids:
+            if (running := self._running.get(task_id)) is not None:
+                running.poke()
+            for waiter in self._waiting.get(task_id, ()):
+                waiter.set()
+            session = self._sessions.get(task_id)
+            if session is not None and session.connection.closed is None and task_id not in self._telling:
+                telling = asyncio.get_running_loop().create_task(self._tell(task_id, ref(session)))
+                self._telling[task_id] = telling
+
+    async def _tell(self, task_id: str, known: ReferenceType[Session]) -> None:
+        """`notifications/tasks/status` of the handshake era."""
+        try:
+            record, session = await self._store.get(task_id), known()
+            self._telling.pop(task_id, None)  # a change from now on is told again
+            if record is not None and session is not None:
+                await session.notify("notifications/tasks/status", handshake.task_of(record))
+        except (ChannelClosed, ConnectionLost, HingeError) as exc:
+            logger.debug("The state of a task could not be sent: %s", exc)
+        finally:
+            if self._telling.get(task_id) is asyncio.current_task():
+                del self._telling[task_id]
+
+    async def _accept(self, ctx: Context[Any], value: list[str]) -> list[str]:
+        """The tasks that a caller may subscribe to."""
+        most = self._home.limits.watched
+        if len(value) > most:
+            raise InvalidParams(f"Too many tasks in one subscription: {most} is the limit here")
+        return [task_id for task_id in dict.fromkeys(value) if await self._seen(ctx, task_id) is not None]
+
+    async def _describe(self, ctx: Context[Any], key: str | None) -> dict[str, Any] | None:
+        record = await self._seen(ctx, key)
+        return None if record is None else await self._detailed(record)
+
+    # ---------------------------------------------------------------- requests
+
+    async def _seen(self, ctx: Context[Any], task_id: str | None) -> TaskRecord | None:
+        """The task of an id, if it exists for this caller."""
+        record = await self._store.get(task_id)
+        if record is None or record.owner != owner_of(ctx._call.origin.owner):
+            return None
+        if ctx._call.era is HANDSHAKE and ERAS[record.era] is not HANDSHAKE:
+            return None
+        return record
+
+    async def _found(self, ctx: Context[Any], task_id: str) -> TaskRecord:
+        """The same; raises InvalidParams, and MissingClientCapability for a client that did not declare the extension.
+
+        A stateless client that declares the `tasks` of the handshake era may ask for tasks of that era (SEP-2663,
+        "Backward Compatibility").
+        """
+        old_only = ctx._call.era is STATELESS and ctx.client_extension(stateless.ID) is None
+        if old_only and ctx.client_capabilities.tasks is None:
+            raise MissingClientCapability(stateless.REQUIRED)
+        record = await self._seen(ctx, task_id)
+        if old_only and (record is None or ERAS[record.era] is not HANDSHAKE):
+            raise MissingClientCapability(stateless.REQUIRED)
+        if record is None:
+            raise InvalidParams("Unknown task", {"taskId": shorten(task_id)})
+        return record
+
+    async def _detailed(self, record: TaskRecord) -> dict[str, Any]:
+        result = await self._store.result_of(record) if record.status == "completed" else None
+        return stateless.detailed(record, result)
+
+    async def _get(self, ctx: Context[Any], params: TaskParams) -> Any:
+        record = await self._found(ctx, params.task_id)
+        if ctx._call.era is HANDSHAKE:
+            return handshake.task_of(record)
+        try:
+            return await self._detailed(record)
+        except TaskGone:
+            raise InvalidParams("Unknown task", {"taskId": shorten(params.task_id)}) from None
+
+    async def _cancel(self, ctx: Context[Any], params: TaskParams) -> Any:
+        record = await self._found(ctx, params.task_id)
+        ended = False
+
+        def cancel(record: TaskRecord) -> bool:
+            nonlocal ended
+            ended = record.ended
+            if not ended:
+                record.move("cancelled")
+                record.message = "The task was cancelled."
+                record.inputs, record.answers = {}, {}
+            return not ended
+
+        with suppress(TaskGone):
+            record = await self._store.change(record.id, cancel)
+        if ended and ctx._call.era is HANDSHAKE:
+            raise InvalidParams(f"The task can't be cancelled: it is {handshake.status_of(record)}")
+        if not ended:
+            self._publish(record.id)
+            if (running := self._running.get(record.id)) is not None:
+                running.stop("the task was cancelled")
+            await self._engine.wake(record.id)
+        return handshake.task_of(record) if ctx._call.era is HANDSHAKE else None
+
+    async def _update(self, ctx: Context[Any], params: UpdateParams) -> None:
+        record = await self._found(ctx, params.task_id)
+        answers: dict[str, StoredAnswer] = {}
+        for key, item in record.inputs.items():
+            if key in params.input_responses:
+                text = bytes(params.input_responses[key])
+                _check_answer(item.method, text, key)
+                answers[key] = StoredAnswer(text)
+        if answers:
+            await self._answer(record.id, answers)
+
+    async def _answer(self, task_id: str, answers: dict[str, StoredAnswer]) -> None:
+        """Store answers; those to what is not requested any more are ignored. Raises InvalidParams if they are too large."""
+        size = sum(len(answer.result) for answer in answers.values())
+
+        def add(record: TaskRecord) -> bool:
+            wanted = {key: answer for key, answer in answers.items() if key in record.inputs}
+            if not wanted or record.ended:
+                return False
+            if record.input_bytes + size > self._input_bytes:
+                raise InvalidParams(f"The input of a task has at most {self._input_bytes} bytes together")
+            record.input_bytes += size
+            for key, answer in wanted.items():
+                del record.inputs[key]
+                record.answers[key] = answer
+            if not record.inputs:
+                record.move("working")
+            return True
+
+        with suppress(TaskGone):
+            await self._store.change(task_id, add)
+            self._publish(task_id)
+            await self._engine.wake(task_id)
+
+    # ---------------------------------------------------------------- the handshake era only
+
+    async def _list(self, ctx: Context[Any], params: PageParams) -> dict[str, Any]:
+        owner = owner_of(ctx._call.origin.owner)
+        if not owner:
+            raise MethodNotFound(ctx.method)
+        names = [{"name": task_id} for task_id in await self._store.ids_of(owner)]
+        page, cursor = paginate(names, params.cursor, _PAGE)
+        records = [await self._seen(ctx, entry["name"]) for entry in page]
+        tasks = [handshake.task_of(record) for record in records if record is not None]
+        return {"tasks": tasks, **({} if cursor is None else {"nextCursor": cursor})}
+
+    async def _result(self, ctx: Context[Any], params: TaskParams) -> dict[str, Any]:
+        """`tasks/result`: wait for the end; meanwhile ask the client what the task asks."""
+        record = await self._found(ctx, params.task_id)
+        waiters = self._waiting.setdefault(record.id, set())
+        if sum(map(len, self._waiting.values())) >= self._home.limits.streams:
+            raise Overloaded(f"Too many requests wait for tasks: {self._home.limits.streams} at once is the limit here")
+        changed = asyncio.Event()
+        waiters.add(changed)
+        asking: dict[str, asyncio.Task[None]] = {}
+        try:
+            while not record.ended:
+                for key, item in record.inputs.items():
+                    if key not in asking:
+                        asking[key] = asyncio.ensure_future(self._ask(ctx, record.id, key, item))
+                again = None if not self._store.backend.shared else 5.0
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(again or 3600.0, max(record.expires - time.time(), 0.001))):
+                        await changed.wait()
+                changed.clear()
+                asking = {key: task for key, task in asking.items() if not task.done()}
+                record = await self._found(ctx, record.id)
+        finally:
+            waiters.discard(changed)
+            if not waiters:
+                self._waiting.pop(record.id, None)
+            for task in asking.values():
+                task.cancel()
+            if asking:
+                await asyncio.gather(*asking.values(), return_exceptions=True)
+        return await self._outcome(record)
+
+    async def _outcome(self, record: TaskRecord) -> dict[str, Any]:
+        """The result of a task that has ended. Raises the error that its call would have been answered with."""
+        if record.error is not None:
+            raise ProtocolError(record.error.message, record.error.data, code=record.error.code)
+        if record.status == "cancelled":
+            raise ProtocolError("The task was cancelled", UNSET, code=-32603)
+        try:
+            result = msgspec.json.decode(await self._store.result_of(record), type=dict[str, Any])
+        except TaskGone:
+            raise InvalidParams("Unknown task", {"taskId": record.id}) from None
+        return handshake.related(result, record.id)
+
+    async def _ask(self, ctx: Context[Any], task_id: str, key: str, item: StoredInput) -> None:
+        """Send one request for input on the stream of `tasks/result`, unless another such request does it already."""
+        if (task_id, key) in self._asking:
+            return
+        self._asking.add((task_id, key))
+        try:
+            async with self._store.backend.lease(f"task-ask:{task_id}:{key}", ttl=30.0, wait=0):
+                answer = await self._asked(ctx, task_id, item)
+            await self._answer(task_id, {key: answer})
+        except (
+            TimeoutError,
+            HingeError,
+        ) as exc:  # somebody else asks, or the client is gone: another request asks again
+            logger.debug("The task %s could not ask for %s: %s", task_id, key, exc)
+        finally:
+            self._asking.discard((task_id, key))
+
+    async def _asked(self, ctx: Context[Any], task_id: str, item: StoredInput) -> StoredAnswer:
+        params: dict[str, Any] = msgspec.json.decode(item.params) if item.params else {}
+        limit = self._home.limits.input_wait
+        try:
+            raw = await ctx._session.request(
+                item.method, handshake.related(params, task_id), about=ctx._call, total=limit
+            )
+        except PeerError as exc:
+            return StoredAnswer(error=exc.error)
+        return StoredAnswer(bytes(raw))
+
+
+def _without_rounds(params: Raw) -> bytes:
+    """The params of a call without what belongs to one of its requests."""
+    members = msgspec.json.decode(params, type=dict[str, Raw])
+    for name in ("inputResponses", "requestState", "task"):
+        members.pop(name, None)
+    return msgspec.json.encode(members)
+
+
+def _call_of(record: TaskRecord, stored: StoredCall, meta: RequestMeta) -> Call:
+    """The call that a task runs. It always has a token, so that progress is reported."""
+    era: Era = ERAS[record.era]
+    if meta.progress_token is None:
+        meta = msgspec.structs.replace(meta, progress_token=record.id)
+    return Call(record.id, "tools/call", Raw(stored.params), meta, era, record.revision, stored.caller.origin)
+
+
+def _check_answer(method: str, text: bytes, key: str) -> None:
+    """Raise InvalidParams for what is no answer to a request of that method; then the request stays open."""
+    row = METHODS.get(method)
+    kind: Any = Result if row is None or row.result is None else row.result
+    try:
+        msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as exc:
+        raise InvalidParams(f"inputResponses.{shorten(key)} is no valid answer: {shorten(str(exc))}") from None
+
+
+def _member(result: Any, name: str) -> Any:
+    return result.get(name) if isinstance(result, Mapping) else None
