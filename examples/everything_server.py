@@ -1,7 +1,8 @@
 """A server with every feature of the public API. Run it with `hinge run examples/everything_server.py [--http]`.
 
 In this order: content, logging and progress, schemas, elicitation, change notifications, resources, prompts, dependencies,
-visibility, skills, apps, middleware, custom methods, mounted servers. The official conformance suite runs against this server, so
+visibility, skills, apps, tasks, middleware, custom methods, mounted servers. The official conformance suite runs against
+this server, so
 many names begin with `test_`.
 """
 
@@ -31,11 +32,13 @@ from hinge import (
     EmbeddedResource,
     Image,
     ImageContent,
+    InternalError,
     LogToClient,
     Message,
     ResourceContents,
     Router,
     Server,
+    Tasks,
     TextContent,
     Titled,
     ToolError,
@@ -619,6 +622,70 @@ def shelf_page() -> str:
 async def shelf(shop: Annotated[Shop, Depends(shop_of, blocking=False)]) -> dict[str, int]:
     """Return the stock, with a page for hosts that support apps."""
     return shop.stock
+
+
+# ---------------------------------------------------------------- tasks
+
+tasks = server.add_extension(Tasks(poll_interval=0.2))
+
+
+@server.tool
+def greet(name: str) -> str:
+    """Greet somebody: a plain call, also for clients that use tasks."""
+    return f"Hello, {name}!"
+
+
+@server.tool(task=True)
+async def slow_compute(ctx: Context[Any], seconds: float = 1.0, label: str = "job") -> str:
+    """Take some time. Clients that can't use tasks wait for the result."""
+    for step in range(10):
+        await ctx.report_progress(step, 10, label)
+        await asyncio.sleep(min(seconds, 60) / 10)
+    return f"{label}: computed for {seconds:g} seconds"
+
+
+@server.tool(task="required")
+async def failing_job() -> str:
+    """Fail in the way that the model sees."""
+    raise ToolError("This job always fails")
+
+
+@server.tool(task=True)
+async def protocol_error_job() -> str:
+    """Fail in the way that the client sees."""
+    raise InternalError("This job ends with an error of the protocol")
+
+
+class Confirmation(msgspec.Struct):
+    """Whether something shall really happen."""
+
+    confirm: bool
+
+
+@server.tool(task=True)
+async def confirm_delete(filename: str, ctx: Context[Any]) -> str:
+    """Ask in the middle of the task."""
+    if (await ctx.elicit(f"Really delete {filename}?", Confirmation)).confirm:
+        return f"{filename} is deleted"
+    return f"{filename} is kept"
+
+
+@server.tool(task=True)
+async def multi_input(ctx: Context[Any]) -> str:
+    """Ask two things at the same time."""
+    person, answer = await asyncio.gather(
+        ctx.elicit("Your name?", Name, key="name"), ctx.elicit("Is that right?", Confirmation, key="confirmation")
+    )
+    return f"{person.name}: {'yes' if answer.confirm else 'no'}"
+
+
+@server.tool(task="required", task_start="handler")
+async def test_tool_with_task(ctx: Context[Any]) -> str:
+    """Ask first, in the rounds of the call; then go on as a task."""
+    person = await ctx.elicit("What is your name?", Name, key="user_name")
+    tasks.begin(ctx)
+    await asyncio.sleep(0.1)
+    return f"Hello, {person.name}!"
 
 
 # ---------------------------------------------------------------- middleware and custom methods

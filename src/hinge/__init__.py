@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from hinge.extensions.skills.client import LoadedSkill as LoadedSkill
     from hinge.extensions.skills.client import SkillRejected as SkillRejected
     from hinge.extensions.skills.client import SkillsClient as SkillsClient
+    from hinge.extensions.tasks.tasks import Tasks as Tasks
     from hinge.protocol.changes import Changed as Changed
     from hinge.protocol.changes import ChangesLost as ChangesLost
     from hinge.protocol.http.request import Principal as Principal
@@ -252,6 +253,7 @@ _HOME = {
     "Spill": "hinge.server.middleware.result_pages",
     "StartError": "hinge.errors",
     "Subscription": "hinge.client.subscriptions",
+    "Tasks": "hinge.extensions.tasks.tasks",
     "Terminal": "hinge.client.terminal.terminal",
     "TextContent": "hinge.schema.content",
     "Titled": "hinge.server.elicitation.forms",

@@ -14,6 +14,7 @@ from weakref import ReferenceType
 import msgspec
 from msgspec import UNSET
 
+from hinge.channel import ChannelKind
 from hinge.errors import (
     ChannelClosed,
     ConnectionLost,
@@ -70,7 +71,7 @@ class TaskChannel:
     A client of the handshake era whose session is open here gets the notifications, too.
     """
 
-    kind = "background"
+    kind: ChannelKind = "background"
 
     def __init__(self, running: RunningTask) -> None:
         self.running = running
@@ -268,7 +269,8 @@ class RunningTask:
         answer = self.journal.answers.get(key)
         if answer is not None:
             return answer
-        future = self._waiting[key] = self._loop.create_future()
+        future: asyncio.Future[StoredAnswer] = self._loop.create_future()
+        self._waiting[key] = future
         self.poke()
         try:
             return await future

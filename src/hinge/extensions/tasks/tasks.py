@@ -166,7 +166,7 @@ class Tasks(Extension):
         result_bytes: int = 8 << 20,
         input_bytes: int = 512 << 10,
     ) -> None:
-        numbers = {
+        numbers: Mapping[str, Any] = {
             "ttl": ttl,
             "max_ttl": max_ttl,
             "poll_interval": poll_interval,
