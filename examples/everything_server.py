@@ -2,8 +2,7 @@
 
 In this order: content, logging and progress, schemas, elicitation, change notifications, resources, prompts, dependencies,
 visibility, skills, apps, tasks, middleware, custom methods, mounted servers. The official conformance suite runs against
-this server, so
-many names begin with `test_`.
+this server, so many names begin with `test_`.
 """
 
 from __future__ import annotations

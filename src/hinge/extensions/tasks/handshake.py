@@ -5,17 +5,22 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from hinge.errors import InvalidParams, MethodNotFound
-from hinge.extensions.tasks.records import TaskRecord
+from hinge.extensions.tasks.forms import NO_WISH, TaskForm
+from hinge.extensions.tasks.records import StoredCall, TaskRecord
 from hinge.extensions.tasks.running import RELATED
 from hinge.extensions.tasks.times import timestamp
 from hinge.jsonrpc import ABSENT
-from hinge.schema.base import Model, Result
+from hinge.protocol.connection import Connection
+from hinge.protocol.eras.handshake import HANDSHAKE
+from hinge.schema.base import Implementation, Model, Result
+from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.revisions import V2025_11
 from hinge.server.context import Context
 from hinge.server.features.options import TaskSupport
@@ -45,11 +50,11 @@ class _Augmentation(Struct):
     ttl: float | UnsetType | None = UNSET
 
 
-class _Params(Struct):
+class _CallParams(Struct):
     task: Raw = ABSENT
 
 
-_params = msgspec.json.Decoder(_Params)
+_params = msgspec.json.Decoder(_CallParams)
 _augmentation = msgspec.json.Decoder(_Augmentation)
 
 
@@ -62,16 +67,8 @@ class TaskNotPossible(MethodNotFound):
         self.error = msgspec.structs.replace(self.error, message=message, data=UNSET)
 
 
-def requested_ttl(ctx: Context[Any], tool: str, support: TaskSupport | None) -> float | None:
-    """Decide whether a call becomes a task.
-
-    Returns:
-        None if it is a plain call; else the milliseconds that the client wants it to be kept, infinity for no wish.
-
-    Raises:
-        TaskNotPossible: The tool is only for plain calls, or only for tasks ("Tool-Level Negotiation").
-        InvalidParams: `task` is malformed.
-    """
+def _requested_ttl(ctx: Context[Any], tool: str, support: TaskSupport | None) -> float | None:
+    """See `TaskForm.requested_ttl`. Raises TaskNotPossible ("Tool-Level Negotiation") and InvalidParams."""
     if ctx.protocol_version < V2025_11:
         return None
     text = _params.decode(ctx.params).task
@@ -86,7 +83,7 @@ def requested_ttl(ctx: Context[Any], tool: str, support: TaskSupport | None) -> 
     except msgspec.MsgspecError as exc:
         raise InvalidParams("Invalid request parameters", f"task: {exc}") from None
     if ttl is UNSET or ttl is None:
-        return float("inf")
+        return NO_WISH
     if ttl < 0:
         raise InvalidParams("Invalid request parameters", "task.ttl: expected milliseconds, 0 or more")
     return ttl
@@ -113,3 +110,47 @@ def task_of(record: TaskRecord) -> Task:
 def related(result: dict[str, Any], task_id: str) -> dict[str, Any]:
     """A message that belongs to a task, with its id in `_meta` ("Related Task Metadata")."""
     return {**result, "_meta": {**(result.get("_meta") or {}), RELATED: {"taskId": task_id}}}
+
+
+class HandshakeForm(TaskForm):
+    """The form of revision 2025-11-25."""
+
+    begins_at_once = True
+    shows_results = False
+
+    def capabilities(self, *, listed: bool) -> Mapping[str, Any]:
+        lists: dict[str, Any] = {"list": {}} if listed else {}
+        return {"tasks": {**lists, "cancel": {}, "requests": {"tools": {"call": {}}}}}
+
+    def requested_ttl(self, ctx: Context[Any], tool: str, support: TaskSupport | None) -> float | None:
+        return _requested_ttl(ctx, tool, support)
+
+    def created(self, record: TaskRecord) -> Result:
+        return CreateTaskResult(task=task_of(record))
+
+    def store_client(self, stored: StoredCall, connection: Connection) -> bool:
+        shaken = connection.handshake
+        stored.capabilities = msgspec.json.encode(shaken.capabilities)
+        stored.client_info = b"" if shaken.client_info is None else msgspec.json.encode(shaken.client_info)
+        return not connection.one_shot
+
+    def restore_client(self, stored: StoredCall, connection: Connection, revision: str) -> None:
+        shaken = connection.handshake
+        shaken.assume(revision)
+        shaken.capabilities = msgspec.json.decode(stored.capabilities, type=ClientCapabilities)
+        if stored.client_info:
+            shaken.client_info = msgspec.json.decode(stored.client_info, type=Implementation)
+
+    def sees(self, record: TaskRecord) -> bool:
+        return HANDSHAKE.knows(record.revision)
+
+    def may_ask(self, ctx: Context[Any], record: TaskRecord | None) -> None:
+        return
+
+    def shown(self, record: TaskRecord, result: Raw | None) -> Task:
+        return task_of(record)
+
+    def cancelled(self, record: TaskRecord, *, too_late: bool) -> Task:
+        if too_late:
+            raise InvalidParams(f"The task can't be cancelled: it is {status_of(record)}")
+        return task_of(record)

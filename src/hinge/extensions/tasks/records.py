@@ -191,14 +191,14 @@ _formats = msgspec.msgpack.Decoder(dict[str, Any])
 _calls = msgspec.msgpack.Decoder(StoredCall)
 
 
-class _Listed(Struct, array_like=True):
+class _ListedTask(Struct, array_like=True):
     """A task in the list of an owner."""
 
     id: str
     expires: float
 
 
-_lists = msgspec.msgpack.Decoder(list[_Listed])
+_lists = msgspec.msgpack.Decoder(list[_ListedTask])
 
 
 class TaskStore:
@@ -284,12 +284,12 @@ class TaskStore:
     async def enlist(self, owner: str, task_id: str, expires: float, most: int) -> None:
         """Add a task to the list of its owner. Raises Overloaded if the owner has `most` tasks already."""
 
-        def add(tasks: list[_Listed]) -> list[_Listed]:
+        def add(tasks: list[_ListedTask]) -> list[_ListedTask]:
             if len(tasks) >= most:
                 wait = min(task.expires for task in tasks) - time.time()
                 delay = int(1000 * min(max(wait, 1.0), 60.0))
                 raise Overloaded(f"Too many tasks: {most} are the limit of a caller", retry_after_ms=delay)
-            return [*tasks, _Listed(task_id, expires)]
+            return [*tasks, _ListedTask(task_id, expires)]
 
         await self._change_list(owner, add)
 
@@ -302,7 +302,7 @@ class TaskStore:
         present = await self.backend.get(_list_key(owner))
         return [] if present is None else [task.id for task in _decoded(_lists, present)]
 
-    async def _change_list(self, owner: str, edit: Callable[[list[_Listed]], list[_Listed]]) -> None:
+    async def _change_list(self, owner: str, edit: Callable[[list[_ListedTask]], list[_ListedTask]]) -> None:
         key = _list_key(owner)
         for attempt in range(_ATTEMPTS):
             present, now = await self.backend.get(key), time.time()

@@ -57,12 +57,12 @@ _MESSAGE_PAUSE = 0.25
 _MESSAGE_LENGTH = 1000
 
 
-class _Notification(msgspec.Struct):
+class _TaskNotification(msgspec.Struct):
     params: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 _progress = msgspec.json.Decoder(ProgressParams)
-_notification = msgspec.json.Decoder(_Notification)
+_notification = msgspec.json.Decoder(_TaskNotification)
 
 
 class TaskChannel:

@@ -5,13 +5,17 @@ https://github.com/modelcontextprotocol/modelcontextprotocol/blob/main/docs/seps
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Raw, UnsetType
 
 from hinge.errors import MissingClientCapability
-from hinge.extensions.tasks.records import TaskRecord
+from hinge.extensions.tasks.forms import NO_WISH, TaskForm
+from hinge.extensions.tasks.records import StoredCall, TaskRecord
 from hinge.extensions.tasks.times import timestamp
+from hinge.protocol.connection import Connection
+from hinge.protocol.eras.stateless import STATELESS
 from hinge.schema.base import RESERVED, Result
 from hinge.server.context import Context
 from hinge.server.features.options import TaskSupport
@@ -35,17 +39,6 @@ class TaskCreated(Result, kw_only=True):
     result_type: str | UnsetType = "task"
 
 
-def becomes_task(ctx: Context[Any], support: TaskSupport | None) -> bool:
-    """Decide whether a call becomes a task. Raises MissingClientCapability for a tool that needs tasks."""
-    if support is None:
-        return False
-    if ctx.client_extension(ID) is not None:
-        return True
-    if support == "required":
-        raise MissingClientCapability(REQUIRED)
-    return False
-
-
 def members_of(record: TaskRecord) -> dict[str, Any]:
     """The members of a task that it always has."""
     members: dict[str, Any] = {
@@ -61,19 +54,6 @@ def members_of(record: TaskRecord) -> dict[str, Any]:
     return members
 
 
-def created(record: TaskRecord) -> TaskCreated:
-    """The result of a call that became a task."""
-    return TaskCreated(
-        task_id=record.id,
-        status=record.status,
-        status_message=record.message,
-        created_at=timestamp(record.created),
-        last_updated_at=timestamp(record.updated),
-        ttl_ms=record.ttl,
-        poll_interval_ms=record.poll,
-    )
-
-
 def detailed(record: TaskRecord, result: Raw | None) -> dict[str, Any]:
     """The complete task: with its open requests for input, its result, or its error."""
     members = members_of(record)
@@ -87,3 +67,54 @@ def detailed(record: TaskRecord, result: Raw | None) -> dict[str, Any]:
     if record.status == "failed":
         members["error"] = record.error
     return members
+
+
+class StatelessForm(TaskForm):
+    """The official extension."""
+
+    begins_at_once = False
+    shows_results = True
+
+    def capabilities(self, *, listed: bool) -> Mapping[str, Any]:
+        return REQUIRED
+
+    def requested_ttl(self, ctx: Context[Any], tool: str, support: TaskSupport | None) -> float | None:
+        """Clients send no wish: they declare that they can use tasks, with each request."""
+        if support is not None and ctx.client_extension(ID) is not None:
+            return NO_WISH
+        if support == "required":
+            raise MissingClientCapability(REQUIRED)
+        return None
+
+    def created(self, record: TaskRecord) -> Result:
+        return TaskCreated(
+            task_id=record.id,
+            status=record.status,
+            status_message=record.message,
+            created_at=timestamp(record.created),
+            last_updated_at=timestamp(record.updated),
+            ttl_ms=record.ttl,
+            poll_interval_ms=record.poll,
+        )
+
+    def store_client(self, stored: StoredCall, connection: Connection) -> bool:
+        return False
+
+    def restore_client(self, stored: StoredCall, connection: Connection, revision: str) -> None:
+        return
+
+    def sees(self, record: TaskRecord) -> bool:
+        return True
+
+    def may_ask(self, ctx: Context[Any], record: TaskRecord | None) -> None:
+        """A client that declares the `tasks` of 2025-11-25 may ask for tasks of that form ("Backward Compatibility")."""
+        if ctx.client_extension(ID) is not None:
+            return
+        if ctx.client_capabilities.tasks is None or record is None or STATELESS.knows(record.revision):
+            raise MissingClientCapability(REQUIRED)
+
+    def shown(self, record: TaskRecord, result: Raw | None) -> dict[str, Any]:
+        return detailed(record, result)
+
+    def cancelled(self, record: TaskRecord, *, too_late: bool) -> None:
+        return None

@@ -25,7 +25,6 @@ from hinge.errors import (
     HingeError,
     InvalidParams,
     MethodNotFound,
-    MissingClientCapability,
     NotFinished,
     Overloaded,
     PeerError,
@@ -35,6 +34,7 @@ from hinge.errors import (
 from hinge.extensions.base import Extension
 from hinge.extensions.tasks import handshake, stateless
 from hinge.extensions.tasks.engine import TaskEngine, engine_for
+from hinge.extensions.tasks.forms import NO_WISH, TaskForm
 from hinge.extensions.tasks.records import (
     StoredAnswer,
     StoredCall,
@@ -56,8 +56,7 @@ from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.protocol.http.headers import judge_parameters
 from hinge.protocol.records import Call
-from hinge.schema.base import Implementation, Model, PageParams, RequestMeta, Result
-from hinge.schema.lifecycle import ClientCapabilities
+from hinge.schema.base import Model, PageParams, RequestMeta, Result
 from hinge.schema.methods import METHODS
 from hinge.schema.revisions import V2025_11
 from hinge.schema.tools import CallToolParams, CallToolResult
@@ -71,6 +70,8 @@ from hinge.server.server import Server
 from hinge.session import Session
 
 logger = logging.getLogger("hinge")
+
+_FORMS: Mapping[Era, TaskForm] = {HANDSHAKE: handshake.HandshakeForm(), STATELESS: stateless.StatelessForm()}
 
 #: The kind of `Changed` for a task; its key is the id.
 KIND = "task"
@@ -220,10 +221,7 @@ class Tasks(Extension):
         Returns:
             Members of the capabilities. Lists are offered only where callers are authenticated.
         """
-        if ERAS[era] is STATELESS:
-            return super().capabilities(era)
-        listed = {"list": dict[str, Any]()} if self._home.auth is not None else {}
-        return {"tasks": {**listed, "cancel": {}, "requests": {"tools": {"call": {}}}}}
+        return _FORMS[ERAS[era]].capabilities(listed=self._home.auth is not None)
 
     def requests(self) -> Iterable[Method]:
         """Return the requests that it serves.
@@ -338,27 +336,21 @@ class Tasks(Extension):
         if ctx.depth or isinstance(ctx._session.channel, TaskChannel):
             return await call_next(ctx, params)
         tool = await self._home.catalog.find_tool(ctx, params.name)
-        support = None if tool is None else tool.task_support
-        if ctx._call.era is HANDSHAKE:
-            wish = None if tool is None else handshake.requested_ttl(ctx, params.name, support)
-            if tool is None or wish is None:
-                return await call_next(ctx, params)
-            return handshake.CreateTaskResult(task=handshake.task_of(await self._create(ctx, params, tool, wish)))
-        if tool is None or not stateless.becomes_task(ctx, support):
+        form = _FORMS[ctx._call.era]
+        wish = None if tool is None else form.requested_ttl(ctx, params.name, tool.task_support)
+        if tool is None or wish is None:
             return await call_next(ctx, params)
-        if tool.task_start == "call":
-            return stateless.created(await self._create(ctx, params, tool))
+        if tool.task_start == "call" or form.begins_at_once:
+            return form.created(await self._create(ctx, params, tool, wish))
         token = _may_begin.set(ctx._call)
         try:
             return await call_next(ctx, params)
         except BeginTask:
-            return stateless.created(await self._create(ctx, params, tool))
+            return form.created(await self._create(ctx, params, tool, wish))
         finally:
             _may_begin.reset(token)
 
-    async def _create(
-        self, ctx: Context[Any], params: CallToolParams, tool: RegisteredTool, wish: float = float("inf")
-    ) -> TaskRecord:
+    async def _create(self, ctx: Context[Any], params: CallToolParams, tool: RegisteredTool, wish: float) -> TaskRecord:
         """Store a task and submit it: it is durable when this returns."""
         call, session, now = ctx._call, ctx._session, time.time()
         require_scopes(ctx, tool.item.scopes)
@@ -368,7 +360,7 @@ class Tasks(Extension):
         if len(params.arguments) > self._argument_bytes:
             raise InvalidParams(f"The arguments of a task have at most {self._argument_bytes} bytes")
         self._make_room(now)
-        ttl = self._ttl if wish == float("inf") else min(max(wish / 1000, 1.0), self._max_ttl)
+        ttl = self._ttl if wish == NO_WISH else min(max(wish / 1000, 1.0), self._max_ttl)
         record = TaskRecord(
             id=new_id(),
             owner=owner_of(call.origin.owner),
@@ -381,12 +373,8 @@ class Tasks(Extension):
             poll=self._poll,
         )
         stored = StoredCall(params=_without_rounds(ctx.params), caller=StoredCaller.of(call.origin))
-        if call.era is HANDSHAKE:
-            shaken = session.connection.handshake
-            stored.capabilities = msgspec.json.encode(shaken.capabilities)
-            stored.client_info = b"" if shaken.client_info is None else msgspec.json.encode(shaken.client_info)
-            if not session.connection.one_shot:
-                self._sessions[record.id] = session
+        if _FORMS[call.era].store_client(stored, session.connection):
+            self._sessions[record.id] = session
         elicitation = (ctx._root or ctx)._elicitation
         if isinstance(elicitation, StatelessElicitation):
             stored.answers, stored.steps = elicitation.hand_over()
@@ -473,11 +461,7 @@ class Tasks(Extension):
         """Call the tool as the client did, through the middleware of the server."""
         server = self._home
         connection = Connection(server._description, limits=server.limits, one_shot=True)
-        if call.era is HANDSHAKE:
-            connection.handshake.assume(call.revision)
-            connection.handshake.capabilities = msgspec.json.decode(stored.capabilities, type=ClientCapabilities)
-            if stored.client_info:
-                connection.handshake.client_info = msgspec.json.decode(stored.client_info, type=Implementation)
+        _FORMS[call.era].restore_client(stored, connection, call.revision)
         session = Session(connection, TaskChannel(running), server.handle)
         serve_nested = server._chains.nested
         ctx: Context[Any] = Context(session, call, None, server._request_states, call.method, call.params, serve_nested)
@@ -556,7 +540,9 @@ class Tasks(Extension):
 
     async def _describe(self, ctx: Context[Any], key: str | None) -> dict[str, Any] | None:
         record = await self._seen(ctx, key)
-        return None if record is None else await self._detailed(record)
+        if record is None:
+            return None
+        return stateless.detailed(record, await self._store.result_of(record) if record.status == "completed" else None)
 
     # ---------------------------------------------------------------- requests
 
@@ -565,36 +551,24 @@ class Tasks(Extension):
         record = await self._store.get(task_id)
         if record is None or record.owner != owner_of(ctx._call.origin.owner):
             return None
-        if ctx._call.era is HANDSHAKE and ERAS[record.era] is not HANDSHAKE:
-            return None
-        return record
+        return record if _FORMS[ctx._call.era].sees(record) else None
 
     async def _found(self, ctx: Context[Any], task_id: str) -> TaskRecord:
-        """The same; raises InvalidParams, and MissingClientCapability for a client that did not declare the extension.
-
-        A stateless client that declares the `tasks` of the handshake era may ask for tasks of that era (SEP-2663,
-        "Backward Compatibility").
-        """
-        old_only = ctx._call.era is STATELESS and ctx.client_extension(stateless.ID) is None
-        if old_only and ctx.client_capabilities.tasks is None:
-            raise MissingClientCapability(stateless.REQUIRED)
+        """The same. Raises InvalidParams, and MissingClientCapability for a client that did not declare what it needs."""
         record = await self._seen(ctx, task_id)
-        if old_only and (record is None or ERAS[record.era] is not HANDSHAKE):
-            raise MissingClientCapability(stateless.REQUIRED)
+        _FORMS[ctx._call.era].may_ask(ctx, record)
         if record is None:
             raise InvalidParams("Unknown task", {"taskId": shorten(task_id)})
         return record
 
-    async def _detailed(self, record: TaskRecord) -> dict[str, Any]:
-        result = await self._store.result_of(record) if record.status == "completed" else None
-        return stateless.detailed(record, result)
-
     async def _get(self, ctx: Context[Any], params: TaskParams) -> Any:
         record = await self._found(ctx, params.task_id)
-        if ctx._call.era is HANDSHAKE:
-            return handshake.task_of(record)
+        form = _FORMS[ctx._call.era]
         try:
-            return await self._detailed(record)
+            result = (
+                await self._store.result_of(record) if form.shows_results and record.status == "completed" else None
+            )
+            return form.shown(record, result)
         except TaskGone:
             raise InvalidParams("Unknown task", {"taskId": shorten(params.task_id)}) from None
 
@@ -613,14 +587,12 @@ class Tasks(Extension):
 
         with suppress(TaskGone):
             record = await self._store.change(record.id, cancel)
-        if ended and ctx._call.era is HANDSHAKE:
-            raise InvalidParams(f"The task can't be cancelled: it is {handshake.status_of(record)}")
         if not ended:
             self._publish(record.id)
             if (running := self._running.get(record.id)) is not None:
                 running.stop("the task was cancelled")
             await self._engine.wake(record.id)
-        return handshake.task_of(record) if ctx._call.era is HANDSHAKE else None
+        return _FORMS[ctx._call.era].cancelled(record, too_late=ended)
 
     async def _update(self, ctx: Context[Any], params: UpdateParams) -> None:
         record = await self._found(ctx, params.task_id)
