@@ -274,11 +274,6 @@ class Server(Router, Generic[StateT]):
         """The name that clients see."""
         return self._description.info.name
 
-    @property
-    def backend(self) -> Backend:
-        """What its processes share."""
-        return self._subscriptions.backend
-
     # ---------------------------------------------------------------- anything else
 
     def request(self, method: str, *, params: Any = None) -> Callable[[RequestHandler], RequestHandler]:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
 from hinge.backends import backend_for
-from hinge.backends.base import Backend, Event
+from hinge.backends.base import Backend, Event, Reopenable
 from hinge.errors import (
     ChannelClosed,
     ConnectionLost,
@@ -185,6 +185,7 @@ class Tasks(Extension):
         if input_bytes > 512 << 10:
             raise DefinitionError("Tasks(input_bytes=…) is at most 512 KiB: input is a part of the record of a task")
         self._given_backend = backend
+        self._owns_backend = isinstance(backend, str)
         self._given_engine = engine
         self._ttl = min(ttl, max_ttl)
         self._max_ttl = max_ttl
@@ -270,6 +271,8 @@ class Tasks(Extension):
             server: The server.
         """
         self._loop = asyncio.get_running_loop()
+        if self._owns_backend and isinstance(self._store.backend, Reopenable):
+            self._store.backend.reopen()
         stop = self._store.backend.subscribe(self._on_event)
         await self._engine.start(self._execute)
         try:
@@ -279,6 +282,8 @@ class Tasks(Extension):
             stop()
             for telling in list(self._telling.values()):
                 telling.cancel()
+            if self._owns_backend:
+                await self._store.backend.close()
 
     @property
     def _home(self) -> Server[Any]:

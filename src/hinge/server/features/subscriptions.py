@@ -94,7 +94,7 @@ class Subscriptions:
         offered: Offered,
         limits: Limits,
     ) -> None:
-        self.backend = backend
+        self._backend = backend
         self._offered = offered
         self._buffer = SharedBuffer(limits)
         self._max_streams = limits.streams
@@ -131,7 +131,7 @@ class Subscriptions:
         """
         self._connect()
         try:
-            self.backend.publish(event)
+            self._backend.publish(event)
         except Exception:
             logger.exception("The backend could not publish a change: other processes are not told")
         else:
@@ -142,7 +142,7 @@ class Subscriptions:
     def _connect(self) -> None:
         if self._stop is None:
             try:
-                self._stop = self.backend.subscribe(self._on_event)
+                self._stop = self._backend.subscribe(self._on_event)
             except Exception:
                 logger.exception("The backend could not subscribe: changes of other processes are not reported")
 
