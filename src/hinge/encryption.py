@@ -78,6 +78,14 @@ class KeyRing:
                     return AESGCM(key).decrypt(nonce, ciphertext, bound)
         raise ValueError("it was not encrypted with these keys, or was changed")
 
+    def knows(self, box: bytes) -> bool:
+        """Whether a key of the ring may have encrypted something.
+
+        Args:
+            box: The result of `encrypt`.
+        """
+        return any(_fingerprint(key) == box[:_FINGERPRINT] for key in self._keys)
+
     @staticmethod
     def nonce(box: bytes) -> bytes:
         """The nonce of what was encrypted, which no other result has."""

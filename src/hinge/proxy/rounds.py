@@ -73,13 +73,13 @@ class Rounds:
         """Serve one round: return the result, or input requests. Raises CallError, InvalidParams, Declined."""
         state: _RoundState | None = None
         if params.request_state is not UNSET:
-            state = _decoder.decode(served_call(ctx).request_states.decode(params.request_state, _binding(ctx)))
+            state = _decoder.decode(await served_call(ctx).request_states.decode(params.request_state, _binding(ctx)))
         answers = parse_responses(params.input_responses)
         serve = self._by_upstream_era[ERAS[self._upstream.client.era]]
         return await serve(ctx, sent, state, answers)
 
-    def _encrypt(self, ctx: Context[Any], state: _RoundState) -> str:
-        return served_call(ctx).request_states.encode(msgspec.msgpack.encode(state), _binding(ctx))
+    async def _encrypt(self, ctx: Context[Any], state: _RoundState) -> str:
+        return await served_call(ctx).request_states.encode(msgspec.msgpack.encode(state), _binding(ctx))
 
     # ---------------------------------------------------------------- stateless upstream server
 
@@ -98,7 +98,7 @@ class Rounds:
             opaque = exc.required.request_state
             round_state = _RoundState(state=None if opaque is UNSET else opaque, own=msgspec.to_builtins(exc.own))
             return InputRequiredResult(
-                input_requests=exc.required.input_requests, request_state=self._encrypt(ctx, round_state)
+                input_requests=exc.required.input_requests, request_state=await self._encrypt(ctx, round_state)
             )
         finally:
             await call.flush()
@@ -121,7 +121,7 @@ class Rounds:
             raise
         await call.flush()
         if not over:
-            return self._park(call)
+            return await self._park(call)
         assert call.task is not None
         try:
             return call.task.result()
@@ -131,7 +131,7 @@ class Rounds:
             pages = required_urls(exc)
             if not pages:
                 raise
-            return self._request_pages(ctx, pages)
+            return await self._request_pages(ctx, pages)
 
     def _begin(self, ctx: Context[Any], sent: UpstreamRequest) -> ProxiedCall:
         call = self._upstream.call(ctx)
@@ -148,15 +148,19 @@ class Rounds:
         task.add_done_callback(done)
         return call
 
-    def _park(self, call: ProxiedCall) -> InputRequiredResult:
+    async def _park(self, call: ProxiedCall) -> InputRequiredResult:
         if len(self._parked) >= self._most:
             call.stop()
             raise Overloaded(f"Too many calls wait for their clients: the limit is {self._most}")
         token = secrets.token_bytes(16)
         call.away = True
+        try:
+            state = await self._encrypt(call.ctx, _RoundState(token=token))
+        except BaseException:
+            call.stop()
+            raise
         timer = asyncio.get_running_loop().call_later(self._ttl, self._expire, token)
         self._parked[token] = call, timer
-        state = self._encrypt(call.ctx, _RoundState(token=token))
         return InputRequiredResult(input_requests=call.input_requests(), request_state=state)
 
     def _unpark(self, token: bytes) -> ProxiedCall:
@@ -171,7 +175,7 @@ class Rounds:
         """Cancel a parked request: there was no further round."""
         self._unpark(token).stop()
 
-    def _request_pages(self, ctx: Context[Any], pages: list[dict[str, Any]]) -> InputRequiredResult:
+    async def _request_pages(self, ctx: Context[Any], pages: list[dict[str, Any]]) -> InputRequiredResult:
         """Request that the user opens pages; the next round sends the request again."""
         require(ctx.client_capabilities, {"elicitation": {"url": {}}})
         source, target = self._upstream.client.protocol_version, ctx.protocol_version
@@ -180,7 +184,9 @@ class Rounds:
             text = msgspec.json.encode({"mode": "url", **page})
             params = client_request_params("elicitation/create", text, source, target, "")
             asked[f"page-{number}"] = InputRequest(method="elicitation/create", params=params)
-        return InputRequiredResult(input_requests=asked, request_state=self._encrypt(ctx, _RoundState(pages=True)))
+        return InputRequiredResult(
+            input_requests=asked, request_state=await self._encrypt(ctx, _RoundState(pages=True))
+        )
 
     async def close(self) -> None:
         """Cancel all parked requests."""

@@ -149,14 +149,21 @@ class ServerOptions(TypedDict, total=False):
         Sequence[bytes],
         Option(
             "Secrets of 32 bytes, the current one first, that encrypt request state: the same in every process that may "
-            "continue a call of another. By default a random one.",
+            "continue a call of another. By default they are in the `backend` that the processes share, else a random one.",
             (),
             several(
                 lambda one: isinstance(one, bytes), "state_keys=[…] with secrets of 32 bytes: secrets.token_bytes(32)"
             )._replace(secret=True),
         ),
     ]
-    state_once: Annotated[bool, Option("Whether each request state is accepted one time only.", False, FLAG)]
+    state_once: Annotated[
+        bool,
+        Option(
+            "Whether each request state is accepted one time only: by all processes that share a `backend`, else by each.",
+            False,
+            FLAG,
+        ),
+    ]
     backend: Annotated[
         Backend | str | None,
         Option(

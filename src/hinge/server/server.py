@@ -149,8 +149,15 @@ class Server(Router, Generic[StateT]):
         self._omits_repeated_text = settings["omit_repeated_text"]
         connected = settings["connection_lifespan"]
         self._connections = ConnectionLifespans(connected) if connected is not None else None
+        #: What the processes of the server share. One that was made from a URL is closed when the server stops serving.
+        self.backend: Backend = backend_for(settings["backend"])
+        self._owns_backend = isinstance(settings["backend"], str)
         self._request_states = RequestStateCodec(
-            settings["state_keys"], ttl=limits.state_ttl, once=settings["state_once"]
+            settings["state_keys"],
+            ttl=limits.state_ttl,
+            once=settings["state_once"],
+            backend=self.backend,
+            server=name,
         )
         self._lifespan = Lifespan(cast(Any, lifespan), self, f"server {name!r}", limits.teardown)
         if hasattr(auth, "close"):
@@ -170,9 +177,6 @@ class Server(Router, Generic[StateT]):
         #: The extension of `add_skills`.
         self._skills: Any = None
         self._users = 0
-        #: What the processes of the server share. One that was made from a URL is closed when the server stops serving.
-        self.backend: Backend = backend_for(settings["backend"])
-        self._owns_backend = isinstance(settings["backend"], str)
         self._subscriptions = Subscriptions(self.backend, self.catalog, limits)
         protocol_handlers: dict[str, RequestHandler] = {
             "initialize": self._initialize,
@@ -456,7 +460,7 @@ class Server(Router, Generic[StateT]):
         if not self._request_states.shared and STATELESS in self._description.eras:
             logger.warning(
                 "Several workers without state_keys: a call that requests input fails when the answer reaches another "
-                "worker. Give Server(state_keys=[…]) the same secret of 32 bytes everywhere"
+                "worker. Give Server(state_keys=[…]) the same secret of 32 bytes everywhere, or a backend that they share"
             )
 
     async def _drain(self) -> None:

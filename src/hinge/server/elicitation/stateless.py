@@ -113,19 +113,34 @@ class StatelessElicitation(ElicitationStrategy):
     def __init__(self, session: Session, call: Call, codec: RequestStateCodec) -> None:
         super().__init__(session, call)
         self._codec = codec
-        self._open: dict[str, InputRequest] = {}
-        self._used: set[str] = set()
+        #: What this round requested, by key: answered by an earlier round, or not.
+        self._requested: dict[str, InputRequest] = {}
         self._counts: dict[str, int] = {}
         self._suspensions: dict[asyncio.Task[Any], _Suspension] = {}
         self._suspended = False
+        #: What earlier rounds brought, once it is decrypted.
         self._state = _StoredState({}, {}, [])
+        self._loading: asyncio.Task[None] | None = None
         try:
-            retry = _retry_decoder.decode(call.params if call.params is not ABSENT else b"{}")
+            self._retry: _Retry | None = _retry_decoder.decode(call.params if call.params is not ABSENT else b"{}")
         except msgspec.MsgspecError as exc:
             raise InvalidParams("Invalid request parameters", str(exc)) from None
-        if retry.request_state is not None:
-            self._state = _state_decoder.decode(codec.decode(retry.request_state, self._binding()))
-            self._keep_answers(retry.input_responses)
+        if self._retry.request_state is None:
+            self._retry = None
+
+    async def load(self) -> None:
+        """Decrypt what earlier rounds brought, once. Raises InvalidParams, and Overloaded if that needs a backend that is away."""
+        if self._retry is None:
+            return
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._load(self._retry))
+        await asyncio.shield(self._loading)
+
+    async def _load(self, retry: _Retry) -> None:
+        assert retry.request_state is not None
+        self._state = _state_decoder.decode(await self._codec.decode(retry.request_state, self._binding()))
+        self._keep_answers(retry.input_responses)
+        self._retry = None
 
     def _keep_answers(self, responses: Raw | UnsetType) -> None:
         """Keep the answers to what the state says was requested and not answered; others are ignored."""
@@ -160,18 +175,16 @@ class StatelessElicitation(ElicitationStrategy):
         if item.key is None:
             text = msgspec.json.encode(item.params, order="deterministic") if item.params is not UNSET else b""
             item.key = self._numbered(f"{item.method.partition('/')[0]}-{hashlib.sha256(text).hexdigest()[:8]}")
-        elif item.key in self._used or item.key in self._open:
+        elif item.key in self._requested:
             raise HingeError(
                 f"{method}: input with the key {item.key!r} is requested already: give this one another key"
             )
-        if item.key in self._state.answers:
-            self._used.add(item.key)
-        else:
-            self._open[item.key] = InputRequest(method=item.method, params=item.params)
+        self._requested[item.key] = InputRequest(method=item.method, params=item.params)
 
     async def answer(self, item: ClientInput[Any]) -> Any:
         """The answer of an earlier round; without one the handler is suspended."""
         assert item.key is not None
+        await self.load()
         answer = self._state.answers.get(item.key)
         if answer is None:
             await self.suspend(item.task)
@@ -182,6 +195,7 @@ class StatelessElicitation(ElicitationStrategy):
 
     async def step(self, call: StepCall) -> Any:
         """Run the step in the first round that reaches it. Its key: the function, its arguments, and a number for repetitions."""
+        await self.load()
         key = self._numbered(f"{call.name}-{hashlib.sha256(call.arguments).hexdigest()[:8]}")
         text = self._state.steps.get(key)
         if text is None:
@@ -224,19 +238,20 @@ class StatelessElicitation(ElicitationStrategy):
             return None
         if self._call.state is not RUNNING or task.cancelling():
             return None
-        return self._result()
+        return await self._result()
 
-    def _result(self) -> InputRequiredResult:
-        forgotten = sorted((self._state.answers.keys() - self._used) & set(self._state.requested))
+    async def _result(self) -> InputRequiredResult:
+        forgotten = sorted((self._state.answers.keys() - self._requested.keys()) & set(self._state.requested))
         if forgotten:
             raise HingeError(
                 f"{self._call.method}: the input {forgotten[0]!r} was answered, but this round did not request it again: a "
                 "handler must request the same in every round; what varies (time, chance, I/O) belongs in ctx.step"
             )
         self._suspended = True
-        self._state.requested = [*self._used, *self._open]
-        state = self._codec.encode(msgspec.msgpack.encode(self._state), self._binding())
-        return InputRequiredResult(result_type="input_required", input_requests=dict(self._open), request_state=state)
+        self._state.requested = list(self._requested)
+        requests = {key: request for key, request in self._requested.items() if key not in self._state.answers}
+        state = await self._codec.encode(msgspec.msgpack.encode(self._state), self._binding())
+        return InputRequiredResult(result_type="input_required", input_requests=requests, request_state=state)
 
     def check_awaited(self) -> None:
         """A suspended handler need not have awaited everything."""
