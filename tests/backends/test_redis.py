@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -334,20 +335,44 @@ async def test_a_closed_backend_can_be_opened_again_and_listeners_go_on(server: 
         await backend.get("a")
     backend.reopen()
     assert await backend.get("a") == b"1"
-    async with asyncio.timeout(20):
-        while not (heard and woken):  # noqa: ASYNC110  # connected again
-            await asyncio.sleep(0.01)
+    await until(lambda: heard and woken)  # connected again
     heard.clear()
     other.publish(Changed("tools"))
-    async with asyncio.timeout(20):
-        while Changed("tools") not in heard:  # noqa: ASYNC110  # on another thread
-            await asyncio.sleep(0.01)
+    await until(lambda: Changed("tools") in heard)
     woken.clear()
     await other.append("log", [b"1"], ttl=60)
-    async with asyncio.timeout(20):
-        while not woken:  # noqa: ASYNC110  # on another thread
-            await asyncio.sleep(0.01)
+    await until(lambda: woken)
     for remove in removals:
         remove()
     await backend.close()
     await other.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_connects_again(server: RedisServer) -> None:
+    backend = RedisBackend(server.url)
+
+    async def use(name: str) -> None:
+        heard: list[Any] = []
+        stop = backend.subscribe(heard.append)
+        await backend.append("log", [name.encode()], ttl=60)
+        await until(lambda: heard)
+        stop()
+
+    asyncio.run(use("parent"))
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            asyncio.run(use("child"))
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+
+    async def finish() -> None:
+        await backend.append("log", [b"parent"], ttl=60)
+        assert [entry for _, entry in await backend.read("log")] == [b"parent", b"child", b"parent"]
+        await backend.close()
+
+    asyncio.run(finish())
