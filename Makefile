@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak interop interop-matrix interop-tests interop-auth interop-agents bench bench-quick coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
+.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents bench bench-quick coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
@@ -22,6 +22,7 @@ help:
 	@echo "make mutants       changes of the kernel that no test notices, MUTANTS=20 for each file (0 for all: an hour)"
 	@echo "make http-differential  raw requests to Hinge's HTTP server, to others, and through nginx and haproxy"
 	@echo "make load soak     streams, calls, slow readers, sessions on a server, with bounds on what it holds"
+	@echo "make cluster       foreign clients on four processes behind haproxy that are killed meanwhile, over SQLite and Redis (needs npm, haproxy, redis-server); CLUSTER=--short for 40 s, CLUSTER='--seconds 600' for long"
 	@echo "make interop       Hinge and foreign servers and clients with each other (needs npm); INTEROP=--short for current SDKs only"
 	@echo "make interop-auth  logins at a real authorization server, with a browser and the official clients (needs npm, chromium)"
 	@echo "make interop-agents  the MCP clients of agent frameworks on Hinge's server, their agents on Hinge's adapters (needs npm)"
@@ -95,6 +96,10 @@ load: .venv/.test
 
 soak: .venv/.test
 	$(PY) -m tests.load.run soak
+
+CLUSTER ?=
+cluster: .venv/.test
+	$(PY) -m tests.cluster.run $(CLUSTER)
 
 reliability: .venv/.test
 	$(PY) -m tests.hostile.compare

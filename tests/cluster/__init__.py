@@ -1,0 +1,1 @@
+"""`make cluster`: four processes behind haproxy, killed and restarted while foreign clients use them."""

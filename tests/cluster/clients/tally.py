@@ -1,0 +1,147 @@
+"""What a client of the cluster saw: printed as one line of JSON at its end. Knows nothing of the protocol."""
+
+import asyncio
+import json
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+#: Seconds in which a call has to end, and a change to be told.
+CALL_SECONDS = 15.0
+HINT_SECONDS = 20.0
+
+
+class Tally:
+    """Counts of one client; `violations` are what must not happen."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.calls: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.violations: list[str] = []
+        self.announced = 0
+        self.told = asyncio.Event()
+
+    def hint(self) -> None:
+        """A change was told, or that some may have been missed."""
+        self.told.set()
+
+    def lost(self) -> None:
+        """A subscription has ended, and said so."""
+        self.announced += 1
+        self.told.set()
+
+    def print(self, **more: Any) -> None:
+        """Print what was counted."""
+        counts = {"calls": dict(self.calls), "errors": dict(self.errors), "announced": self.announced}
+        print(json.dumps({"notes": self.notes, "violations": self.violations, **counts, **more}), flush=True)
+
+
+class Walk:
+    """The calls that a client makes, side by side, until a time.
+
+    Args:
+        tally: Where they are counted.
+        call: Calls a tool with arguments and a function for progress; returns its text.
+        name: The name of the client, which is part of its keys.
+    """
+
+    def __init__(self, tally: Tally, call: Callable[..., Awaitable[str]], name: str) -> None:
+        self._tally = tally
+        self._call = call
+        self._name = name
+        self._number = 0
+
+    async def until(self, end: float) -> None:
+        """Repeat until a time in seconds since 1970."""
+        await asyncio.gather(*(self._repeat(step, end) for step in (self.note, self.ask, self.count, self.change)))
+
+    async def _repeat(self, step: Callable[[], Awaitable[None]], end: float) -> None:
+        kind = step.__name__
+        while time.time() < end:
+            begin = time.monotonic()
+            try:
+                await step()
+                self._tally.calls[kind] += 1
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as exc:  # visible to whoever calls: that is allowed while processes are killed
+                if isinstance(exc, asyncio.CancelledError) and (task := asyncio.current_task()) and task.cancelling():
+                    raise
+                late = time.monotonic() - begin >= CALL_SECONDS - 0.5
+                self._tally.errors[f"{kind}: {'no end' if late else type(exc).__name__ + ' ' + str(exc)[:60]}"] += 1
+            await asyncio.sleep(0.1)
+
+    def _key(self) -> str:
+        self._number += 1
+        return f"{self._name}-{self._number}"
+
+    async def note(self) -> None:
+        """Store something; what was answered must be there at the end."""
+        key = self._key()
+        if await self._call("note", {"key": key, "text": f"text of {key}"}, None) == key:
+            self._tally.notes.append(key)
+
+    async def ask(self) -> None:
+        """Be asked; the answer must be the one that was given."""
+        key = self._key()
+        text = await self._call("ask", {"key": key}, None)
+        if text != f"{key}=answer of What of {key}?":
+            self._tally.violations.append(f"a wrong answer to a question: {text[:100]}")
+
+    async def count(self) -> None:
+        """Hear progress; if the call succeeds, all of it, in order."""
+        seen: list[int] = []
+
+        async def progress(number: float, *_: Any) -> None:
+            seen.append(int(number))
+
+        text = await self._call("count", {"to": 20}, progress)
+        await asyncio.sleep(0.2)  # some clients call back later
+        if text != "20" or seen != list(range(1, 21)):
+            self._tally.violations.append(f"events of a call that succeeded are missing: {seen}")
+
+    async def change(self) -> None:
+        """Change what is subscribed to; it must be told, or the subscription must say that it ended."""
+        self._tally.told.clear()
+        await self._call("change", {"name": self._name}, None)
+        try:
+            async with asyncio.timeout(HINT_SECONDS):
+                await self._tally.told.wait()
+        except TimeoutError:
+            self._tally.violations.append("a change was not told")
+
+    async def check(self) -> bool:
+        """Whether all kinds of calls work again; some may have to be repeated once."""
+        usable = True
+        for step in (self.note, self.ask, self.count, self.change):
+            for attempt in range(3):
+                try:
+                    await step()
+                    break
+                except Exception as exc:
+                    await asyncio.sleep(1)
+                    if attempt == 2:
+                        usable = False
+                        self._tally.violations.append(
+                            f"{step.__name__} does not work at the end: {type(exc).__name__} {str(exc)[:100]}"
+                        )
+        return usable
+
+
+def answers(url: str, session: str) -> bool:
+    """Whether an HTTP session is still served."""
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "Mcp-Session-Id": session,
+        "MCP-Protocol-Version": "2025-11-25",
+    }
+    body = json.dumps({"jsonrpc": "2.0", "id": "final", "method": "tools/list", "params": {}}).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10) as response:
+            return b'"tools"' in response.read()
+    except OSError:
+        return False
