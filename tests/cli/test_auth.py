@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from tests.auth.double import AuthDouble, Reply
+from tests.quick_commands import QUICK
 from tests.transports.scripted_http import Asked
 
 #: A browser: it opens the page of the login and follows its redirect, which ends at the callback server of the command.
@@ -43,20 +44,8 @@ class Shell:
         self.home = home
 
     async def hinge(self, *words: str, stdin: bytes = b"") -> Done:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "hinge",
-            *words,
-            env=self.environment,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        async with asyncio.timeout(60):
-            out, err = await process.communicate(stdin)
-        assert process.returncode is not None
-        return Done(process.returncode, out.decode(), err.decode())
+        done = await asyncio.to_thread(QUICK.run, *words, env=self.environment, stdin=stdin.decode())
+        return Done(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture

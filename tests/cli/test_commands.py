@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.ports import free_port
+from tests.quick_commands import QUICK
 
 SERVER = '''
 """A server for the commands."""
@@ -90,8 +91,7 @@ def file(tmp_path: Path) -> Path:
 
 def hinge(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """One command, run to its end."""
-    command = [sys.executable, "-m", "hinge", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return QUICK.run(*map(str, words))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hinge.cli.arguments.parser import COMMANDS, parse
+from tests.quick_commands import QUICK
 from tests.typist import at_the_terminal
 
 SERVER = """
@@ -38,8 +39,7 @@ def file(tmp_path: Path) -> str:
 
 
 def hinge(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hinge", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return QUICK.run(*words)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick_commands import QUICK
+
 SERVER = '''
 """A server that is locked."""
 from hinge import Server
@@ -55,8 +57,7 @@ def place(locked: Path, tmp_path: Path) -> Path:
 
 def hinge(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """One command, run to its end."""
-    command = [sys.executable, "-m", "hinge", *words]
-    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60, check=False)
+    return QUICK.run(*words, cwd=place)
 
 
 def change(place: Path, *replaced: tuple[str, str]) -> None:

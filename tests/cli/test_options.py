@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick_commands import QUICK
+
 SERVER = """
 from hinge import Server
 
@@ -28,8 +30,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def hinge(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hinge", *map(str, words)]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    return QUICK.run(*map(str, words))
 
 
 @pytest.mark.parametrize(

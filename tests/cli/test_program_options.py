@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick_commands import QUICK
+
 SERVER = """
 import json, os, sys
 from hinge import Server
@@ -35,10 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def hinge(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hinge", *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, cwd=folder, env={**os.environ, **variables}
-    )
+    return QUICK.run(*words, cwd=folder, env={**os.environ, **variables})
 
 
 def look(folder: Path, target: str, *words: str, **variables: str) -> dict[str, object]:

@@ -18,6 +18,7 @@ from hinge.cli.arguments.options import http_options, table_options
 from hinge.cli.arguments.parser import parse
 from hinge.cli.program.load import load
 from tests.docs.serving import certificate
+from tests.quick_commands import QUICK
 
 FILE = """
 from hinge import Limits, Server
@@ -135,10 +136,7 @@ def test_a_file_without_a_server_names_its_factories(file: Path, text: str, erro
 
 
 def hinge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hinge", *words]
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, cwd=cwd
-    )
+    return QUICK.run(*words, cwd=cwd)
 
 
 def test_a_factory_in_a_module_is_called_as_a_target(file: Path) -> None:
