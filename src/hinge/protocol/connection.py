@@ -87,6 +87,8 @@ class Connection(Record):
     #: The era of the requests that our side sends: a server's are always handshake requests, a client's are negotiated.
     era: Era = HANDSHAKE
     handshake: Handshake = msgspec.field(default_factory=Handshake)
+    #: What the ids of our requests begin with, where the answers of several processes arrive at any of them.
+    id_prefix: str = ""
     _next_id: int = 0
 
     # ---------------------------------------------------------------- messages that arrive
@@ -348,7 +350,7 @@ class Connection(Record):
         if len(self.outgoing) >= self.limits.pending:
             raise NotSent(f"{method} was not sent: {self.limits.pending} requests wait for an answer already")
         self._next_id += 1
-        pending = Pending(self._next_id, method)
+        pending = Pending(f"{self.id_prefix}{self._next_id}" if self.id_prefix else self._next_id, method)
         self.outgoing[pending.id] = pending
         return pending
 
@@ -359,7 +361,7 @@ class Connection(Record):
             return
         pending = self.outgoing.get(message.id)
         if pending is None:
-            if type(message.id) is str:  # our ids are integers
+            if type(message.id) is str and not self.id_prefix:  # our ids are integers
                 self._fail_meant(message.id, f"its id is the string {shorten(message.id)!r}")
             return  # late, or of a request that was cancelled or never sent
         if type(message) is Failure:
@@ -373,6 +375,7 @@ class Connection(Record):
     def _was_issued(self, request_id: RequestId) -> bool:
         """Whether a request had this id, perhaps as a string."""
         if type(request_id) is str:
+            request_id = request_id.removeprefix(self.id_prefix)
             return request_id.isascii() and request_id.isdecimal() and 0 < int(request_id[:20]) <= self._next_id
         return 0 < int(request_id) <= self._next_id
 

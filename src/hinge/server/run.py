@@ -92,7 +92,7 @@ def run(server: Runnable, transport: str, options: Mapping[str, Any]) -> None:
 
 def _run(server: Runnable, transport: str, options: Mapping[str, Any]) -> None:
     if transport == "http" and is_whole(options.get("workers"), 2):
-        _run_workers(server, _checked(transport, {"sessions": False, **options}))
+        _run_workers(server, _checked(transport, options), sessions="sessions" in options)
     else:
         with suppress(KeyboardInterrupt):
             run_in_own_loop(_serving(server, transport, _checked(transport, options)))
@@ -162,12 +162,16 @@ async def _serving(server: Runnable, transport: str, options: Any) -> None:
         await serve_http(_http_app(server, options), **_process_options(options))
 
 
-def _run_workers(server: Runnable, options: Any) -> None:
+def _run_workers(server: Runnable, options: Any, *, sessions: bool) -> None:
+    """Serve in several processes, without HTTP sessions if those can't be shared and were not asked for."""
     from hinge.transports.http.server.workers.run import run_workers
 
     server.warn_of_own_keys()
+    app = _http_app(server, options)
+    if not sessions and not app.shares_sessions:
+        app = _http_app(server, {**options, "sessions": False})
     several = {name: options[name] for name in ("workers", "worker_timeout")}
-    run_workers(_http_app(server, options), describe=describe_thread, **several, **_process_options(options))
+    run_workers(app, describe=describe_thread, **several, **_process_options(options))
 
 
 def _http_app(server: Runnable, options: Any) -> Any:

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
     from hinge.transports.http.server.app import HttpApp
     from hinge.transports.http.server.options import HttpOptions
+    from hinge.transports.http.server.sharing.session import SharedState
 
     StateT = DefaultTypeVar("StateT", default=Any)
 else:
@@ -559,6 +560,12 @@ class Server(Router, Generic[StateT]):
 
             app = ServerCard(card, self._description, path)
             options["routes"] = {**(options.get("routes") or {}), f"{path.rstrip('/')}/server-card": app}
+        shared: SharedState | None = None
+        if self.backend.shared:
+            from hinge.server.features.session_changes import SharedSubscriptions
+            from hinge.transports.http.server.sharing.session import SharedState
+
+            shared = SharedState(self.backend, self.name, SharedSubscriptions(self._subscriptions, self._context))
         return HttpApp(
             self.serve,
             path,
@@ -568,7 +575,14 @@ class Server(Router, Generic[StateT]):
             on_drain=self._drain,
             on_stop=self._exit,
             auth=self.auth,
+            shared=shared,
             **options,
+        )
+
+    def _context(self, session: Session, call: Call) -> Context[Any]:
+        chains = self._chains
+        return Context(
+            session, call, self._lifespan.state, self._request_states, call.method, call.params, chains.nested
         )
 
     # ---------------------------------------------------------------- methods of the protocol

@@ -163,6 +163,65 @@ class Subscriptions:
         self._connect()
         self._sessions.add(session)
 
+    # ---------------------------------------------------------------- sessions that several processes serve
+
+    @property
+    def position(self) -> int:
+        """The position of the newest change that this process was told of."""
+        self._connect()
+        return self._buffer.position
+
+    def leave(self, session: Session) -> int:
+        """Tell a session nothing more until it joins again. Returns the position up to which it was told."""
+        with self._buffer.lock:
+            told = self.told(session)
+            self._sessions.discard(session)
+            listener = self._listeners.get(session)
+            if listener is not None:
+                listener.reader.skip()
+        return told
+
+    def told(self, session: Session, *, sending: bool = False) -> int:
+        """The position up to which a session that has joined was told; with `sending`, when the change in hand is sent."""
+        listener = self._listeners.get(session)
+        return self._buffer.position if listener is None else listener.reader.told(sending)
+
+    def changes_after(self, position: int) -> list[Changed] | None:
+        """The changes after a position, each thing once; None if some of them are no longer kept."""
+        changes: list[Changed] = []
+        with self._buffer.lock:
+            while (entry := self._buffer.after(position)) is not None:
+                position, message = entry
+                if isinstance(message, ChangesLost):
+                    return None
+                changes.append(message.change)
+        return changes
+
+    def tell_again(self, session: Session, changes: Iterable[Changed] | None) -> None:
+        """Tell a session what it missed elsewhere; None stands for everything that it subscribed to."""
+        known = ref(session)
+        matching = (
+            self._everything_of(known)
+            if changes is None
+            else [change for change in changes if self._session_matches(known, change)]
+        )
+        if matching:
+            self._listener(session).reader.repeat(matching)
+
+    def watched(self, session: Session) -> list[str]:
+        """The resources that a session subscribed to."""
+        return list(self._watched.get(session, ()))
+
+    async def watch_again(self, ctx: Context[Any], uri: str) -> None:
+        """Subscribe to a resource what subscribed in another process, unless its caller may not any more."""
+        with suppress(InvalidParams, InsufficientScope, Overloaded):
+            await self.subscribe(ctx, SubscribeParams(uri=uri))
+
+    def unwatch(self, session: Session, uri: str) -> None:
+        """End the subscription of a session to a resource."""
+        if self._watched.get(session, {}).pop(uri, None) is not None:
+            self._unwatch((uri,))
+
     def _listener(self, session: Session) -> _SessionListener:
         listener = self._listeners.get(session)
         if listener is None:
@@ -226,8 +285,7 @@ class Subscriptions:
 
     async def unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> EmptyResult:
         """`resources/unsubscribe`."""
-        if self._watched.get(ctx._session, {}).pop(params.uri, None) is not None:
-            self._unwatch((params.uri,))
+        self.unwatch(ctx._session, params.uri)
         return EmptyResult()
 
     # ---------------------------------------------------------------- stateless era
@@ -329,7 +387,7 @@ class ChangeReader:
         wake: Called in its event loop when there is something to take.
     """
 
-    __slots__ = ("_buffer", "_everything", "_idle", "_loop", "_matches", "_position", "_repeating", "_wake")
+    __slots__ = ("_buffer", "_everything", "_idle", "_loop", "_matches", "_position", "_repeating", "_told", "_wake")
 
     def __init__(
         self,
@@ -347,26 +405,49 @@ class ChangeReader:
         self._position = 0
         #: Whether it has read all that it subscribed to. Its position counts only while it has not.
         self._idle = True
-        self._repeating: Iterator[Changed] = iter(())
+        #: The position up to which all was sent; -1 while what came before this reader is repeated.
+        self._told = 0
+        self._repeating: Iterator[Changed] | None = None
+
+    def told(self, sending: bool) -> int:
+        """The position up to which the reader was told; with `sending`, when the change that it took is sent."""
+        with self._buffer.lock:
+            if self._idle:
+                return self._buffer.position
+            return self._position if sending and self._repeating is None else self._told
+
+    def repeat(self, changes: Iterable[Changed]) -> None:
+        """Let the reader take these changes, too, before what it was not told yet. Called in its event loop."""
+        with self._buffer.lock:
+            if self._idle:
+                self._idle = False
+                self._position = self._buffer.position
+            self._told = -1
+            self._repeating = iter([*changes, *(self._repeating or ())])
+        self._wake()
 
     def notice(self, position: int) -> None:
         """There is something new at this position. Called from any thread that holds the lock of the buffer."""
         if self._idle:
             self._idle = False
-            self._position = position - 1
+            self._position = self._told = position - 1
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._wake)
 
     def skip(self) -> None:
         """Forget what is not read: it can't be sent."""
         self._idle = True
+        self._repeating = None
 
     def take(self) -> ChangeMessage | None:
         """Return the next change for this reader; None if there is none."""
         while True:
             # All of it before the next loss is looked at, so that a slow reader gets to its end.
-            if (change := next(self._repeating, None)) is not None:
-                return self._buffer.message(change)
+            if self._repeating is not None:
+                if (change := next(self._repeating, None)) is not None:
+                    return self._buffer.message(change)
+                self._repeating = None
+            self._told = self._position
             with self._buffer.lock:
                 found = None if self._idle else self._buffer.after(self._position)
                 if found is None:

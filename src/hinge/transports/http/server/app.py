@@ -26,6 +26,7 @@ from hinge.transports.http.server.options import FROM_SERVER, Auth, Hook, HttpAp
 from hinge.transports.http.server.routes import RoutedApps, RoutedRequest
 
 if TYPE_CHECKING:
+    from hinge.transports.http.server.sharing.session import SharedState
     from hinge.transports.http.server.workers.status import WorkerState
 
 logger = logging.getLogger("hinge")
@@ -56,6 +57,7 @@ class HttpApp:
         on_drain: Hook | None = None,
         on_stop: Hook | None = None,
         auth: Auth | None = None,
+        shared: SharedState | None = None,
         **options: Unpack[HttpAppOptions],
     ) -> None:
         """Make an app; `server.http_app()` does it for a server.
@@ -69,6 +71,7 @@ class HttpApp:
             on_drain: Runs when a stop is requested, while calls may still finish.
             on_stop: Runs after all calls have ended.
             auth: Authorizes callers, in place of the option `authenticate`.
+            shared: What the server shares with other processes, which then serve its HTTP sessions, too.
             options: See `HttpAppOptions`.
 
         Raises:
@@ -87,6 +90,7 @@ class HttpApp:
         self.workers: Callable[[], list[WorkerState]] | None = None
         self.watch_signals = True
         self._serve = serve
+        self._shared = shared
         self._admission = Admission(self.options.authenticate)
         self._rules = head_rules(self.options, ("GET", "POST"))
         make_legacy_endpoint(serve, self.options, self._admission)  # reports a wrong path now
@@ -98,13 +102,18 @@ class HttpApp:
 
     @property
     def holds_sessions(self) -> bool:
-        """Whether clients of the handshake era get HTTP sessions, which live in this process."""
+        """Whether clients of the handshake era get HTTP sessions."""
         return holds_sessions(self.options)
 
     @property
     def calls(self) -> int:
         """How many HTTP requests are in flight, with open streams."""
         return 0 if self._life is None else self._life.requests.running
+
+    @property
+    def shares_sessions(self) -> bool:
+        """Whether other processes can serve the HTTP sessions of this one, so that there may be several workers."""
+        return self._shared is not None and self.options.sse_path is None
 
     # ---------------------------------------------------------------- requests
 
@@ -213,7 +222,7 @@ class HttpApp:
     def _begin_life(self) -> Lifecycle:
         """Begin on the running event loop, with nothing in flight."""
         loop, signals = asyncio.get_running_loop(), self._signals if self.watch_signals else None
-        self._life = Lifecycle(loop, self._serve, self.options, self._admission, self._hooks, signals)
+        self._life = Lifecycle(loop, self._serve, self.options, self._admission, self._hooks, signals, self._shared)
         return self._life
 
     async def start(self) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hinge import jsonrpc
 from hinge.channel import Serve
 from hinge.errors import ProtocolError
 from hinge.http1.asgi import Scope
-from hinge.jsonrpc import Message, Request, Unreadable
+from hinge.jsonrpc import Message, Request, RequestId, Unreadable
 from hinge.protocol.connection import LIVENESS_RESERVE
 from hinge.protocol.eras import detect
 from hinge.protocol.eras.base import Era
@@ -37,8 +37,11 @@ from hinge.transports.http.server.exchange import (
 )
 from hinge.transports.http.server.options import Authenticate, Caller, HttpSettings
 from hinge.transports.http.server.session import HttpSession
-from hinge.transports.http.server.session_store import SessionStore
+from hinge.transports.http.server.session_store import TOO_MANY_SESSIONS, SessionStore
 from hinge.transports.http.server.stateless import PostChannel, serve_stateless
+
+if TYPE_CHECKING:
+    from hinge.transports.http.server.sharing.session_store import SharedSessionStore
 
 logger = logging.getLogger("hinge")
 
@@ -47,7 +50,6 @@ _ServePost: TypeAlias = Callable[[Exchange, Head, Origin, Inbound | bytes], Awai
 _CANCELLED = Refusal(400, "initialize was cancelled")
 _STREAM_OPEN = Refusal(409, "This session's stream is open already: one GET at a time")
 _TOO_MANY_REQUESTS = overloaded("Too many requests at once: try again later")
-TOO_MANY_SESSIONS = overloaded("Too many sessions are open here: try again later")
 
 #: Maximum number of heads that are remembered.
 _HEADS = 64
@@ -133,6 +135,7 @@ class Endpoint:
         admission: Admission,
         sessions: SessionStore,
         requests: OpenExchanges,
+        shared: SharedSessionStore | None = None,
     ) -> None:
         self._serve = serve
         self._options = options
@@ -144,6 +147,8 @@ class Endpoint:
             STATELESS: partial(serve_stateless, serve, requests),
         }
         self._sessions = sessions
+        #: The same, if other processes serve the sessions, too.
+        self._shared = shared
         #: Heads of POSTs that were judged before: a client sends the same one with request after request.
         self._heads: dict[RawHeaders, Head] = {}
         self._requests = requests
@@ -205,10 +210,26 @@ class Endpoint:
         """Refuse what is not a message. A malformed response fails the request of the server that it is for."""
         request_id = exc.request_id if isinstance(exc, Unreadable) else None
         if head.session_id is not None and jsonrpc.meant_as(body) == "response":
-            session = self._sessions.by_key.get((head.session_id, _owner_of(origin)))
-            if session is not None and session.conversation.receive(body, origin) is None:
+            session = await self._find(head, origin)
+            if not isinstance(session, Refusal) and await self._fail_request(session, body, origin, request_id):
                 request_id = None  # the id is one of the server's own
         await exchange.refuse(_bad_request(exc), request_id)
+
+    async def _fail_request(
+        self, session: HttpSession, body: bytes, origin: Origin, request_id: RequestId | None
+    ) -> bool:
+        """Fail the request of the server that a malformed response is for. Returns False if there is none."""
+        if self._shared is not None and await self._shared.forward_malformed(session, body, request_id):
+            return True
+        return session.conversation.receive(body, origin) is None
+
+    async def _find(self, head: Head, origin: Origin) -> HttpSession | Refusal:
+        """Find the session of a request, in memory or in the store."""
+        session = self._sessions.find(head.session_id, _owner_of(origin))
+        if self._shared is not None and isinstance(session, Refusal):
+            session = await self._shared.restore(head.session_id, _owner_of(origin))
+            self._requests.wake()
+        return session
 
     async def _handshake(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
         if head.handshake_refusal is not None:
@@ -219,10 +240,14 @@ class Endpoint:
             await PostChannel(exchange, head.accepts, False).run(self._serve, inbound, origin)
         elif head.session_id is None and isinstance(inbound, Inbound) and _is_initialize(inbound.message):
             await self._initialize(exchange, head, origin, inbound)
-        elif isinstance(session := self._sessions.find(head.session_id, _owner_of(origin)), Refusal):
-            await exchange.refuse(session, id_of(inbound))
-        else:
+        elif not isinstance(session := self._sessions.find(head.session_id, _owner_of(origin)), Refusal):
             await session.post(inbound, origin, exchange, head.accepts)
+        elif self._shared is None:
+            await exchange.refuse(session, id_of(inbound))
+        elif isinstance(restored := await self._find(head, origin), Refusal):
+            await exchange.refuse(restored, id_of(inbound))
+        else:
+            await restored.post(inbound, origin, exchange, head.accepts)
 
     async def _initialize(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
         """Open an HTTP session if the handshake succeeds."""
@@ -240,7 +265,12 @@ class Endpoint:
             self._sessions.end(session, "the handshake failed", failure)
             await exchange.answer(reply)
             return
-        self._sessions.add(session)
+        if self._shared is None:
+            self._sessions.add(session)
+        elif (refusal := await self._shared.store(session)) is not None:
+            self._sessions.end(session, "the session could not be stored")
+            await exchange.refuse(refusal, id_of(inbound))
+            return
         self._requests.wake()
         headers = ((b"mcp-session-id", session.id.encode()),)
         if head.accepts & TAKES_JSON:
@@ -260,18 +290,26 @@ class Endpoint:
         if refusal is not None:
             await exchange.refuse(refusal)
             return
-        session = self._sessions.find(head.session_id, _owner_of(origin))
+        session = await self._find(head, origin)
         if isinstance(session, Refusal):
             await exchange.refuse(session)
         elif method == "DELETE":
-            self._sessions.end(session, "the client ended the session")
-            await exchange.empty(204)
+            await self._delete(session, exchange)
         elif self._requests.stopping:
             await exchange.refuse(STOPPING)
         else:
             exchange.origin = origin
             session.authorize(origin)
             await self._listen(session, exchange, head)
+
+    async def _delete(self, session: HttpSession, exchange: Exchange) -> None:
+        """End a session because its client has."""
+        if self._shared is None:
+            self._sessions.end(session, "the client ended the session")
+        elif (refusal := await self._shared.delete(session)) is not None:
+            await exchange.refuse(refusal)
+            return
+        await exchange.empty(204)
 
     async def _listen(self, session: HttpSession, exchange: Exchange, head: Head) -> None:
         """Carry the standing stream of a session, or the rest of a stream that broke off."""
@@ -286,7 +324,7 @@ class Endpoint:
 
 
 def holds_sessions(options: HttpSettings) -> bool:
-    """Whether clients of the handshake era get HTTP sessions, which live in this process."""
+    """Whether clients of the handshake era get HTTP sessions."""
     return options.sessions and HANDSHAKE in detect.parse_eras(options.eras)
 
 

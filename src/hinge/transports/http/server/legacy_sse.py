@@ -23,10 +23,11 @@ from hinge.protocol.records import Inbound, Origin, Outgoing
 from hinge.schema.revisions import HANDSHAKE_REVISIONS
 from hinge.session import Session
 from hinge.transports.duplex import DuplexChannel
-from hinge.transports.http.server.endpoint import TOO_MANY_SESSIONS, Admission, head_rules
+from hinge.transports.http.server.endpoint import Admission, head_rules
 from hinge.transports.http.server.exchange import EXPIRED, LEFT, STOPPING, Exchange, overloaded
 from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.session import StreamResponse
+from hinge.transports.http.server.session_store import TOO_MANY_SESSIONS
 
 _NO_SESSION = Refusal(404, "Session not found: its stream has ended or never was. Open a new one with GET")
 _BUSY = overloaded("Too many messages wait for initialize, or for the stream to be read: try again later")

@@ -21,6 +21,7 @@ from hinge.transports.http.server.session_store import SessionStore
 
 if TYPE_CHECKING:
     from hinge.transports.http.server.legacy_sse import LegacyEndpoint
+    from hinge.transports.http.server.sharing.session import SharedState
 
 logger = logging.getLogger("hinge")
 
@@ -49,13 +50,19 @@ class Lifecycle:
         admission: Admission,
         hooks: Hooks,
         signals: StopSignals | None,
+        shared: SharedState | None = None,
     ) -> None:
         self.loop = loop
         self._limits = options.limits
         self._hooks = hooks
-        self._sessions = sessions = SessionStore(loop, options)
+        store = None
+        if shared is not None and holds_sessions(options):
+            from hinge.transports.http.server.sharing.session_store import SharedSessionStore
+
+            store = SharedSessionStore(loop, options, serve, shared)
+        self._sessions = sessions = SessionStore(loop, options) if store is None else store
         self.requests = OpenExchanges(loop, options, self._beat, lambda: len(sessions) > 0)
-        self.endpoint = Endpoint(serve, options, admission, sessions, self.requests)
+        self.endpoint = Endpoint(serve, options, admission, sessions, self.requests, store)
         self.legacy = make_legacy_endpoint(serve, options, admission)
         self._signals = signals
         self._ready: asyncio.Future[None] | None = None

@@ -8,16 +8,18 @@ from secrets import token_urlsafe
 
 from hinge.channel import Serve
 from hinge.protocol.http.request import Owner, Refusal
+from hinge.transports.http.server.exchange import overloaded
 from hinge.transports.http.server.options import HttpSettings
 from hinge.transports.http.server.replay import MemoryReplayStore, ReplayStore
 from hinge.transports.http.server.session import HttpSession
 
 logger = logging.getLogger("hinge")
 
-_NOT_FOUND = Refusal(
+NOT_FOUND = Refusal(
     404, "Session not found: it has ended or never was. Start over with initialize, without Mcp-Session-Id"
 )
-_NO_ID = Refusal(400, "Mcp-Session-Id is missing: send the one that came with the answer to initialize")
+NO_ID = Refusal(400, "Mcp-Session-Id is missing: send the one that came with the answer to initialize")
+TOO_MANY_SESSIONS = overloaded("Too many sessions are open here: try again later")
 #: Seconds after which a session that was never used after its handshake may be ended to make room for another.
 NEVER_USED = 60.0
 
@@ -45,11 +47,14 @@ class SessionStore:
         if len(self.by_key) >= most:
             return None
         # 256 random bits in visible ASCII.
-        return HttpSession(token_urlsafe(32), owner, self._options, serve, self._replay, self._forget)
+        return self._open(token_urlsafe(32), owner, serve)
+
+    def _open(self, session_id: str, owner: Owner, serve: Serve) -> HttpSession:
+        return HttpSession(session_id, owner, self._options, serve, self._replay, self._forget)
 
     def find(self, session_id: str | None, owner: Owner) -> HttpSession | Refusal:
         """The session of a request, or its refusal. A wrong id and the id of somebody else's session look the same."""
-        return _NO_ID if session_id is None else self.by_key.get((session_id, owner), _NOT_FOUND)
+        return NO_ID if session_id is None else self.by_key.get((session_id, owner), NOT_FOUND)
 
     def add(self, session: HttpSession) -> None:
         """Store a session whose handshake succeeded."""

@@ -49,13 +49,16 @@ def run_workers(
         serving: See `HttpOptions`.
 
     Raises:
-        StartError: The server can't start, or the app has HTTP sessions. A session lives in one process, and its next
-            request may reach another.
+        StartError: The server can't start, or the app has HTTP sessions that live in one process: the next request of a
+            client may reach another.
     """
-    if app.holds_sessions:
+    if app.holds_sessions and not app.shares_sessions:
+        if app.options.sse_path is not None:
+            raise StartError("sse_path needs one worker: its clients send to the process that has their stream")
         raise StartError(
-            f"{workers} workers can't share handshake sessions, which live in one process each: "
-            "use sessions=False (handshake clients then can't be asked anything), or one worker"
+            f"{workers} workers can't share handshake sessions, which live in one process each: use "
+            'Server(backend="sqlite:///FILE"), sessions=False (handshake clients then can\'t be asked anything), or one '
+            "worker"
         )
     remember_command()
     inherited = take_inheritance()

@@ -1,0 +1,110 @@
+"""Several real HTTP apps on one store, and what the tests of shared sessions do with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from hinge import Changed, Context, Server
+from hinge.transports.http.server.sharing.session import SharedSession
+from hinge.transports.http.server.sharing.session_store import SharedSessionStore
+from tests.transports.http_rig import Log, Site, handshake_call, make_server, serving
+
+
+class App:
+    """One of the apps, in place of a process."""
+
+    def __init__(self, site: Site, server: Server[Any], log: Log) -> None:
+        self.site = site
+        self.server = server
+        self.log = log
+
+    @property
+    def store(self) -> SharedSessionStore:
+        assert self.site.app is not None
+        assert self.site.app._life is not None
+        store = self.site.app._life._sessions
+        assert isinstance(store, SharedSessionStore)
+        return store
+
+    def session(self, headers: dict[str, str]) -> SharedSession:
+        """What this app has in memory of a session."""
+        session = next(each for each in self.store.by_key.values() if each.id == headers["Mcp-Session-Id"])
+        assert isinstance(session, SharedSession)
+        return session
+
+
+def make_shared_server(log: Log, backend: Any, **options: Any) -> Server[Any]:
+    """The server of every app: what that of the rig has, and more to ask, to subscribe to and to log."""
+    server = make_server(log, backend=backend, **options)
+
+    @server.tool
+    async def tell(ctx: Context[Any], text: str) -> str:
+        """Log a message to the client at level info."""
+        await ctx.info(text)
+        return "told"
+
+    @server.tool
+    async def touch(uri: str) -> str:
+        """Say that a resource has changed."""
+        server.notify(Changed("resource", uri))
+        return "touched"
+
+    @server.tool
+    async def announce(ctx: Context[Any], text: str) -> str:
+        """Send a message that belongs to no call."""
+        await ctx._session.notify("notifications/message", {"level": "error", "data": text})
+        return "announced"
+
+    @server.resource("note://{name}")
+    async def note(name: str) -> str:
+        return name
+
+    return server
+
+
+@asynccontextmanager
+async def apps(url: str, count: int = 2, *, log: Log | None = None, **options: Any) -> AsyncIterator[list[App]]:
+    """Serve the same server several times, each with a connection of its own to the store."""
+    http = {name: options.pop(name) for name in ("authenticate", "retry") if name in options}
+    async with AsyncExitStack() as stack:
+        served: list[App] = []
+        for _ in range(count):
+            own = log or Log()
+            server = make_shared_server(own, url, **options)
+            stack.push_async_callback(server.backend.close)
+            served.append(App(await stack.enter_async_context(serving(server, **http)), server, own))
+        yield served
+
+
+def sqlite_url(directory: Path) -> str:
+    return f"sqlite:///{directory / 'shared.db'}"
+
+
+def request(method: str, call_id: Any = 1, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": call_id, "method": method, "params": params}
+
+
+async def call(app: App, session: dict[str, str], name: str, call_id: Any = 1, /, **arguments: Any) -> Any:
+    """Call a tool with a JSON answer, or the messages of a stream. Returns the last message."""
+    wire = await app.site.call(session, handshake_call(name, call_id, **arguments))
+    head = await wire.head()
+    if head.streams:
+        message = None
+        while (following := await wire.message()) is not None:
+            message = following
+        return message
+    body = await wire.reader.readexactly(int(head.headers["content-length"]))
+    import json
+
+    return json.loads(body)
+
+
+async def until(condition: Any, seconds: float = 5.0) -> None:
+    """Wait until a condition holds. Raises TimeoutError."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - not signalled
+            await asyncio.sleep(0.01)
