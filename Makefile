@@ -8,11 +8,12 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents bench bench-quick coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
+.PHONY: help demo test test-long check check-format check-lint check-mypy check-pyright check-shape shape conformance hostile reliability http-differential fuzz mutants load soak cluster interop interop-matrix interop-tests interop-auth interop-agents bench bench-quick coverage-ids site packages newcomer pythons lowest all-checks format clean distclean
 
 help:
 	@echo "make demo          run examples/demo.py"
 	@echo "make test          run the tests, one process per processor; says which were skipped, and why"
+	@echo "make test-long     those that take seconds each: the built site, mypy, mutants, heavy load"
 	@echo "make check         formatting, lint, types, layers, structure, public names"
 	@echo "make shape         measures of the structure of the code and of the path of a call"
 	@echo "make conformance   the official conformance suite against server and client (needs npm)"
@@ -41,7 +42,10 @@ demo: .venv/.demo
 	$(PY) examples/demo.py
 
 test: .venv/.test
-	$(PY) -m pytest -n auto --dist worksteal -rs
+	$(PY) -m pytest -n auto --dist worksteal -rs -m "not long"
+
+test-long: .venv/.test
+	$(PY) -m pytest -n auto --dist worksteal -rs -m long
 
 check: check-format check-lint check-mypy check-pyright check-shape  # `make -k check` tells all that is wrong
 
@@ -68,7 +72,7 @@ conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
 
 all-checks: MUTANTS = 5
-all-checks: test check shape demo conformance hostile http-differential fuzz mutants load soak interop interop-agents bench packages newcomer pythons lowest coverage-ids
+all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak interop interop-agents bench packages newcomer pythons lowest coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run

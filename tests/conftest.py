@@ -1,6 +1,7 @@
 """What holds for every test: it leaves nothing behind, and what Hinge sends in it is of its revision."""
 
 import compileall
+import gc
 from pathlib import Path
 
 import pytest
@@ -12,3 +13,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile the package once: where Python may not write bytecode, each program that a test starts would do it again."""
     if not hasattr(session.config, "workerinput"):
         compileall.compile_dir(Path(__file__).parent.parent / "src", quiet=1)
+
+
+def pytest_collection_finish() -> None:
+    """Leave 16,000 tests and their modules out of garbage collection: looking at them takes a second each time."""
+    gc.collect()
+    gc.freeze()

@@ -112,6 +112,7 @@ def test_all():
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)  # some ten forked runs of pytest
 def test_survivors_fail_the_command_until_they_are_noticed_or_explained(tmp_path: Path) -> None:
     root = project(tmp_path, "def test_one():\n    assert flies('owl', 3) == 'owl'")
@@ -123,6 +124,7 @@ def test_survivors_fail_the_command_until_they_are_noticed_or_explained(tmp_path
     assert (code, "6 of 6 mutants: 6 noticed, 0 explained, 0 survived" in printed) == (0, True), printed
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_an_explained_survivor_is_not_tried_and_must_exist(tmp_path: Path) -> None:
     row = '"flies: wings > 1 -> wings >= 1" = "a reason"'
@@ -135,6 +137,7 @@ def test_an_explained_survivor_is_not_tried_and_must_exist(tmp_path: Path) -> No
     assert "there is no such mutant: flies: wings > 1 -> wings >= 7" in printed
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_tests_that_fail_without_a_mutant_prove_nothing(tmp_path: Path) -> None:
     code, printed = run(project(tmp_path, "def test_wrong():\n    assert flies('owl', 0)"))
@@ -154,6 +157,7 @@ def lands(height):
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mutant", ["height > 1 -> True", "landed.set() -> pass"], ids=["computes", "waits"])
 def test_a_mutant_that_never_ends_is_noticed(tmp_path: Path, mutant: str) -> None:
@@ -163,6 +167,7 @@ def test_a_mutant_that_never_ends_is_noticed(tmp_path: Path, mutant: str) -> Non
     assert (code, "1 noticed, 0 explained, 0 survived" in printed) == (0, True), printed
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_busy_machine_changes_no_result(tmp_path: Path) -> None:
     tests = """

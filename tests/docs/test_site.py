@@ -40,6 +40,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out" / str(version["version"])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)  # all pages are built at once
 def test_the_site_loads_nothing_from_elsewhere(built: Path) -> None:
     files = [*built.rglob("*.html"), *built.rglob("*.css"), *built.rglob("*.svg")]
@@ -51,6 +52,7 @@ def test_the_site_loads_nothing_from_elsewhere(built: Path) -> None:
         assert not re.search(r'class="[^"]*\b(?:mermaid|arithmatex|glightbox)\b', text), file
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_every_link_of_the_site_leads_somewhere(built: Path) -> None:
     ids = {file: set(_ID.findall(file.read_text(encoding="utf-8"))) for file in built.rglob("*.html")}
@@ -67,6 +69,7 @@ def test_every_link_of_the_site_leads_somewhere(built: Path) -> None:
             assert not anchor or there not in ids or anchor in ids[there], f"{file.relative_to(built)}: {target}"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_every_page_can_be_used_without_a_mouse(built: Path) -> None:
     """The first link skips the navigation, and leads to something that can have the focus."""
@@ -81,6 +84,7 @@ def test_every_page_can_be_used_without_a_mouse(built: Path) -> None:
         assert '<meta name="viewport"' in text, file
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_site_can_be_searched_and_read_by_models(built: Path) -> None:
     found = json.loads((built / "search.json").read_text(encoding="utf-8"))["items"]

@@ -67,6 +67,7 @@ def mypy(files: list[Path], directory: Path) -> str:
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300, check=False).stdout
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)  # without its cache mypy reads all of Hinge and its dependencies first
 def test_the_documents_and_examples_are_typed(tmp_path: Path) -> None:
     pytest.importorskip("mypy")

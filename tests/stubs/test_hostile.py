@@ -84,6 +84,7 @@ def test_a_hostile_server_puts_no_code_into_its_module(offered: ServerLists, blo
         del sys.modules["hostile"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)  # without its cache mypy reads all of Hinge and its dependencies first
 def test_modules_of_hostile_servers_are_typed_and_formatted(tmp_path: Path) -> None:
     """mypy and the formatter see many of them at once: starting them costs more than reading."""
