@@ -136,8 +136,9 @@ async def test_a_database_that_others_write_to_for_too_long_is_busy(path: Path) 
     await backend.set("a", b"1")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(BackendError, match=r"is busy: other processes have been writing for 0\.05 seconds"):
+    with pytest.raises(BackendError, match=r"is busy: other processes have been writing for 0\.05 seconds") as caught:
         await backend.set("a", b"2")
+    assert caught.value.retry_after_ms == 1000
     assert await backend.get("a") == b"1"
     other.execute("COMMIT")
     other.close()

@@ -104,7 +104,8 @@ class DatabaseFile:
             return Overloaded(f"{self.path} is full: it may have {self._max_bytes} bytes")
         if code == sqlite3.SQLITE_BUSY:
             return BackendError(
-                f"{self.path} is busy: other processes have been writing for {self._busy_timeout:g} seconds"
+                f"{self.path} is busy: other processes have been writing for {self._busy_timeout:g} seconds",
+                retry_after_ms=1000,
             )
         return BackendError(f"{self.path} can't be used: {exc}")
 

@@ -382,7 +382,7 @@ class Tasks(Extension):
             self._sessions[record.id] = session
         elicitation = (ctx._root or ctx)._elicitation
         if isinstance(elicitation, StatelessElicitation):
-            stored.answers, stored.steps = elicitation.hand_over()
+            stored.answers, stored.steps = await elicitation.hand_over()
         if record.owner:
             await self._store.enlist(record.owner, record.id, record.expires, self._most_of_caller)
         try:

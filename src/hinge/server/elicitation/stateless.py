@@ -205,8 +205,9 @@ class StatelessElicitation(ElicitationStrategy):
             self._state.steps[key] = text
         return call.read(text)
 
-    def hand_over(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    async def hand_over(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
         """End the rounds, because the call goes on in another way: return the answers and results of steps by key."""
+        await self.load()
         self._suspended = True
         return dict(self._state.answers), dict(self._state.steps)
 
