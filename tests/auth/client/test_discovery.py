@@ -205,6 +205,15 @@ def test_a_client_for_one_issuer_uses_no_other() -> None:
     assert found(several, issuer=own)[0].issuer == own
 
 
+def test_a_server_can_not_speak_for_the_issuer_that_a_client_is_for() -> None:
+    """Official Python SDK #2988: without resource metadata, the document of the MCP server named the endpoints for secrets."""
+    own = "https://own.example.com"
+    site = {"https://notes.example.com/.well-known/oauth-authorization-server": authority(own)}
+    text, asked = failure(site, issuer=own, accept_issuers={own})
+    assert "names no authorization server" in text
+    assert not any("oauth-authorization-server" in url for url in asked)
+
+
 @pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint", "registration_endpoint"])
 @pytest.mark.parametrize("url", ["http://login.example.com/x", "https://127.0.0.1/x", "javascript:alert(1)", "/x"])
 def test_endpoints_are_https(name: str, url: str) -> None:

@@ -262,6 +262,28 @@ async def test_a_logout_revokes_the_tokens(options: dict[str, Any], kept: bool) 
         assert (set(double.tokens), set(double.refresh_tokens)) == ({other[0]}, {other[1]})
 
 
+async def test_a_login_that_is_made_again_and_given_up_leaves_the_one_before() -> None:
+    async with AuthDouble() as double:
+        store = MemoryTokenStore()
+        first = await OAuth(authorizer=double.person(), store=store).bind(double.url).login()
+        double.redirect_changes = {"code": None, "error": "access_denied"}
+        for options in ({"scopes": ["more"]}, {"client_id": "mine"}):
+            double.clients["mine"] = {"redirect_uris": ["*"]}
+            again = OAuth(authorizer=double.person(), store=store, keep_client=True, **options)
+            with pytest.raises(AuthorizationFailed):
+                await again.bind(double.url).login(again=True)
+        assert await OAuth(store=store).bind(double.url).tokens() == first
+        double.redirect_changes = {}
+        second = (
+            await OAuth(authorizer=double.person(), store=store, scopes=["more"]).bind(double.url).login(again=True)
+        )
+        assert second.scopes == ("more",)
+        assert await OAuth(store=store).bind(double.url).tokens() == second
+        third = OAuth(authorizer=double.person(), store=store, client_id="mine", keep_client=True).bind(double.url)
+        assert (await third.login(again=True)).client["client_id"] == "mine"
+        assert second.refresh_token in {form["token"] for form in double.forms("/revoke")}
+
+
 async def test_refreshed_tokens_are_revoked_where_the_first_ones_would_have_been() -> None:
     async with AuthDouble() as double:
         double.lifetime = 0

@@ -137,6 +137,7 @@ async def test_a_form_that_was_sent_twice_is_one_login() -> None:
 
 
 async def test_the_form_of_one_browser_is_useless_in_another() -> None:
+    """FastMCP #3519: an attacker's form, with the token of its own page, was accepted from the victim."""
     async with rig() as site:
         attacker, victim, url = Browser(), Browser(), site.authorize_url(await site.register())
         _, page = await attacker.open(url)
@@ -437,6 +438,33 @@ async def test_only_an_access_token_is_one() -> None:
         assert (await site.call(access)).status == 200
 
 
+async def test_the_keys_alone_make_nobody_a_user() -> None:
+    """FastMCP #5115: whoever had the signing key could make a token with a user of its choice. Here it names a grant."""
+    async with rig() as site:
+        client_id = (await site.tokens())["client_id"]
+        forged = grants.AccessToken("no-such-grant", client_id, site.resource, (), time.time() + 60)
+        token = site.auth._vault.seal(forged, "access token")
+        assert site.auth._grants.read_access(token) is not None
+        assert challenges(await site.call(token))["bearer"]["error"] == "invalid_token"
+
+
+async def test_a_token_of_the_provider_is_none_here_whatever_application_it_is_for() -> None:
+    """FastMCP #4827: tokens of Google for any application were accepted. FastMCP #3407: scopes were not looked at."""
+    async with rig(required_scopes=["notes"]) as site:
+        await site.tokens()
+        for token in site.idp.tokens:
+            assert challenges(await site.call(token))["bearer"]["error"] == "invalid_token"
+
+
+async def test_a_client_does_not_get_the_callback_of_the_provider() -> None:
+    """FastMCP 3.4.4: a client registered the proxy's own callback as its redirect URI."""
+    async with rig() as site:
+        for uri in (site.auth.callback_url, f"{site.auth.callback_url}?a=b"):
+            client_id = await site.register(uri)
+            _, response = await Browser().open(site.authorize_url(client_id, redirect_uri=uri))
+            assert (response.status, response.all("location")) == (400, [])
+
+
 async def test_an_expired_access_token_is_refused() -> None:
     async with rig(access_ttl=0.01) as site:
         token = (await site.tokens())["access_token"]
@@ -578,6 +606,7 @@ async def test_a_provider_that_is_down_ends_no_login() -> None:
 
 
 async def test_a_revoked_token_ends_its_login_here_and_at_the_provider() -> None:
+    """FastMCP #5120: the provider got the proxy's own refresh token, which it does not know."""
     for kind in ("refresh_token", "access_token"):
         async with rig() as site:
             tokens = await site.tokens()
@@ -763,7 +792,7 @@ class Signer:
 
 
 async def test_a_client_signs_for_the_token_endpoint_that_the_metadata_names() -> None:
-    """FastMCP #4789: the expected audience had a slash too many, and no such client could log in."""
+    """FastMCP #4789, #4799: the expected audience had a slash too many, and no such client could log in."""
     async with rig() as site:
         signer = Signer(site)
         metadata = json.loads((await site.get("/.well-known/oauth-authorization-server")).body)

@@ -203,6 +203,8 @@ def _base_server(url: str, rules: UrlRules, issuer: str | None, accept_issuers: 
     """A server without resource metadata: it authorizes itself, at its base URL (revision 2025-03-26)."""
     target = parse_url(url)
     base = f"{target.scheme}://{target.authority}"
+    if issuer not in (None, base, f"{base}/"):  # its metadata would be the word of the MCP server
+        raise AuthorizationFailed(f"{url} names no authorization server, and the client is for the issuer {issuer}")
     server = yield from _first(authorization_server_urls(url, V2025_03), AuthorizationServer)
     has_metadata = server is not None
     if server is None:

@@ -228,8 +228,11 @@ class OAuthCredentials:
             await self._look_up()
         return None if self._source is None else await self._source.get()
 
-    async def login(self) -> Tokens:
+    async def login(self, *, again: bool = False) -> Tokens:
         """Log in now, unless somebody is logged in.
+
+        Args:
+            again: Log in also if somebody is logged in. The login before stays until the new one is there.
 
         Returns:
             The tokens.
@@ -238,9 +241,12 @@ class OAuthCredentials:
             AuthorizationFailed: Nobody logged in, or it is not possible.
         """
         tokens = await self.tokens()
-        if tokens is None:
-            await self._log_in(await self._challenge(), "", ())
+        if tokens is None or again:
+            before, refused = self._source, "" if tokens is None else tokens.access_token
+            await self._log_in(await self._challenge(), refused, (), again=again)
             tokens = await self.tokens()
+            if before is not None and self._source is not None and before.key != self._source.key:
+                await self._forget(before)  # that of another client
         if tokens is None:
             raise AuthorizationFailed(f"The login at {self.url} was not kept")
         return tokens
@@ -258,11 +264,15 @@ class OAuthCredentials:
             await self._look_up()
         source, self._source = self._source, None
         self.identity = None
-        tokens = None if source is None else await source.forget()
+        if source is not None:
+            await self._forget(source)
         await self._oauth.store.delete(self._index)
+        return source is not None
+
+    async def _forget(self, source: TokenSource) -> None:
+        tokens = await source.forget()
         if tokens is not None:
             await self._revoke(tokens)
-        return source is not None
 
     # ---------------------------------------------------------------- refusals
 
@@ -287,7 +297,9 @@ class OAuthCredentials:
 
     # ---------------------------------------------------------------- one login at a time
 
-    async def _log_in(self, challenge: Challenge | None, refused: str, missing: tuple[str, ...]) -> None:
+    async def _log_in(
+        self, challenge: Challenge | None, refused: str, missing: tuple[str, ...], *, again: bool = False
+    ) -> None:
         """Renew the login, or wait for what is under way. It ends when nobody waits for it any more."""
         loop = asyncio.get_running_loop()
         while (login := self._logins.get(loop)) is not None and login.abandoned.is_set():
@@ -295,7 +307,7 @@ class OAuthCredentials:
         if self._failure is not None and time.monotonic() - self._failure[1] < _AFTER_FAILURE:
             raise AuthorizationFailed(*self._failure[0].args)
         if login is None:
-            login = self._logins[loop] = _Login(loop.create_task(self._authorize(challenge, refused, missing)))
+            login = self._logins[loop] = _Login(loop.create_task(self._authorize(challenge, refused, missing, again)))
             login.task.add_done_callback(partial(self._ended, loop))
         login.waiting += 1
         try:
@@ -311,7 +323,9 @@ class OAuthCredentials:
         abandoned = not login.waiting
         self._failure = (exc, time.monotonic()) if isinstance(exc, AuthorizationFailed) and not abandoned else None
 
-    async def _authorize(self, challenge: Challenge | None, refused: str, missing: tuple[str, ...]) -> None:
+    async def _authorize(
+        self, challenge: Challenge | None, refused: str, missing: tuple[str, ...], again: bool
+    ) -> None:
         async with self._fetcher() as fetcher:
             found = await fetcher.run(
                 discover(
@@ -322,9 +336,9 @@ class OAuthCredentials:
                     accept_issuers=self._oauth.accept_issuers,
                 )
             )
-            source = await self._source_at(found)
+            source = await self._source_at(found, again)
             self._resource = found.resource
-            can_refresh = bool(refused) and not missing and refused != self._replacement
+            can_refresh = bool(refused) and not missing and not again and refused != self._replacement
             if can_refresh and (tokens := await source.replace(refused)) is not None:
                 self._replacement = tokens.access_token
             else:
@@ -336,14 +350,15 @@ class OAuthCredentials:
         if await self._oauth.store.get(self._index) != place:
             await self._oauth.store.set(self._index, place)
 
-    async def _source_at(self, found: Discovered) -> TokenSource:
+    async def _source_at(self, found: Discovered, again: bool) -> TokenSource:
         """The tokens of this client at an authorization server. Those of another one are not used there."""
         server = found.server
         uses_document = bool(self._oauth.client_metadata_url and server.client_id_metadata_document_supported)
         client_key = self._client_id() or (self._oauth.client_metadata_url if uses_document else None) or "dynamic"
         key = token_key(found.issuer, found.resource, client_key)
         entry = await self._oauth.store.get(self._index)
-        if self._oauth.registered is not None and self._oauth.issuer is None and entry and entry.issuer != found.issuer:
+        is_other = entry is not None and entry.issuer != found.issuer
+        if entry and is_other and not again and self._oauth.registered is not None and self._oauth.issuer is None:
             raise AuthorizationFailed(
                 f"{self.url} is authorized by {found.issuer} now, and was by {entry.issuer}, where the client "
                 f"{self._client_id()!r} belongs. If it is registered at the new one, too, say so: OAuth(issuer=…)"

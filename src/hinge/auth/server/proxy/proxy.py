@@ -304,7 +304,8 @@ class OAuthProxy(TokenAuth):
         """The authorization endpoint (RFC 6749 §4.1.1): ask the person at the browser."""
         client = await self._clients.find(field(request, "client_id"))
         redirect_uri = field(request, "redirect_uri")
-        if not matches(client.redirect_uris, redirect_uri):
+        is_own = redirect_uri.partition("?")[0] == self.callback_url
+        if is_own or not matches(client.redirect_uris, redirect_uri):
             raise OAuthError("invalid_request", "the redirect_uri is not one of those that the client has registered")
         try:
             login = self._read_login(request, client.id, redirect_uri)

@@ -53,9 +53,7 @@ async def _login(options: argparse.Namespace, url: str) -> int:
         issuer=options.issuer,
     )
     credentials = oauth.bind(url)
-    if options.client_id or options.scope:
-        await credentials.logout()
-    tokens = await credentials.login()
+    tokens = await credentials.login(again=bool(options.client_id or options.scope))
     scopes = f" with the scopes {' '.join(tokens.scopes)}" if tokens.scopes else ""
     print(f"Logged in at {tokens.issuer}{escape_line(scopes)}.", file=sys.stderr)
     return 0
