@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hinge import Changed, Context, Server
 from hinge.transports.http.server.sharing.session import SharedSession
 from hinge.transports.http.server.sharing.session_store import SharedSessionStore
+from tests.backends.redis_server import RedisServer, needs_redis, redis_server
 from tests.transports.http_rig import Log, Site, handshake_call, make_server, serving
 
 
@@ -77,11 +81,25 @@ async def apps(url: str, count: int = 2, *, log: Log | None = None, **options: A
             server = make_shared_server(own, url, **options)
             stack.push_async_callback(server.backend.close)
             served.append(App(await stack.enter_async_context(serving(server, **http)), server, own))
+        if url.startswith("redis"):  # the first listener gets ChangesLost when its connection is ready
+            for app in served:
+                await until(lambda app=app: app.server._subscriptions.position > 0)
         yield served
 
 
-def sqlite_url(directory: Path) -> str:
-    return f"sqlite:///{directory / 'shared.db'}"
+@pytest.fixture
+def redis_store(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis server."""
+    with redis_server(tmp_path / "redis") as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", pytest.param("redis", marks=needs_redis)])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a store that is new, on each kind of backend."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'shared.db'}"
+    return str(request.getfixturevalue("redis_store").url)
 
 
 def request(method: str, call_id: Any = 1, **params: Any) -> dict[str, Any]:
@@ -98,8 +116,6 @@ async def call(app: App, session: dict[str, str], name: str, call_id: Any = 1, /
             message = following
         return message
     body = await wire.reader.readexactly(int(head.headers["content-length"]))
-    import json
-
     return json.loads(body)
 
 

@@ -28,6 +28,10 @@ class SharedSubscriptions:
         self._subscriptions = subscriptions
         self._context = context
 
+    def connect(self) -> None:
+        """Be told of changes from now on."""
+        self._subscriptions.connect()
+
     @property
     def position(self) -> int:
         """The position of the newest change that this process was told of."""

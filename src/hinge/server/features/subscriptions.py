@@ -168,8 +168,11 @@ class Subscriptions:
     @property
     def position(self) -> int:
         """The position of the newest change that this process was told of."""
-        self._connect()
         return self._buffer.position
+
+    def connect(self) -> None:
+        """Be told of changes from now on."""
+        self._connect()
 
     def leave(self, session: Session) -> int:
         """Tell a session nothing more until it joins again. Returns the position up to which it was told."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +13,14 @@ from hinge import Limits, Principal
 from hinge.transports.http.server.sharing.records import SessionKeys
 from tests.support import V2025_03
 from tests.transports.http_rig import Log, handshake_call, text_of
-from tests.transports.sharing_rig import App, apps, call, request, sqlite_url, until
+from tests.transports.sharing_rig import App, apps, call, redis_store, request, store_url, until
+
+__all__ = ("redis_store", "store_url")  # fixtures
 
 
 @pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[list[App]]:
-    async with apps(sqlite_url(tmp_path)) as served:
+async def pair(store_url: str) -> AsyncIterator[list[App]]:
+    async with apps(store_url) as served:
         yield served
 
 
@@ -69,11 +70,11 @@ async def test_a_call_with_a_json_answer_does_not_touch_the_store(pair: list[App
     assert [each for each in operations if "process:" not in each and "inbox:" not in each] == []
 
 
-async def test_a_foreign_principal_gets_404_from_every_process(tmp_path: Path) -> None:
+async def test_a_foreign_principal_gets_404_from_every_process(store_url: str) -> None:
     def authenticate(scope: Any, headers: Any) -> Any:
         return Principal(headers["x-user"])
 
-    async with apps(sqlite_url(tmp_path), authenticate=authenticate) as (a, b):
+    async with apps(store_url, authenticate=authenticate) as (a, b):
         session = await a.site.session(**{"X-User": "anna"})
         foreign = {**session, "X-User": "bob"}
         for app in (a, b):
@@ -188,8 +189,8 @@ async def test_delete_ends_the_session_everywhere(pair: list[App]) -> None:
         assert len(app.store) == 0
 
 
-async def test_idle_sessions_expire_in_the_store(tmp_path: Path) -> None:
-    async with apps(sqlite_url(tmp_path), limits=Limits(session_idle=2.0)) as (a, b):
+async def test_idle_sessions_expire_in_the_store(store_url: str) -> None:
+    async with apps(store_url, limits=Limits(session_idle=2.0)) as (a, b):
         session = await a.site.session()
         await call(b, session, "add", a=1, b=1)
         for _ in range(12):  # its use here keeps it alive there
@@ -201,8 +202,8 @@ async def test_idle_sessions_expire_in_the_store(tmp_path: Path) -> None:
         assert (await b.site.ask(session, request("ping"))).status == 404
 
 
-async def test_there_are_no_more_sessions_than_the_limit(tmp_path: Path) -> None:
-    async with apps(sqlite_url(tmp_path), limits=Limits(sessions=2)) as (a, b):
+async def test_there_are_no_more_sessions_than_the_limit(store_url: str) -> None:
+    async with apps(store_url, limits=Limits(sessions=2)) as (a, b):
         sessions = [await a.site.session() for _ in range(2)]
         with pytest.raises(AssertionError):
             await a.site.session()
@@ -239,9 +240,9 @@ async def test_a_record_of_another_version_waits_for_a_process_of_that_version(p
     assert int(reply.headers["retry-after"]) >= 1
 
 
-async def test_a_stopping_process_hands_its_sessions_over(tmp_path: Path) -> None:
+async def test_a_stopping_process_hands_its_sessions_over(store_url: str) -> None:
     log = Log()
-    async with apps(sqlite_url(tmp_path), log=log) as (a, b):
+    async with apps(store_url, log=log) as (a, b):
         session = await a.site.session()
         stream = await a.site.listen(session)
         await stream.head()

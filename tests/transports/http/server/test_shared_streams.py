@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +13,14 @@ from hinge import Changed, Limits
 from hinge.server.context import Context
 from tests.support import V2025_06
 from tests.transports.http_rig import Wire, handshake_call, text_of
-from tests.transports.sharing_rig import App, apps, call, request, sqlite_url, until
+from tests.transports.sharing_rig import App, apps, call, redis_store, request, store_url, until
+
+__all__ = ("redis_store", "store_url")  # fixtures
 
 
 @pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[list[App]]:
-    async with apps(sqlite_url(tmp_path)) as served:
+async def pair(store_url: str) -> AsyncIterator[list[App]]:
+    async with apps(store_url) as served:
         yield served
 
 
@@ -83,8 +84,8 @@ async def test_a_stream_of_an_older_revision_is_resumed_too(pair: list[App]) -> 
     assert text_of(answer) == "stream"
 
 
-async def test_an_event_of_more_than_a_mebibyte_is_kept(tmp_path: Path) -> None:
-    async with apps(sqlite_url(tmp_path)) as (a, b):
+async def test_an_event_of_more_than_a_mebibyte_is_kept(store_url: str) -> None:
+    async with apps(store_url) as (a, b):
 
         @a.server.tool
         async def large(ctx: Context[Any]) -> str:
@@ -105,8 +106,8 @@ async def test_an_event_of_more_than_a_mebibyte_is_kept(tmp_path: Path) -> None:
         assert len(text_of(answer)) == 3_000_000
 
 
-async def test_foreign_and_dropped_events_are_refused(tmp_path: Path) -> None:
-    async with apps(sqlite_url(tmp_path), limits=Limits(replay_events=10)) as (a, b):
+async def test_foreign_and_dropped_events_are_refused(store_url: str) -> None:
+    async with apps(store_url, limits=Limits(replay_events=10)) as (a, b):
         session, other = await a.site.session(), await a.site.session()
         first, *_ = await broken_off(a, session, 50)
         a.log.gate.set()
@@ -198,13 +199,13 @@ async def test_a_subscription_made_here_is_ended_through_another_process(pair: l
     assert await methods_of(stream, 1) == ["notifications/tools/list_changed"]
 
 
-async def test_who_may_learn_of_a_change_is_decided_where_the_stream_is(tmp_path: Path) -> None:
+async def test_who_may_learn_of_a_change_is_decided_where_the_stream_is(store_url: str) -> None:
     seen: set[str] = {"note://x", "note://y"}
 
     async def may_watch(ctx: Context[Any], uri: str) -> bool:
         return uri in seen
 
-    async with apps(sqlite_url(tmp_path), authorize_subscription=may_watch) as (a, b):
+    async with apps(store_url, authorize_subscription=may_watch) as (a, b):
         session = await a.site.session()
         for uri in ("note://x", "note://y"):
             await a.site.ask(session, request("resources/subscribe", uri=uri))
@@ -302,8 +303,8 @@ async def test_a_server_that_announces_a_change_reaches_sessions_without_a_call(
     assert await methods_of(stream, 1) == ["notifications/prompts/list_changed"]
 
 
-async def test_the_keep_of_events_is_bounded_for_all_sessions_together(tmp_path: Path) -> None:
-    async with apps(sqlite_url(tmp_path), limits=Limits(replay_total=20_000)) as (a, _):
+async def test_the_keep_of_events_is_bounded_for_all_sessions_together(store_url: str) -> None:
+    async with apps(store_url, limits=Limits(replay_total=20_000)) as (a, _):
         for number in range(5):
             session = await a.site.session()
             await broken_off(a, session, 40, f"call{number}")

@@ -100,6 +100,7 @@ class Lifecycle:
                 ready.exception()  # marks it as retrieved: nobody else may be waiting
             raise exc
         self.started = True
+        self._sessions.begin()
         ready.set_result(None)
 
     def stop_soon(self) -> None:

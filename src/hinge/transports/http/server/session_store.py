@@ -37,6 +37,9 @@ class SessionStore:
     def __len__(self) -> int:
         return len(self.by_key)
 
+    def begin(self) -> None:
+        """The app has started."""
+
     def make(self, owner: Owner, serve: Serve) -> HttpSession | None:
         """Make a session that is not stored yet; None if there are too many."""
         now, most = self._loop.time(), self._options.limits.sessions

@@ -50,6 +50,9 @@ _STREAM_OPEN = Refusal(409, "This session's stream is open already: one GET at a
 class SessionChanges(Protocol):
     """What a server tells sessions of changes."""
 
+    def connect(self) -> None:
+        """Be told of changes from now on."""
+
     @property
     def position(self) -> int:
         """The position of the newest change that this process was told of."""

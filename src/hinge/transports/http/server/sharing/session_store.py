@@ -60,6 +60,10 @@ class SharedSessionStore(SessionStore):
         self._made = 0
         self._renewing: asyncio.Task[None] | None = None
 
+    def begin(self) -> None:
+        """The app has started: be told of changes before the first session is."""
+        self._state.changes.connect()
+
     # ---------------------------------------------------------------- new sessions
 
     def _open(self, session_id: str, owner: Owner, serve: Serve) -> SharedSession:
