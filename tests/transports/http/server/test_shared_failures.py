@@ -1,0 +1,148 @@
+"""Shared sessions when processes are killed, and when their store is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from tests.backends.redis_server import RedisServer, needs_redis
+from tests.transports.http_rig import Site, handshake_call, process, text_of
+from tests.transports.sharing_rig import App, apps, call, redis_store, request, until
+
+__all__ = ("redis_store",)  # a fixture
+
+PROGRAM = """
+import hinge.transports.http.server.sharing.mailbox as mailbox
+mailbox.BEAT, mailbox.ALIVE = 0.2, 1.5
+from tests.transports.http_rig import Log
+from tests.transports.sharing_rig import make_shared_server
+
+make_shared_server(Log(), "sqlite:///shared.db").run("http", port=0, workers={workers})
+"""
+
+
+@asynccontextmanager
+async def processes(directory: Path, count: int, workers: int = 1) -> AsyncIterator[list[tuple[Site, int]]]:
+    """Real processes on one store: where they serve, and their ids."""
+    async with AsyncExitStack() as stack:
+        served: list[tuple[Site, int]] = []
+        for _ in range(count):
+            running = await stack.enter_async_context(process(directory, PROGRAM.format(workers=workers)))
+            assert running.stderr is not None
+            async with asyncio.timeout(30):
+                while "http://" not in (line := (await running.stderr.readline()).decode()):
+                    assert line
+            site = Site(int(line.rsplit(":", 1)[1].split("/")[0]))
+            stack.callback(site.close)
+            served.append((site, running.pid))
+        yield served
+
+
+async def test_the_call_of_a_process_that_was_killed_ends_once_with_an_unknown_outcome(tmp_path: Path) -> None:
+    async with processes(tmp_path, 2) as ((a, pid), (b, _)):
+        session = await a.session()
+        wire = await a.call(session, handshake_call("stream", 9, count=20))
+        await wire.head()
+        events = [await wire.event() for _ in range(21)]
+        first = next(event.id for event in events if event is not None and event.data)
+        assert first is not None
+        await asyncio.sleep(0.3)  # events are written behind
+        os.kill(pid, signal.SIGKILL)
+        streams = [await b.listen(session, first) for _ in range(3)]
+        for stream in streams:
+            assert (await stream.head()).status == 200
+        for stream in [*streams, await b.listen(session, first)]:
+            if stream not in streams:
+                await stream.head()
+            messages = []
+            while (message := await stream.message()) is not None:
+                messages.append(message)
+            *told, answer = messages
+            assert [each["params"]["message"] for each in told] == [f"stream {number}" for number in range(1, 20)]
+            assert (answer["id"], answer["error"]["code"]) == (9, 504)
+            assert "unknown" in answer["error"]["message"]
+
+
+async def test_another_process_takes_the_stream_of_one_that_was_killed(tmp_path: Path) -> None:
+    async with processes(tmp_path, 2) as ((a, pid), (b, _)):
+        session = await a.session()
+        stream = await a.listen(session)
+        assert (await stream.head()).status == 200
+        refused = await b.listen(session)
+        assert (await refused.head()).status == 409
+        os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(20):
+            while (await (reopened := await b.listen(session)).head()).status != 200:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.1)
+        done = await b.ask(session, handshake_call("announce", text="after"))
+        assert text_of(done.json()) == "announced"
+        texts: list[str] = []
+        while "after" not in texts:
+            texts.append((await reopened.message()).get("params", {}).get("data", ""))
+
+
+async def test_an_answer_to_a_process_that_was_killed_is_accepted(tmp_path: Path) -> None:
+    async with processes(tmp_path, 2) as ((a, pid), (b, _)):
+        session = await a.session()
+        wire = await a.call(session, handshake_call("ask"))
+        await wire.head()
+        question = await wire.message()
+        os.kill(pid, signal.SIGKILL)
+        answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}}
+        assert (await b.ask(session, answer)).status == 202
+        assert (await b.ask(session, request("ping"))).json()["result"] == {}
+
+
+async def test_workers_of_one_server_share_its_sessions(tmp_path: Path) -> None:
+    async with processes(tmp_path, 1, workers=3) as ((site, _),):
+        sessions = [await site.session() for _ in range(3)]
+        for number in range(30):
+            answer = await site.ask(sessions[number % 3], handshake_call("add", number, a=number, b=0))
+            assert text_of(answer.json()) == str(number)
+
+
+@needs_redis
+async def test_calls_go_on_while_the_store_is_gone_and_listeners_get_what_they_missed(redis_store: RedisServer) -> None:
+    async with apps(redis_store.url) as (a, b):
+        session = await a.site.session()
+        stream = await b.site.listen(session)
+        await stream.head()
+        await until(lambda: b.session(session).standing._since is None)
+        asking = await a.site.call(session, handshake_call("ask"))
+        await asking.head()
+        question = await asking.message()
+        redis_store.kill()
+        for app in (a, b):
+            assert text_of(await call(app, session, "add", a=1, b=1)) == "2"
+        await call(a, session, "announce", text="meanwhile")
+        await call(a, session, "more")
+        await refused(a, session, question)
+        redis_store.start()
+        methods: set[str] = set()
+        while not {"notifications/message", "notifications/tools/list_changed"} <= methods:
+            methods.add((await stream.message())["method"])
+        answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///x"}]}}
+        async with asyncio.timeout(20):
+            while (await b.site.ask(session, answer)).status != 202:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.1)
+        assert text_of(await asking.message()) == "file:///x"
+
+
+async def refused(a: App, session: dict[str, str], question: dict[str, str]) -> None:
+    """What needs the store says when to try again."""
+    from tests.transports.http_rig import JSON_HEADERS, initialize
+
+    answer = {"jsonrpc": "2.0", "id": "0123456789abcdef-1.1", "result": {}}
+    for headers, body in (
+        (JSON_HEADERS, initialize()),
+        ({**session, "Mcp-Session-Id": "x" * 43}, request("ping")),
+        (session, request("logging/setLevel", level="error")),
+        (session, answer),
+    ):
+        reply = await a.site.ask({**headers, "Accept": "application/json"}, body)
+        assert reply.status == 503, body
+        assert int(reply.headers["retry-after"]) >= 1
