@@ -203,6 +203,22 @@ async def test_a_stop_lets_a_call_end_whose_client_went_away(log: Log) -> None:
     assert log.events == ["wait begins", "wait ends"]
 
 
+async def test_a_stop_ends_the_standing_streams_while_calls_still_run(log: Log) -> None:
+    async with serving(make_server(log)) as site:
+        calling, listening = await site.session(), await site.session()
+        standing = await site.listen(listening)
+        await standing.head()
+        call = await site.call(calling, handshake_call("wait"))
+        await log.until("wait begins")
+        assert site.app is not None
+        stopping = asyncio.create_task(site.app.stop())
+        while await standing.event() is not None:
+            pass
+        log.gate.set()
+        assert text_of((await call.reply()).json()) == "wait"
+        await stopping
+
+
 async def test_a_stop_waits_until_the_sessions_have_cleaned_up(log: Log) -> None:
     @asynccontextmanager
     async def connected(ctx: Any) -> AsyncIterator[None]:
@@ -381,6 +397,12 @@ async def test_a_malformed_answer_by_post_fails_the_call_that_asked(site: Site, 
     reply = await site.ask(session, {"jsonrpc": "2.0", "id": question["id"], **members})
     assert (reply.status, reply.json()["error"]["code"], reply.json().get("id")) == (400, -32600, None)
     assert (await wire.message())["id"] == handshake_call("ask")["id"]
+
+
+async def test_a_client_that_takes_no_events_can_not_be_asked_and_its_call_fails(site: Site) -> None:
+    session = {**await site.session(), "Accept": "application/json"}
+    result = (await site.ask(session, handshake_call("ask"))).json()["result"]
+    assert result["isError"]
 
 
 async def test_an_explicit_cancellation_stops_the_call_and_ends_its_stream(site: Site, log: Log) -> None:
