@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -284,6 +285,13 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
             Contestant("hinge", ours, "from hinge import Server, Context"),
             Contestant("hinge client", ours, "from hinge import Client"),
         ]
+
+    def tasks(what: str) -> tuple[Contestant, ...]:
+        stores = [("hinge", "memory"), ("hinge sqlite", "sqlite")]
+        if shutil.which("redis-server") or shutil.which("valkey-server"):
+            stores.append(("hinge redis", "redis"))
+        return tuple(Contestant(name, ours, "hinge_tasks.py", (store, what)) for name, store in stores if with_hinge)
+
     http = entrants("http", (("mcp", "http"), ("mcp json", "http-json")))
     if with_hinge:
         http += (Contestant("hinge asgi", ours, "hinge_server.py", ("asgi",)),)
@@ -295,6 +303,8 @@ def all_cases(peers: Path, ours: Path, with_hinge: bool) -> list[Case]:
         Case("stdio_pipelined", "stdio server, 16 calls in flight", lambda c: StdioServer(c, 16), stdio),
         Case("stdio_pingpong", "stdio server, one call at a time", lambda c: StdioServer(c, 1), stdio),
         Case("memory", "in memory, client and server together", InMemory, tuple(memory)),
+        Case("tasks", "a task without steps, client and server together", InMemory, tasks("task")),
+        Case("steps", "a step of a task, of 50 in each", InMemory, tasks("step")),
         Case("cold_start", "stdio server, start to first answer", ColdStart, stdio, compared="wall", one_shot=True),
         Case("import", "import, CPU over an empty interpreter", Import, tuple(imports), one_shot=True),
     ]

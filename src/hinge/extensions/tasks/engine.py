@@ -1,129 +1,101 @@
-"""What runs tasks: the interface, and the engine within one process."""
+"""What runs tasks: the interface between the extension and an engine."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-from hinge.backends.base import Backend
-from hinge.protocol.limits import Limits
 
-logger = logging.getLogger("hinge")
+class TaskRunner(Protocol):
+    """What an engine calls, in the process where a task runs. The extension Tasks implements it."""
 
-#: Executes a task to its end.
-Run: TypeAlias = Callable[[str], Awaitable[None]]
+    async def run(self, task_id: str) -> None:
+        """Execute a task to its end, or until it waits for input: `TaskEngine.wake` leads to the next run.
+
+        It is called again, on any process, if the process dies meanwhile, and must find out itself what is done already.
+        The engine cancels it when another process may take the task over, or this one stops. An exception means that the run
+        could not be carried out, and is repeated later.
+
+        Args:
+            task_id: The id.
+        """
+
+    def woken(self, task_id: str) -> None:
+        """React to `TaskEngine.wake`, by any process, for a task that runs in this one. This must not block.
+
+        Args:
+            task_id: The id.
+        """
+
+    def release(self, task_id: str) -> bool:
+        """React to the end of this process, for a task that runs in it. This must not block.
+
+        Args:
+            task_id: The id.
+
+        Returns:
+            Whether the run ends by itself soon, because a step is running that is recorded first; else it is cancelled at once.
+        """
+        ...
+
+    async def progress(self, task_id: str) -> int:
+        """Return how many entries the journal of a task has. Asked when a process has died that ran it.
+
+        Args:
+            task_id: The id.
+
+        Returns:
+            The number, which grows with each step that is recorded.
+        """
+        ...
+
+    async def fail(self, task_id: str, message: str) -> None:
+        """End a task that can't be run as failed, unless it has ended. It may be called again.
+
+        Args:
+            task_id: The id.
+            message: The reason, for people.
+        """
 
 
 class TaskEngine(Protocol):
-    """Decides when and where tasks run. All methods may be called from any process that serves."""
+    """Decides when and in which process tasks run.
 
-    async def start(self, run: Run) -> None:
-        """Begin to run tasks in this process.
+    A task runs in at most one process at a time, except for a moment after a process was stopped for longer than its lease: what
+    must not happen twice then is left to the journal of the task, which has one writer.
+    """
+
+    async def start(self, runner: TaskRunner) -> None:
+        """Begin to run tasks in this process. This succeeds without a connection to the store, too.
 
         Args:
-            run: Executes the task of an id to its end. It may be called again for a task whose process died: the task then
-                goes on from its journal.
+            runner: Executes the tasks.
         """
 
     async def submit(self, task_id: str) -> None:
-        """Accept a task. It is durable before this returns: `run` is called for it at least once.
+        """Accept a task, whose record is stored already.
+
+        It is durable, as far as the store is, before this returns: `TaskRunner.run` is called for it, in any process.
 
         Args:
-            task_id: The id; the record of the task is stored already.
+            task_id: The id.
+
+        Raises:
+            Overloaded: Too many tasks wait.
+            BackendError: The store can't be reached.
         """
 
     async def wake(self, task_id: str) -> None:
-        """An answer or a cancellation has come for a task: call `run` for it unless it is running.
+        """Run a task again, since an answer or a cancellation has come for it; it is durable before this returns.
+
+        If it runs already, `TaskRunner.woken` is called in the process where it runs, and `TaskRunner.run` once more after that.
 
         Args:
             task_id: The id.
+
+        Raises:
+            Overloaded: Too many tasks wait.
+            BackendError: The store can't be reached.
         """
 
     async def close(self) -> None:
-        """Stop running tasks in this process; those that run are cancelled, and may go on elsewhere."""
-
-
-class ProcessEngine:
-    """Runs tasks in this process: they end with it. For backends that other processes don't share.
-
-    Args:
-        most: How many tasks run at once; further ones wait in order.
-        teardown: Seconds that cancelled tasks have to end.
-    """
-
-    def __init__(self, *, most: int = 1000, teardown: float = 5.0) -> None:
-        self._most = most
-        self._teardown = teardown
-        self._run: Run | None = None
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._waiting: deque[str] = deque()
-
-    async def start(self, run: Run) -> None:
-        """Begin to run tasks.
-
-        Args:
-            run: Executes the task of an id to its end.
-        """
-        self._run = run
-        self._begin()
-
-    async def submit(self, task_id: str) -> None:
-        """Run a task, or let it wait for its turn.
-
-        Args:
-            task_id: The id.
-        """
-        self._waiting.append(task_id)
-        self._begin()
-
-    async def wake(self, task_id: str) -> None:
-        """Do nothing: tasks wait for input while they run.
-
-        Args:
-            task_id: The id.
-        """
-
-    async def close(self) -> None:
-        """Cancel the tasks that run, and wait for a limited time until they have ended."""
-        self._run = None
-        self._waiting.clear()
-        running = list(self._running.values())
-        for task in running:
-            task.cancel()
-        if running:
-            _, late = await asyncio.wait(running, timeout=self._teardown)
-            if late:
-                logger.warning("%d tasks did not stop within %g seconds and are abandoned", len(late), self._teardown)
-
-    def _begin(self) -> None:
-        while self._run is not None and self._waiting and len(self._running) < self._most:
-            task_id = self._waiting.popleft()
-            if task_id not in self._running:
-                running = asyncio.get_running_loop().create_task(self._execute(self._run, task_id))
-                self._running[task_id] = running
-
-    async def _execute(self, run: Run, task_id: str) -> None:
-        try:
-            await run(task_id)
-        except Exception:
-            logger.exception("A task could not be run")
-        finally:
-            self._running.pop(task_id, None)
-            self._begin()
-
-
-def engine_for(backend: Backend, server: str, limits: Limits) -> TaskEngine:
-    """Choose what runs the tasks that a backend keeps.
-
-    Args:
-        backend: The backend.
-        server: The name of the server.
-        limits: The limits of the server.
-
-    Returns:
-        The engine, not started yet.
-    """
-    return ProcessEngine(teardown=limits.teardown)
+        """Stop running tasks in this process, and leave them to others at once. The engine can be started again."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import random
 import re
 import secrets
@@ -19,10 +20,12 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from hinge.backends.base import MAX_LOG_BYTES, Backend
-from hinge.errors import BackendError, ErrorObject, HingeError, LogConflict, Overloaded
+from hinge.errors import BackendError, ErrorObject, HingeError, LogConflict, Overloaded, shorten
 from hinge.protocol.eras.base import EraName
 from hinge.protocol.http.request import Owner, Principal
 from hinge.protocol.records import Origin
+
+logger = logging.getLogger("hinge")
 
 #: The version of what is stored. A record of another version is refused.
 FORMAT: Final = 1
@@ -40,11 +43,15 @@ MOVES: Final[dict[Status, frozenset[Status]]] = {
     "cancelled": frozenset(),
 }
 
+#: The longest status message, in characters.
+MESSAGE_LENGTH: Final = 1000
 #: Bytes of one stored part of a call or result, and of one entry of a journal: less than a backend's limit for a value, since
 #: encryption adds to it.
 PART_BYTES: Final = 1000 * 1024
 #: Bytes of all entries of a journal: of a larger log, a backend drops the oldest entries.
 JOURNAL_BYTES: Final = MAX_LOG_BYTES - PART_BYTES
+#: Seconds for which an entry of a journal is tried to be stored while the backend can't be reached.
+PATIENCE: Final = 30.0
 #: Attempts to change a record that others change, too.
 _ATTEMPTS: Final = 50
 
@@ -123,6 +130,15 @@ class TaskRecord(Struct, kw_only=True, omit_defaults=True):
         if status not in MOVES[self.status]:
             raise ValueError(f"A task can't become {status} when it is {self.status}")
         self.status = status
+
+    def end_with(self, error: ErrorObject) -> bool:
+        """Let it fail, unless it has ended. Returns whether it did."""
+        if self.ended:
+            return False
+        self.move("failed")
+        self.error, self.message = error, shorten(error.message, MESSAGE_LENGTH)
+        self.inputs, self.answers = {}, {}
+        return True
 
 
 class StoredCaller(Struct, omit_defaults=True):
@@ -332,11 +348,11 @@ class TaskStore:
         return b"".join(parts)
 
 
-Event: TypeAlias = Literal["begun", "done", "failed", "answer"]
+Event: TypeAlias = Literal["run", "begun", "done", "failed", "answer"]
 
 
 class JournalEntry(Struct, array_like=True):
-    """One entry: a step that begins and must not be repeated, its failure, the result of a step, or an answer of the client."""
+    """One entry: a run or a step that must not be repeated begins, a step has failed or has a result, or an answer came."""
 
     event: Event
     key: str
@@ -381,11 +397,32 @@ class Journal:
                     raise BackendError(f"The journal of a task has lost the entries {self._end + 1} to {position - 1}")
                 self._take(_decoded(_entries, data), len(data))
 
+    @property
+    def progress(self) -> int:
+        """How many steps and answers it has: it grows, while runs that got no further add nothing."""
+        return len(self.steps) + len(self.begun) + len(self.failed) + len(self.answers)
+
+    async def take_over(self, run: int) -> None:
+        """Load it, and become its only writer: an entry for this run makes the appends of earlier ones fail.
+
+        Args:
+            run: The number of this run; the first one has nobody to take over from.
+        """
+        await self.load()
+        while run > 1:
+            try:
+                return await self.append("run", str(run))
+            except TaskGone:  # the earlier run has written meanwhile
+                await self.load()
+
     async def append(self, event: Event, key: str, result: bytes = b"", error: ErrorObject | None = None) -> None:
         """Append an entry; it is durable, as far as the backend is, when this returns.
 
+        If the backend can't be reached, this tries again for some time.
+
         Raises:
             TaskGone: Another run of the task has begun.
+            BackendError: The backend could not be reached: the entry may or may not be there.
             HingeError: The entry or the journal is too large.
         """
         entry = JournalEntry(event, key, result, error)
@@ -398,11 +435,27 @@ class Journal:
                 )
             if self._end >= self._most:
                 raise HingeError(f"A task remembers at most {self._most} steps and answers")
+            await self._write(data)
+            self._take(entry, len(data))
+
+    async def _write(self, data: bytes) -> None:
+        until, pause, uncertain = time.monotonic() + PATIENCE, 0.05, False
+        while True:
             try:
                 await self._backend.append(self._log, [data], ttl=self._ttl(), most=self._most, after=self._end)
+                return
             except LogConflict as exc:
+                entries = await self._backend.read(self._log, after=self._end, most=1) if uncertain else []
+                if entries == [(self._end + 1, data)]:
+                    return  # it was appended, and the reply was lost
                 raise TaskGone("Another run of this task has begun") from exc
-            self._take(entry, len(data))
+            except BackendError as exc:
+                if time.monotonic() >= until:
+                    raise
+                logger.warning("A step of a task is not recorded yet: %s", exc)
+            uncertain = True
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, 1.0)
 
     def _take(self, entry: JournalEntry, size: int) -> None:
         self._end += 1
@@ -413,7 +466,7 @@ class Journal:
             self.steps[entry.key] = entry.result
         elif entry.event == "failed":
             self.failed[entry.key] = entry.result.decode()
-        else:
+        elif entry.event == "answer":
             self.answers[entry.key] = StoredAnswer(entry.result, entry.error)
 
 

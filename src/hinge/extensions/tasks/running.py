@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from hinge.channel import ChannelKind
 from hinge.errors import (
+    BackendError,
     ChannelClosed,
     ConnectionLost,
     DefinitionError,
@@ -28,6 +29,7 @@ from hinge.errors import (
     shorten,
 )
 from hinge.extensions.tasks.records import (
+    MESSAGE_LENGTH,
     Journal,
     StoredAnswer,
     StoredInput,
@@ -53,8 +55,6 @@ RELATED = RESERVED + "related-task"
 _LOOK_AGAIN = 5.0
 #: Seconds between two stored status messages.
 _MESSAGE_PAUSE = 0.25
-#: The longest status message, in characters.
-_MESSAGE_LENGTH = 1000
 
 
 class _TaskNotification(msgspec.Struct):
@@ -142,6 +142,11 @@ class RunningTask:
         self.call: Call | None = None
         #: Why the run has to end without a result: the task was cancelled, or another run has begun.
         self.stopped = ""
+        #: Why something could not be recorded: then the run does not count.
+        self.lost: BackendError | None = None
+        #: The steps that run, and whether the run ends when they are recorded, to go on in another process.
+        self._steps = 0
+        self._released = False
 
     # ---------------------------------------------------------------- the run
 
@@ -200,6 +205,36 @@ class RunningTask:
         if self.call is not None and self.call.state is CallState.RUNNING:
             self.call.state = CallState.CANCELLED
         self._handler.cancel()
+
+    def release(self) -> bool:
+        """End the run after the steps that are running. Returns whether there are any; else the caller cancels the run."""
+        self._released = self._steps > 0
+        return self._released
+
+    async def step(self, key: str, call: StepCall) -> bytes:
+        """Call the function of a step and record its result, which is returned as JSON text."""
+        if self._released:
+            await asyncio.Future[None]()  # until the run is cancelled
+        self._steps += 1
+        try:
+            if not call.retry:
+                await self.journal.append("begun", key)
+            try:
+                _, text = await call.run(hashlib.sha256(f"{self.record.id}:{key}".encode()).hexdigest()[:32])
+            except Exception as exc:
+                if not call.retry:
+                    text = shorten(f"{call.name} failed: {exc}", MESSAGE_LENGTH).encode()
+                    await self.journal.append("failed", key, text)
+                raise
+            await self.journal.append("done", key, text)
+        except BackendError as exc:
+            self.lost = exc
+            raise
+        finally:
+            self._steps -= 1
+            if self._released and not self._steps and self._handler is not None:
+                self._handler.cancel()
+        return text
 
     async def refresh(self) -> None:
         """Take what others changed in the record: answers, or its end. Raises TaskGone."""
@@ -262,7 +297,11 @@ class RunningTask:
             record.move("input_required")
             return True
 
-        await self._change(add)
+        try:
+            await self._change(add)
+        except BackendError as exc:
+            self.lost = exc
+            raise
 
     async def answer(self, key: str) -> StoredAnswer:
         """Wait for the answer to a request for input that was stored."""
@@ -303,7 +342,7 @@ class RunningTask:
         """Show progress as the status message."""
         amount = f"{progress.progress:g}" if progress.total is None else f"{progress.progress:g}/{progress.total:g}"
         text = amount if not progress.message else f"{amount}: {progress.message}"
-        self._message = shorten(text, _MESSAGE_LENGTH)
+        self._message = shorten(text, MESSAGE_LENGTH)
         if self._messages is None or self._messages.done():
             self._messages = self._loop.create_task(self._store_messages())
 
@@ -349,13 +388,7 @@ class RunningTask:
     async def fail(self, error: ErrorObject) -> None:
         """Store an error as the final state. Raises TaskGone."""
 
-        def end(record: TaskRecord) -> bool:
-            record.move("failed")
-            record.error, record.message = error, shorten(error.message, _MESSAGE_LENGTH)
-            record.inputs, record.answers = {}, {}
-            return True
-
-        await self._change(end)
+        await self._change(lambda record: record.end_with(error))
 
 
 class TaskElicitation(ElicitationStrategy):
@@ -411,18 +444,9 @@ class TaskElicitation(ElicitationStrategy):
             return call.read(text)
         if key in journal.failed:
             raise ToolError(journal.failed[key])
-        if not call.retry:
-            if key in journal.begun:
-                raise NotFinished(f"the process ended while the step {call.name} ran")
-            await journal.append("begun", key)
-        try:
-            _, text = await call.run(hashlib.sha256(f"{self._running.record.id}:{key}".encode()).hexdigest()[:32])
-        except Exception as exc:
-            if not call.retry:
-                await journal.append("failed", key, shorten(f"{call.name} failed: {exc}", _MESSAGE_LENGTH).encode())
-            raise
-        await journal.append("done", key, text)
-        return call.read(text)
+        if not call.retry and key in journal.begun:
+            raise NotFinished(f"the process ended while the step {call.name} ran")
+        return call.read(await self._running.step(key, call))
 
     def _numbered(self, key: str) -> str:
         count = self._counts[key] = self._counts.get(key, 0) + 1

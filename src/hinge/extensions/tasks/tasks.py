@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, ClassVar
@@ -18,6 +18,7 @@ from msgspec import UNSET, Raw, Struct, field
 from hinge.backends import backend_for
 from hinge.backends.base import Backend, Event, Reopenable
 from hinge.errors import (
+    BackendError,
     ChannelClosed,
     ConnectionLost,
     DefinitionError,
@@ -33,7 +34,8 @@ from hinge.errors import (
 )
 from hinge.extensions.base import Extension
 from hinge.extensions.tasks import handshake, stateless
-from hinge.extensions.tasks.engine import TaskEngine, engine_for
+from hinge.extensions.tasks.backend_engine import BackendEngine
+from hinge.extensions.tasks.engine import TaskEngine
 from hinge.extensions.tasks.forms import NO_WISH, TaskForm
 from hinge.extensions.tasks.records import (
     StoredAnswer,
@@ -75,8 +77,6 @@ _FORMS: Mapping[Era, TaskForm] = {HANDSHAKE: handshake.HandshakeForm(), STATELES
 
 #: The kind of `Changed` for a task; its key is the id.
 KIND = "task"
-#: How often the runs of a task may be ended by the end of their process.
-_MOST_RUNS = 20
 #: Tasks in a page of `tasks/list`.
 _PAGE = 50
 
@@ -274,7 +274,7 @@ class Tasks(Extension):
         if self._owns_backend and isinstance(self._store.backend, Reopenable):
             self._store.backend.reopen()
         stop = self._store.backend.subscribe(self._on_event)
-        await self._engine.start(self._execute)
+        await self._engine.start(_Runner(self._execute, self._running, self._store))
         try:
             yield
         finally:
@@ -296,7 +296,9 @@ class Tasks(Extension):
         if self._opened is None:
             given = self._given_backend
             backend = self._home.backend if given is None else backend_for(given)
-            engine = self._given_engine or engine_for(backend, self._home.name, self._home.limits)
+            engine = self._given_engine or BackendEngine(
+                backend, name=self._home.name, grace=self._home.limits.teardown / 2
+            )
             self._opened = TaskStore(backend), engine
         return self._opened
 
@@ -446,20 +448,27 @@ class Tasks(Extension):
         call = _call_of(record, stored, meta)
         running.call = call
         try:
-            if record.run > _MOST_RUNS:
-                raise NotFinished(f"the process ended {_MOST_RUNS} times while the task ran")
-            await journal.load()
+            await journal.take_over(record.run)
             journal.steps = {**stored.steps, **journal.steps}
             journal.answers = {**{key: StoredAnswer(text) for key, text in stored.answers.items()}, **journal.answers}
-            result = await running.run(lambda: self._serve(running, call, stored))
+            try:
+                result = await running.run(lambda: self._serve(running, call, stored))
+            except BackendError as exc:
+                if running.lost is None:  # it is the tool's own
+                    return await running.fail(error_of(exc, call))
+                raise
+            if running.lost is not None:
+                raise running.lost
             await self._complete(running, call, result)
-        except TaskGone:
+        except (TaskGone, BackendError):
             raise
         except asyncio.CancelledError:
             if not self._store.backend.shared:  # nobody else goes on with it
                 await running.fail(NotFinished("the server stopped").error)
             raise
         except Exception as exc:
+            if running.lost is not None:
+                raise running.lost from exc
             await running.fail(error_of(exc, call))
 
     async def _serve(self, running: RunningTask, call: Call, stored: StoredCall) -> Any:
@@ -715,6 +724,45 @@ class Tasks(Extension):
         except PeerError as exc:
             return StoredAnswer(error=exc.error)
         return StoredAnswer(bytes(raw))
+
+
+class _Runner:
+    """Runs tasks for an engine: a `TaskRunner`."""
+
+    def __init__(
+        self, run: Callable[[str], Awaitable[None]], running: Mapping[str, RunningTask], store: TaskStore
+    ) -> None:
+        self._run = run
+        self._running = running
+        self._store = store
+
+    async def run(self, task_id: str) -> None:
+        """Run a task."""
+        await self._run(task_id)
+
+    def woken(self, task_id: str) -> None:
+        """Look at the record of a task that runs here."""
+        if (running := self._running.get(task_id)) is not None:
+            running.poke()
+
+    def release(self, task_id: str) -> bool:
+        """End a run, as soon as the steps that run are recorded."""
+        running = self._running.get(task_id)
+        return running is not None and running.release()
+
+    async def progress(self, task_id: str) -> int:
+        """How many steps and answers a task has."""
+        record = await self._store.get(task_id)
+        if record is None:
+            return 0
+        journal = self._store.journal(record, most=1)
+        await journal.load()
+        return journal.progress
+
+    async def fail(self, task_id: str, message: str) -> None:
+        """End a task that can't be run."""
+        with suppress(TaskGone):
+            await self._store.change(task_id, lambda record: record.end_with(ErrorObject(-32603, message)))
 
 
 def _without_rounds(params: Raw) -> bytes:
