@@ -72,6 +72,21 @@ async def test_workers_that_fail_to_start_leave_the_old_ones(tmp_path: Path) -> 
         assert await server.settled(3) == before
 
 
+async def test_reloads_that_come_together_leave_one_set_of_workers(tmp_path: Path) -> None:
+    async with several(tmp_path, workers=2) as server:
+        before = await server.settled(2)
+        for number in ("two", "three", "four"):
+            server.file.write_text(PROGRAM.replace('"one"', f'"{number}"'))
+            server.signal(signal.SIGHUP)
+            await asyncio.sleep(0.05)
+        await server.line("Reloaded")
+        await until(partial(_are_gone, set(before)), 30)
+        ((leader, _),) = await until(lambda: _only(server.running.pid), 30)
+        assert {pid for pid, _ in children(leader)} == set(await server.settled(2))
+        assert await server.call("version") == "four"
+        assert "The reload failed" not in server.log
+
+
 async def test_after_a_reload_everything_ends_together(tmp_path: Path) -> None:
     async with several(tmp_path) as server:
         server.signal(signal.SIGHUP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
@@ -56,8 +57,9 @@ class Child:
         self.aborted = False
 
     def signal(self, number: int) -> None:
-        """Send a signal. The process has not been waited for, so the id is still its own."""
-        os.kill(self.pid, number)
+        """Send a signal. The id is still its own unless a function of the program has waited for all processes."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
 
 
 class Slot:
@@ -376,7 +378,8 @@ class Supervisor:
         elif self._reload_work is None:
             logger.error("This server can't reload: a program from a file can, by SIGHUP to its first process")
         else:
-            if self._successor is not None:  # it may have read files that have changed since
+            if self._successor is not None and self._successor.child is not None:
+                # It may have read files that have changed since.
                 self._end([self._successor], now)
                 self._retired.append(self._successor)
             self._successor = Slot(self._reload_work, None)
@@ -423,7 +426,8 @@ class Supervisor:
     def _kill_all(self) -> None:
         for child in self._children():
             child.signal(signal.SIGKILL)
-            os.waitpid(child.pid, 0)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child.pid, 0)
             child.link.close()
 
     def _show(self, child: Child, state: State) -> None:
