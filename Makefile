@@ -72,7 +72,7 @@ conformance: .venv/.demo
 	$(PY) -m tests.conformance.run
 
 all-checks: MUTANTS = 5
-all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak interop interop-agents bench packages newcomer pythons lowest coverage-ids
+all-checks: test test-long check shape demo conformance hostile http-differential fuzz mutants load soak cluster interop interop-agents bench packages newcomer pythons lowest coverage-ids
 
 hostile: .venv/.test
 	$(PY) -m tests.hostile.run

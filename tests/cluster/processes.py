@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -90,7 +91,9 @@ class Cluster:
 
     def __init__(self, directory: Path, store: str, *, workers: bool) -> None:
         self.workers = workers
-        self.kills = self.restarts = 0
+        #: Which processes were killed, and when, in seconds since 1970.
+        self.kills: list[tuple[int, float]] = []
+        self.restarts = 0
         self.journal = directory / "journal"
         self.journal.touch()
         self.redis: Program | None = None
@@ -138,14 +141,16 @@ class Cluster:
 
     async def kill(self) -> None:
         """Kill one process that serves; it comes back."""
-        self.kills += 1
         if self.workers:
             states = (await _health(self._ports[0]))["workers"]
             ready = [state["pid"] for state in states if state["state"] == "ready"]
+            pid = random.choice(ready or [states[0]["pid"]])
+            self.kills.append((pid, time.time()))
             with contextlib.suppress(ProcessLookupError):
-                os.kill(random.choice(ready or [states[0]["pid"]]), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
             return
         number = random.randrange(COUNT)
+        self.kills.append((self._servers[number].pid, time.time()))
         await self._servers[number].end(signal.SIGKILL)
         await asyncio.sleep(random.uniform(0.0, 0.5))
         self._servers[number].start()

@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +29,8 @@ ERAS = ("2025", "2026")
 #: Seconds between two kills, and those that everything has to settle before the last calls.
 PAUSE = (1.0, 4.0)
 SETTLE = 8.0
+#: Seconds in which a process must have told the others what has changed.
+UNSENT = 1.0
 
 
 def command_of(kind: str, installed: peers.Peers) -> list[str]:
@@ -119,22 +122,34 @@ async def judge(
     runs = Counter(cluster.journal.read_text().split())
     # A client whose connection broke may repeat a call: that is its own decision. Keys that were answered ran once.
     twice = [key for key in acknowledged if runs[key] > 1]
-    print(f"\n{layout}: {cluster.kills} processes killed, {cluster.restarts} rolling restarts", flush=True)
+    print(f"\n{layout}: {len(cluster.kills)} processes killed, {cluster.restarts} rolling restarts", flush=True)
     violations = [f"acknowledged and not stored: {key}" for key in lost]
     violations += [f"ran {runs[key]} times: {key}" for key in twice] + troubles
+    unsent = 0
     for report in reports:
+        for pid, answered in report.get("missed", ()):
+            # A notification is no transaction: it is sent while the answer is, and a process that is killed then may not have
+            # sent it.
+            if any(pid == other and answered - 1 < killed < answered + UNSENT for other, killed in cluster.kills):
+                unsent += 1
+            else:
+                violations.append(f"{report['client']}: a change was not told")
         calls, errors = report.get("calls", {}), report.get("errors", {})
         done = ", ".join(f"{kind} {count}" for kind, count in sorted(calls.items()))
         print(
             f"  {report['client']:18} {done}; failed visibly {sum(errors.values())}; "
             f"subscriptions ended and said so {report.get('announced', 0)}; "
+            f"told to a new stream {report.get('told_anew', 0)}; "
             f"its own breaks {report.get('broken', 0)}, HTTP sessions {report.get('sessions', 0)}; "
             f"{'usable' if report['usable'] else 'NOT USABLE'} at the end"
         )
         for text, count in sorted(errors.items(), key=lambda item: -item[1])[:4]:
             print(f"      {count:4} {text}")
         violations += [f"{report['client']}: {text}" for text in report["violations"]]
-    print(f"  acknowledged {len(acknowledged)}, lost {len(lost)}, ran twice {len(twice)}")
+    print(
+        f"  acknowledged {len(acknowledged)}, lost {len(lost)}, ran twice {len(twice)}; "
+        f"changes whose process was killed within {UNSENT:g} s {unsent}"
+    )
     for text, count in Counter(violations).most_common(20):
         print(f"  VIOLATION ({count}) {text}")
     print(f"  {'all holds' if not violations else f'{len(violations)} violations'}", flush=True)
@@ -154,6 +169,7 @@ def main() -> int:
     if missing:
         print(f"make cluster needs {' and '.join(missing)}: apt install haproxy redis-server", file=sys.stderr)
         return 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end everything that was started
     installed = peers.install(frozenset({"node", "peers", "fastmcp"}))
     layouts = [options.only] if options.only else list(LAYOUTS[1:3] if options.short else LAYOUTS)
     seconds = 20.0 if options.short else options.seconds

@@ -48,9 +48,9 @@ async def count(ctx: Context[Any], to: int) -> int:
 
 @server.tool
 async def change(name: str) -> str:
-    """Tell all subscribers that a resource has changed."""
+    """Tell all subscribers that a resource has changed. Returns the process that does."""
     server.notify(Changed("resource", f"cluster://{name}"))
-    return name
+    return str(os.getpid())
 
 
 @server.resource("cluster://{name}")

@@ -10,7 +10,7 @@ import httpx2
 import mcp_types as types
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost, listen
-from tally import CALL_SECONDS, Tally, Walk, answers
+from tally import CALL_SECONDS, Tally, Walk, answers, tells_anew
 
 KIND, ERA, URL, NAME = sys.argv[1:5]
 URI = f"cluster://{NAME}"
@@ -68,6 +68,13 @@ class Client:
         """Wait until there is a client."""
         async with asyncio.timeout(60):
             await self._ready.wait()
+
+    async def ask_anew(self) -> bool:
+        """Whether a new stream tells a change. These clients give up their own when it broke off twice."""
+        session = None
+        if ERA == "2025":
+            session = self.sessions[-1] if self.sessions else self.client.transport.get_session_id()
+        return session is not None and await asyncio.to_thread(tells_anew, URL, session, URI)
 
     async def _remember(self, response: Any) -> None:
         session = response.headers.get("mcp-session-id")
@@ -138,7 +145,7 @@ async def main() -> None:
         await asyncio.sleep(0.5)
     print("connected", flush=True)
     end, settled = map(float, (await asyncio.to_thread(sys.stdin.readline)).split())
-    walk = Walk(tally, client.call, NAME)
+    walk = Walk(tally, client.call, NAME, client.ask_anew)
     await walk.until(end)
     await asyncio.sleep(max(0.0, settled - time.time()))
     usable = await walk.check()

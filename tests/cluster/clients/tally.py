@@ -22,6 +22,10 @@ class Tally:
         self.errors: Counter[str] = Counter()
         self.violations: list[str] = []
         self.announced = 0
+        #: Changes that were not told: the process that announced them, and when.
+        self.missed: list[tuple[int, float]] = []
+        #: Changes that a new stream of the session told, since the client had given up its own.
+        self.told_anew = 0
         self.told = asyncio.Event()
 
     def hint(self) -> None:
@@ -36,6 +40,7 @@ class Tally:
     def print(self, **more: Any) -> None:
         """Print what was counted."""
         counts = {"calls": dict(self.calls), "errors": dict(self.errors), "announced": self.announced}
+        more |= {"missed": self.missed, "told_anew": self.told_anew}
         print(json.dumps({"notes": self.notes, "violations": self.violations, **counts, **more}), flush=True)
 
 
@@ -46,9 +51,13 @@ class Walk:
         tally: Where they are counted.
         call: Calls a tool with arguments and a function for progress; returns its text.
         name: The name of the client, which is part of its keys.
+        ask_anew: Whether a new stream tells a change that the client's own did not: some give that up.
     """
 
-    def __init__(self, tally: Tally, call: Callable[..., Awaitable[str]], name: str) -> None:
+    def __init__(
+        self, tally: Tally, call: Callable[..., Awaitable[str]], name: str, ask_anew: Callable[[], Awaitable[bool]]
+    ) -> None:
+        self._ask_anew = ask_anew
         self._tally = tally
         self._call = call
         self._name = name
@@ -106,12 +115,16 @@ class Walk:
     async def change(self) -> None:
         """Change what is subscribed to; it must be told, or the subscription must say that it ended."""
         self._tally.told.clear()
-        await self._call("change", {"name": self._name}, None)
+        pid = int(await self._call("change", {"name": self._name}, None))
+        answered = time.time()
         try:
             async with asyncio.timeout(HINT_SECONDS):
                 await self._tally.told.wait()
         except TimeoutError:
-            self._tally.violations.append("a change was not told")
+            if await self._ask_anew():
+                self._tally.told_anew += 1
+            else:
+                self._tally.missed.append((pid, answered))
 
     async def check(self) -> bool:
         """Whether all kinds of calls work again; some may have to be repeated once."""
@@ -129,6 +142,28 @@ class Walk:
                             f"{step.__name__} does not work at the end: {type(exc).__name__} {str(exc)[:100]}"
                         )
         return usable
+
+
+#: The id of the last event of a stream that `tells_anew` has opened, by session.
+_last_events: dict[str, str] = {}
+
+
+def tells_anew(url: str, session: str, uri: str) -> bool:
+    """Whether a new stream of an HTTP session tells a change of a resource."""
+    headers = {"Accept": "text/event-stream", "Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
+    if session in _last_events:
+        headers["Last-Event-ID"] = _last_events[session]
+    end = time.monotonic() + HINT_SECONDS
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as response:
+            while time.monotonic() < end and (line := response.readline()):
+                if line.startswith(b"id:"):
+                    _last_events[session] = line[3:].strip().decode()
+                if uri.encode() in line:
+                    return True
+    except OSError:
+        return False
+    return False
 
 
 def answers(url: str, session: str) -> bool:

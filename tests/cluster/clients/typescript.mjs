@@ -8,7 +8,7 @@ const HINT_MS = 20_000;
 const uri = `cluster://${name}`;
 const pause = ms => new Promise(resolve => setTimeout(resolve, ms));
 const now = () => Date.now() / 1000;
-const notes = [], violations = [], calls = {}, errors = {};
+const notes = [], missed = [], violations = [], calls = {}, errors = {};
 let announced = 0, number = 0, told = () => {};
 const add = (counts, key) => { counts[key] = (counts[key] ?? 0) + 1; };
 const key = () => `${name}-${++number}`;
@@ -72,8 +72,9 @@ const steps = {
         let hint;
         const heard = new Promise(resolve => { hint = resolve; });
         told = () => hint(true);
-        await call('change', { name });
-        if (!await Promise.race([heard, pause(HINT_MS).then(() => false)])) violations.push('a change was not told');
+        const pid = Number(await call('change', { name }));
+        const answered = now();
+        if (!await Promise.race([heard, pause(HINT_MS).then(() => false)])) missed.push([pid, answered]);
     }
 };
 
@@ -112,5 +113,5 @@ for (const [kind, step] of Object.entries(steps)) {
         }
     }
 }
-console.log(JSON.stringify({ client: `typescript ${era}`, notes, violations, calls, errors, announced, usable }));
+console.log(JSON.stringify({ client: `typescript ${era}`, notes, missed, violations, calls, errors, announced, usable }));
 process.exit(0);
