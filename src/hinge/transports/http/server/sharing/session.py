@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -122,6 +122,7 @@ class SharedSession(HttpSession):
     """The channel of one HTTP session in one of the processes that serve it."""
 
     __slots__ = (
+        "_events",
         "_get_origin",
         "_leaving",
         "_opened",
@@ -134,8 +135,6 @@ class SharedSession(HttpSession):
         "touched",
         "writer",
     )
-
-    _log: SharedReplayLog
 
     def __init__(
         self,
@@ -175,7 +174,8 @@ class SharedSession(HttpSession):
         sharing, keys, limits = self._sharing, self.keys, self._options.limits
         backend = sharing.state.backend
         log = LogWriter(backend, keys.events(self.writer), sharing.ttl, limits, sharing.budget, alone=True)
-        return SharedReplayLog(keys, self.writer, log, backend, self._ids_of)
+        self._events = SharedReplayLog(keys, self.writer, log, backend, self._ids_of)
+        return self._events
 
     def _ids_of(self, number: int) -> list[RequestId]:
         return [call.id for call, stream in self._stream_of.items() if stream.number == number and call.id is not None]
@@ -272,13 +272,12 @@ class SharedSession(HttpSession):
 
     # ---------------------------------------------------------------- messages for other processes
 
-    def post(
-        self, inbound: Inbound | bytes, origin: Origin, exchange: Exchange, accepts: int
-    ) -> Coroutine[Any, Any, None]:
+    async def post(self, inbound: Inbound | bytes, origin: Origin, exchange: Exchange, accepts: int) -> None:
         """Take the message of one POST, or pass it on to the process that waits for it."""
         if type(inbound) is Inbound and type(inbound.message) is Request:
-            return super().post(inbound, origin, exchange, accepts)
-        return self._post_other(inbound, origin, exchange, accepts)
+            await super().post(inbound, origin, exchange, accepts)
+        else:
+            await self._post_other(inbound, origin, exchange, accepts)
 
     async def _post_other(self, inbound: Inbound | bytes, origin: Origin, exchange: Exchange, accepts: int) -> None:
         """Take what may be for another process."""
@@ -424,7 +423,7 @@ class SharedSession(HttpSession):
             await super().listen(exchange, last_event_id)
             return
         if writer == self.writer:
-            await self._log.flush(BEAT)
+            await self._events.flush(BEAT)
         sharing = self._sharing
 
         async def is_alive() -> bool:
@@ -590,13 +589,13 @@ class SharedSession(HttpSession):
         await super().finish()
         limit = self._options.limits.teardown
         try:
-            await self._log.flush(limit)
+            await self._events.flush(limit)
             await self._standing_log.flush(limit)
         except HingeError as exc:
             logger.warning("A session ends in this process before all of it was stored: %s", exc)
         if self._leaving is not None:
             await asyncio.wait([self._leaving], timeout=limit)
-        self._log.stop()
+        self._events.stop()
         self._standing_log.stop()
 
 

@@ -55,7 +55,7 @@ class StandingStream(SessionStream):
         told: Callable[[bool], tuple[str, int]],
     ) -> None:
         self.number = STANDING
-        self.retry = None
+        self.retry: int | None = None
         self.response = None
         self.ended = False
         self._keys = keys
