@@ -267,7 +267,7 @@ def test_nothing_secret_is_shown() -> None:
         ({"nonce_key": "text"}, "32 bytes"),
         ({"max_age": 0}, "1 to 3600"),
         ({"max_age": True}, "1 to 3600"),
-        ({"backend": "redis://x"}, "redis"),
+        ({"backend": "other://x"}, "other"),
     ],
 )
 def test_a_mistake_in_the_options_is_one_line(options: Any, text: str) -> None:
