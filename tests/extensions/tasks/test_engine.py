@@ -416,3 +416,12 @@ async def test_a_cancelled_submission_takes_no_other_with_it() -> None:
         await until(lambda: all(runner.ended[f"task{number}"] for number in range(1, 100, 2)))
         await empty(backend)
     assert set(runner.runs.values()) == {1}
+
+
+async def test_an_engine_closes_when_there_is_something_to_look_at() -> None:
+    engine = BackendEngine(MemoryBackend())
+    await engine.start(Runner())
+    await asyncio.sleep(0.01)
+    engine._look.set()  # the wait of the engine ends, and is cancelled, in the same turn of the loop
+    async with asyncio.timeout(20):
+        await engine.close()

@@ -302,8 +302,9 @@ class BackendEngine:
             except HingeError as exc:
                 logger.warning("Tasks that wait are not begun yet: %s", exc)
                 await asyncio.sleep(min(_FIRST_PAUSE, self._lease / 15))
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._look.wait(), self._lease / 15)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._lease / 15):  # wait_for of Python 3.11 can swallow a cancellation
+                    await self._look.wait()
 
     async def _sweep(self, runner: TaskRunner) -> None:
         """Look at all tasks: some wait, some were woken, some belong to processes that have died."""
