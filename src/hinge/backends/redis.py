@@ -24,7 +24,7 @@ from hinge.backends.base import (
 )
 from hinge.backends.lease import Lease, hold_lease
 from hinge.backends.memory import MemoryBackend
-from hinge.backends.redis_client import Client, ClusterClient, Script
+from hinge.backends.redis_client import RedisClient, RedisClusterClient, Script
 from hinge.backends.redis_hints import RedisHints
 from hinge.backends.redis_store import RedisStore
 from hinge.backends.redis_urls import RedisAddress, parse_redis_url
@@ -167,7 +167,7 @@ class RedisBackend:
     def _begin(self) -> None:
         """Set what belongs to one process: a fork takes neither threads nor connections along."""
         self._pid = os.getpid()
-        self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
+        self._clients: dict[asyncio.AbstractEventLoop, RedisClient] = {}
         make = _maker(self._address, self._timeout, self._store)
         self._make_client = make
         self._hints = RedisHints(make, self._store.channel, self._local)
@@ -178,7 +178,7 @@ class RedisBackend:
             self._begin()
 
     @property
-    def _client(self) -> Client:
+    def _client(self) -> RedisClient:
         """What the running event loop uses."""
         self._check_process()
         loop = asyncio.get_running_loop()
@@ -464,11 +464,11 @@ class RedisBackend:
             self._hints.take_over(former)
 
 
-def _maker(address: RedisAddress, timeout: float, store: RedisStore) -> Callable[[], Client]:
+def _maker(address: RedisAddress, timeout: float, store: RedisStore) -> Callable[[], RedisClient]:
     """A function that makes the client of the running event loop. It does not hold the backend."""
     if address.kind == "cluster":
-        return lambda: ClusterClient(address, timeout, store.check, store.format_key)
-    return lambda: Client(address, timeout, store.check)
+        return lambda: RedisClusterClient(address, timeout, store.check, store.format_key)
+    return lambda: RedisClient(address, timeout, store.check)
 
 
 def _milliseconds(ttl: float) -> bytes:

@@ -60,11 +60,11 @@ class Script:
         self.digest = hashlib.sha1(self.body, usedforsecurity=False).hexdigest().encode()
 
 
-class ConnectionLost(Exception):
+class ReplyLost(Exception):
     """A connection ended before the reply came: the command may have been executed."""
 
 
-class Lane:
+class RedisLane:
     """One connection at a time, whose commands are sent without waiting for the replies of earlier ones.
 
     Args:
@@ -97,7 +97,7 @@ class Lane:
             args: The command and its arguments.
 
         Returns:
-            Its reply, a ResponseError of redis-py, ConnectionLost, or a BackendError if it was not sent.
+            Its reply, a ResponseError of redis-py, ReplyLost, or a BackendError if it was not sent.
 
         Raises:
             BackendError: There is no connection.
@@ -172,7 +172,7 @@ class Lane:
             self._late = False
             for future, _ in self._sent:
                 if not future.done():
-                    future.set_exception(ConnectionLost(reason))
+                    future.set_exception(ReplyLost(reason))
             self._sent.clear()
             await asyncio.wait([reader])
             with suppress(RedisError, OSError):
@@ -229,7 +229,7 @@ class Lane:
         self._unsent, self._unsent_bytes = [], 0
 
 
-class Client:
+class RedisClient:
     """What one event loop uses of a Redis: a server, or the primary that Sentinels name.
 
     Args:
@@ -242,7 +242,7 @@ class Client:
         self.address = address
         self._timeout = timeout
         self._check = check
-        self._lane = Lane(lambda: self.connect(b""), timeout)
+        self._lane = RedisLane(lambda: self.connect(b""), timeout)
 
     async def call(self, key: bytes, *args: bytes, repeatable: bool = False) -> Any:
         """Execute a command.
@@ -288,15 +288,15 @@ class Client:
         except NoScriptError:  # this server does not have it yet, or any longer
             return await self.call(keys[0], b"EVAL", script.body, *passed, repeatable=repeatable)
 
-    async def _exchange(self, lane: Lane, args: Sequence[bytes], repeatable: bool) -> Any:
+    async def _exchange(self, lane: RedisLane, args: Sequence[bytes], repeatable: bool) -> Any:
         try:
             try:
                 return await lane.send(args)
-            except ConnectionLost:
+            except ReplyLost:
                 if not repeatable:
                     raise
                 return await lane.send(args)
-        except ConnectionLost as exc:
+        except ReplyLost as exc:
             raise BackendError(f"{self.address.name} {exc}", _RETRY_MS) from None
 
     async def connect(self, key: bytes) -> AnyConnection:
@@ -387,7 +387,7 @@ class Client:
         await self._lane.close()
 
 
-class ClusterClient(Client):
+class RedisClusterClient(RedisClient):
     """What one event loop uses of a cluster: a lane for each node, and which node has which slots.
 
     https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/, "Redirection and resharding"
@@ -403,7 +403,7 @@ class ClusterClient(Client):
         super().__init__(address, timeout, check)
         self._first_key = first_key
         self._is_checked = False
-        self._lanes: dict[_HostAndPort, Lane] = {}
+        self._lanes: dict[_HostAndPort, RedisLane] = {}
         #: The first slots of ranges, and the nodes that have them; empty before they are read.
         self._starts: list[int] = []
         self._nodes: list[_HostAndPort] = []
@@ -412,7 +412,7 @@ class ClusterClient(Client):
         self._reading: asyncio.Task[None] | None = None
 
     async def call(self, key: bytes, *args: bytes, repeatable: bool = False) -> Any:
-        """Execute a command on the node that has its key; see `Client.call`."""
+        """Execute a command on the node that has its key; see `RedisClient.call`."""
         if not self._is_checked:
             await self._call(self._first_key, b"EXISTS", self._first_key, repeatable=True)
             self._is_checked = True
@@ -449,10 +449,10 @@ class ClusterClient(Client):
                 raise
         raise self.error(error) from None
 
-    def _lane_of(self, node: _HostAndPort) -> Lane:
+    def _lane_of(self, node: _HostAndPort) -> RedisLane:
         lane = self._lanes.get(node)
         if lane is None:
-            lane = self._lanes[node] = Lane(lambda: self._open(lambda: _immediately(node)), self._timeout)
+            lane = self._lanes[node] = RedisLane(lambda: self._open(lambda: _immediately(node)), self._timeout)
         return lane
 
     async def connect(self, key: bytes) -> AnyConnection:

@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 
 from hinge.backends.base import Listener
 from hinge.backends.memory import MemoryBackend
-from hinge.backends.redis_client import AnyConnection, Client
+from hinge.backends.redis_client import AnyConnection, RedisClient
 from hinge.errors import BackendError, HingeError
 from hinge.protocol.changes import Changed, ChangesLost
 
@@ -72,7 +72,7 @@ class RedisHints:
         local: The listeners of this process.
     """
 
-    def __init__(self, make_client: Callable[[], Client], channel: bytes, local: MemoryBackend) -> None:
+    def __init__(self, make_client: Callable[[], RedisClient], channel: bytes, local: MemoryBackend) -> None:
         self._make_client = make_client
         self._channel = channel
         self._local = local
@@ -206,7 +206,7 @@ class RedisHints:
             await asyncio.wait(tasks)
             await client.close()
 
-    async def _send(self, client: Client) -> None:
+    async def _send(self, client: RedisClient) -> None:
         """Send changes while there are some."""
         while True:
             await self._has_unsent.wait()
@@ -229,10 +229,10 @@ class RedisHints:
                 await asyncio.sleep(_LONGEST_PAUSE * uniform(0.5, 1.0))
                 self._has_unsent.set()
 
-    async def _send_message(self, client: Client, message: _Message) -> None:
+    async def _send_message(self, client: RedisClient, message: _Message) -> None:
         await client.call(self._channel, b"PUBLISH", self._channel, msgspec.msgpack.encode(message))
 
-    async def _repeat(self, client: Client) -> None:
+    async def _repeat(self, client: RedisClient) -> None:
         """Repeat the last number, and end a connection that does not bring it back."""
         while True:
             await asyncio.sleep(BEAT)
@@ -244,7 +244,7 @@ class RedisHints:
             for source in [source for source, (_, at) in self._numbers.items() if now - at > _GONE]:
                 del self._numbers[source]
 
-    async def _listen(self, client: Client) -> None:
+    async def _listen(self, client: RedisClient) -> None:
         """Keep a connection that receives."""
         pause, failed = _FIRST_PAUSE, False
         while True:
