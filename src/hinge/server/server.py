@@ -161,8 +161,6 @@ class Server(Router, Generic[StateT]):
             server=name,
         )
         self._lifespan = Lifespan(cast(Any, lifespan), self, f"server {name!r}", limits.teardown)
-        if hasattr(auth, "close"):
-            self._lifespan.add(lambda _: _closing(auth))
         #: What is offered: what is registered here, and what is mounted.
         self.catalog: Catalog = self._catalog_type(
             self,
@@ -710,11 +708,14 @@ class Server(Router, Generic[StateT]):
                 await self._leave_backend()
 
     async def _leave_backend(self) -> None:
-        """Remove a user; after the last one a backend that this server made is closed."""
+        """Remove a user; after the last one, what authorization has opened is closed, and a backend that this server made."""
         self._users -= 1
-        if self._owns_backend and not self._users:
+        if self._users:
+            return
+        closes = [getattr(self.auth, "close", None), self.backend.close if self._owns_backend else None]
+        for close in filter(None, closes):
             try:
-                await self.backend.close()
+                await close()
             except Exception:
                 logger.exception("The backend of server %r could not be closed", self.name)
 
@@ -738,12 +739,3 @@ class Server(Router, Generic[StateT]):
             self._description.identify(info)
         if self._description.instructions is None:
             self._description.instructions = instructions
-
-
-@asynccontextmanager
-async def _closing(auth: Any) -> AsyncIterator[None]:
-    """Let authorization close what it opened when the server stops."""
-    try:
-        yield
-    finally:
-        await auth.close()
