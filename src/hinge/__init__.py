@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from hinge.client.negotiation import Discovery as Discovery
     from hinge.client.pool import ClientPool as ClientPool
     from hinge.client.subscriptions import Subscription as Subscription
+    from hinge.client.tasks import TaskInfo as TaskInfo
+    from hinge.client.tasks import ToolTask as ToolTask
     from hinge.client.terminal.terminal import Terminal as Terminal
     from hinge.client.url_elicitation import UrlElicitationRequired as UrlElicitationRequired
     from hinge.contracts.contract import Contract as Contract
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from hinge.extensions.skills.client import LoadedSkill as LoadedSkill
     from hinge.extensions.skills.client import SkillRejected as SkillRejected
     from hinge.extensions.skills.client import SkillsClient as SkillsClient
+    from hinge.extensions.tasks.client import TasksClient as TasksClient
     from hinge.extensions.tasks.tasks import Tasks as Tasks
     from hinge.protocol.changes import Changed as Changed
     from hinge.protocol.changes import ChangesLost as ChangesLost
@@ -254,6 +257,8 @@ _HOME = {
     "StartError": "hinge.errors",
     "Subscription": "hinge.client.subscriptions",
     "Tasks": "hinge.extensions.tasks.tasks",
+    "TaskInfo": "hinge.client.tasks",
+    "TasksClient": "hinge.extensions.tasks.client",
     "Terminal": "hinge.client.terminal.terminal",
     "TextContent": "hinge.schema.content",
     "Titled": "hinge.server.elicitation.forms",
@@ -263,6 +268,7 @@ _HOME = {
     "ToolChange": "hinge.server.composition.transform",
     "ToolChanges": "hinge.server.composition.transform",
     "ToolError": "hinge.errors",
+    "ToolTask": "hinge.client.tasks",
     "Topic": "hinge.server.extensions",
     "UnsupportedVersion": "hinge.errors",
     "UriTemplate": "hinge.server.features.uri_templates",

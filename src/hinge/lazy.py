@@ -7,6 +7,7 @@ from typing import Any
 
 #: What is loaded, by the name that the core uses: module and attribute.
 LAZY_IMPORTS = {
+    "client_tasks": ("hinge.extensions.tasks.client", "TasksOfClient"),
     "contract_check": ("hinge.contracts.check", "ContractCheck"),
     "gateway": ("hinge.proxy.gateway", "gateway"),
     "oauth": ("hinge.auth.client.oauth", "OAuth"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
@@ -18,7 +18,7 @@ from hinge.client.callbacks import (
     InboundMessages,
 )
 from hinge.client.connection import ClientConnection
-from hinge.client.extensions import ClientExtension, ClientExtensions
+from hinge.client.extensions import ClientExtension, ClientExtensions, SentMethod
 from hinge.client.methods import ClientMethods
 from hinge.client.middleware import (
     ClientMiddleware,
@@ -29,16 +29,19 @@ from hinge.client.options import ClientOptions
 from hinge.client.requests import Requests
 from hinge.client.subscriptions import OpenSubscriptions, Subscription, filter_of
 from hinge.client.targets import TransportOptions, transport_for, words_of
+from hinge.client.tasks import ClientTasks
 from hinge.client.tools import ToolIndex
 from hinge.client.url_elicitation import RequiredPages
-from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, NotSent, shorten
+from hinge.errors import CallError, ConnectFailed, ConnectionLost, DefinitionError, InvalidResponse, NotSent, shorten
 from hinge.lazy import load
 from hinge.options import accepts, check_option, options_of, resolve
 from hinge.protocol.changes import ChangesLost
 from hinge.protocol.eras.base import Era
 from hinge.protocol.middleware import checked, compose
 from hinge.protocol.records import Call
-from hinge.schema.base import Implementation
+from hinge.protocol.revisions.adapt import shape
+from hinge.schema.base import CLIENT_CAPABILITIES, Implementation
+from hinge.schema.input_required import InputRequiredResult
 from hinge.schema.lifecycle import ClientCapabilities
 from hinge.schema.methods import method_in
 from hinge.schema.notifications import LoggingLevel
@@ -88,6 +91,7 @@ class Client(ClientMethods):
         )
         callbacks.describe_server = self._server_text
         self._extensions = ClientExtensions(self)
+        self._tasks: ClientTasks | None = None
         transport = transport_for(target, limits=limits, **of_transport)
         self._transport_extensions: Mapping[str, Mapping[str, Any]] = getattr(transport, "extensions", {})
         self._connection = ClientConnection(
@@ -338,6 +342,51 @@ class Client(ClientMethods):
     def mirrors_arguments(self) -> bool:
         """Whether HTTP headers repeat tool arguments: in the stateless era over HTTP."""
         return self._connection.mirrors
+
+    @property
+    def tasks(self) -> ClientTasks:
+        """Tasks at the server, by their ids: `task = await client.tasks.resume(task_id)`."""
+        if self._tasks is None:
+            self._tasks = load("client_tasks")(self)
+        return self._tasks
+
+    def know_methods(self, methods: Iterable[SentMethod]) -> None:
+        """Note what must be known about requests of an extension that is not declared; for extensions.
+
+        Args:
+            methods: The requests.
+        """
+        self._extensions.sent.update({method.name: method for method in methods})
+
+    def declare_extension(self, extension_id: str) -> dict[str, Any]:
+        """Make the `_meta` of one request that declares an extension besides what the client declares anyway.
+
+        Args:
+            extension_id: The id of the extension.
+
+        Returns:
+            Members of `_meta`; for the stateless era.
+        """
+        declared = self._capabilities(self._connection.era)
+        capabilities = msgspec.structs.replace(declared, extensions={**(declared.extensions or {}), extension_id: {}})
+        return {CLIENT_CAPABILITIES: shape(capabilities, self.protocol_version)}
+
+    async def answer_inputs(self, required: InputRequiredResult) -> Mapping[str, Any]:
+        """Answer requests for input by the callbacks of this client; for extensions.
+
+        Args:
+            required: The requests.
+
+        Returns:
+            The answers by the keys of the requests.
+
+        Raises:
+            InvalidResponse: The server requested something that it must not, or that was not declared, or too much.
+        """
+        count = len(required.input_requests or {})
+        if count > self.limits.input_requests:
+            raise InvalidResponse(f"The server sent {count} input requests at once")
+        return await self._inbound.callbacks.answer_inputs(required, self._inbound.answer_input)
 
     def _server_text(self) -> str:
         """The server for a user: the name that it gives itself, and where it is."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import UnionType
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from hinge.client.cache import CacheMode
 from hinge.client.call_options import CallOptions, OnProgress, RequestOptions
 from hinge.client.negotiation import Discovery
+from hinge.client.tasks import ClientTasks, ToolTask
 from hinge.client.tools import ToolIndex, converted, is_wrapped
 from hinge.errors import CallTimeout, DefinitionError, InvalidResponse, ToolCallError
 from hinge.jsonrpc import RequestId
@@ -74,6 +75,7 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
         cache: How the cache of the client is used.
         on_size: Called with the size of the result in bytes.
         credentials: What the request was sent with, as an opaque text; set when there is a result.
+        accepts: Values of `resultType`, of extensions, with which the result is returned as it is.
     """
 
     client: ClientMethods
@@ -92,6 +94,7 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
     cache: CacheMode = "use"
     on_size: Callable[[int], None] | None = None
     credentials: str = ""
+    accepts: Collection[str] = ()
 
     @property
     def era(self) -> EraName:
@@ -195,6 +198,28 @@ class ClientMethods(ABC):
             DefinitionError: A key of `meta` or a header is not allowed.
         """
         value: ResultT = await self._chain(self._context(method, params, result, options))
+        return value
+
+    async def request_raw(
+        self, method: str, params: Mapping[str, Any], accepts: Collection[str], options: CallOptions
+    ) -> dict[str, Any]:
+        """Send a request whose result may be of a type that an extension adds, which is not resolved; for extensions.
+
+        Args:
+            method: The method.
+            params: The params.
+            accepts: The values of `resultType` that are returned as they are.
+            options: See `CallOptions`.
+
+        Returns:
+            The result.
+
+        Raises:
+            CallError: As `request` does.
+        """
+        request = self._context(method, params, None, options)
+        request.accepts = accepts
+        value: dict[str, Any] = await self._chain(request)
         return value
 
     def _context(
@@ -306,6 +331,11 @@ class ClientMethods(ABC):
         """Whether HTTP headers repeat tool arguments: in the stateless era over HTTP."""
 
     @property
+    @abstractmethod
+    def tasks(self) -> ClientTasks:
+        """Tasks at the server, by their ids."""
+
+    @property
     def era(self) -> EraName:
         """The protocol generation in use: "2025" (handshake) or "2026" (stateless)."""
         return self.discovery.era
@@ -362,6 +392,7 @@ class ClientMethods(ABC):
         pages = await self.request_pages("tools/list", ListToolsResult, cache=cache, **options)
         return self._tools.take([tool for page in pages for tool in page.tools], mirrored=self.mirrors_arguments)
 
+    @overload
     async def call_tool(
         self,
         name: str,
@@ -369,8 +400,34 @@ class ClientMethods(ABC):
         *,
         returns: type[DataT] | UnionType | None = None,
         raise_on_error: bool = True,
+        task: Literal[False] = False,
         **options: Unpack[CallOptions],
-    ) -> CallToolResult[DataT]:
+    ) -> CallToolResult[DataT]: ...
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: type[DataT] | UnionType | None = None,
+        raise_on_error: bool = True,
+        task: Literal[True],
+        task_ttl: float | None = None,
+        **options: Unpack[CallOptions],
+    ) -> ToolTask[DataT]: ...
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: type[DataT] | UnionType | None = None,
+        raise_on_error: bool = True,
+        task: bool = False,
+        task_ttl: float | None = None,
+        **options: Unpack[CallOptions],
+    ) -> CallToolResult[DataT] | ToolTask[DataT]:
         """Call a tool (`tools/call`).
 
         A call is repeated after a lost connection only if it did not run, or if the tool was listed as read-only or
@@ -383,10 +440,14 @@ class ClientMethods(ABC):
                 built-in type. By default `data` is the structured content as decoded JSON.
             raise_on_error: Whether a result that is marked as an error raises ToolCallError. Otherwise look at `is_error`;
                 the `data` of an error does not have the type `returns`.
+            task: Whether the server may run the call as a task: then this returns its handle at once. A server or tool
+                without tasks is called plainly, and the handle has its result.
+            task_ttl: Seconds for which the server is to keep the task; only servers of 2025-11-25 are told.
             **options: See `CallOptions`.
 
         Returns:
-            The result with `content`, `structured_content`, `text` and `data`.
+            The result with `content`, `structured_content`, `text` and `data`. With `task=True` a `ToolTask`, whose
+            `result()` waits for that.
 
         Raises:
             ToolCallError: The tool reported an error. It is a ToolError, too.
@@ -400,14 +461,46 @@ class ClientMethods(ABC):
         """
         tool = self._tools.by_name.get(name)
         params = {"name": name, "arguments": _arguments(arguments, name)}
+        if task:
+            return await self.tasks.start(
+                name, params["arguments"], returns=returns, raise_on_error=raise_on_error, ttl=task_ttl, options=options
+            )
         request = self._context("tools/call", params, CallToolResult, options)
         request.safe = tool is not None and tool.safe
         result: CallToolResult[DataT] = await self._chain(request)
+        checks = tool is not None and self._check_results and request.caller == self._tools.caller
+        return self._finished(name, result, returns, raise_on_error=raise_on_error, checks=checks)
+
+    def finish_tool_result(
+        self, name: str, result: CallToolResult[Any], *, returns: Any = None, raise_on_error: bool = True
+    ) -> CallToolResult[Any]:
+        """Check a result that came in another way than as the answer to a call, and give it its `data`; for extensions.
+
+        Args:
+            name: The name of the tool.
+            result: The result.
+            returns: The type of `data`.
+            raise_on_error: Whether a result that is marked as an error raises ToolCallError.
+
+        Returns:
+            The result, as `call_tool` returns it.
+
+        Raises:
+            ToolCallError: The tool reported an error.
+            InvalidResponse: The structured content does not fit the output schema of the listed tool, or `returns`.
+        """
+        checks = self._check_results and name in self._tools.by_name
+        return self._finished(name, result, returns, raise_on_error=raise_on_error, checks=checks)
+
+    def _finished(
+        self, name: str, result: CallToolResult[Any], returns: Any, *, raise_on_error: bool, checks: bool
+    ) -> CallToolResult[Any]:
+        tool = self._tools.by_name.get(name)
         if result.is_error:
             if raise_on_error:
                 raise ToolCallError(result.text or f"Tool {name!r} failed without a message", result)
             return result
-        if tool is not None and self._check_results and request.caller == self._tools.caller:
+        if tool is not None and checks:
             tool.check(result)
         wraps = tool is not None and tool.wraps
         if returns is not None:

@@ -165,7 +165,7 @@ class Requests:
             seconds = _remaining(seconds, start)
             era = self._connection.era
             kind = era.read_result_type(raw, method)
-            if kind == "complete":
+            if kind == "complete" or kind in request.accepts:
                 return raw
             if not era.requires_input(kind) or row is None or not row.may_ask:
                 return await self._resolved(request, raw, kind, seconds)

@@ -1,0 +1,136 @@
+"""The client's side: handles, waiting, answering, resuming."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hinge import CallTimeout, Client, PeerError, Server, TaskInfo, TasksClient, ToolCallError
+from tests.extensions.tasks.serving import Log, serving
+from tests.server.bare_end import Era
+
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
+
+
+def answers(form: Any) -> dict[str, str]:
+    return {"value": form.message.lower()}
+
+
+@both_eras
+async def test_a_call_as_a_task(era: Era) -> None:
+    """TSK-11, TEX-06, TEX-13: the handle comes at once, and the result has the type that was asked for."""
+    log, states = Log(), list[TaskInfo]()
+    server: Server[Any] = serving(log)
+
+    @server.tool(task=True)
+    async def number(value: int) -> int:
+        return value + 1
+
+    async with Client(server, era=era) as client:
+        await client.list_tools()
+        counted = await client.call_tool("number", {"value": 1}, task=True, returns=int)
+        assert (await counted.result(total=10)).data + 1 == 3
+        assert counted.status == "completed"
+
+        task = await client.call_tool("wait", {"name": "a"}, task=True)
+        assert task.status == "working"
+        await log.started.wait()
+        asyncio.get_running_loop().call_later(0.1, log.gate("a").set)
+        result = await task.result(total=10, on_status=states.append)
+        assert result.text == "a is done"
+        assert [state.status for state in states][-1] == "completed"
+        assert "1/2: half" in {state.message for state in states}
+
+
+@both_eras
+async def test_what_a_task_asks_goes_to_the_callbacks(era: Era) -> None:
+    """TSK-13, TEX-15, TEX-32: each request once."""
+    asked: list[str] = []
+
+    def on_elicit(form: Any) -> dict[str, str]:
+        asked.append(form.message)
+        return answers(form)
+
+    async with Client(serving(), era=era, on_elicit=on_elicit) as client:
+        task = await client.call_tool("ask", task=True)
+        assert (await task.result(total=10)).text == "first? second?"
+        assert sorted(asked) == ["First?", "Second?"]
+
+
+@both_eras
+async def test_failures_of_a_task(era: Era) -> None:
+    async with Client(serving(), era=era) as client:
+        with pytest.raises(ToolCallError, match="no luck"):
+            await (await client.call_tool("fail", task=True)).result(total=10)
+        result = await (await client.call_tool("fail", task=True, raise_on_error=False)).result(total=10)
+        assert result.is_error
+        with pytest.raises(PeerError) as caught:
+            await (await client.call_tool("refuse", task=True)).result(total=10)
+        assert (caught.value.code, caught.value.message) == (-32602, "not like this")
+
+
+@both_eras
+async def test_a_task_is_found_again_by_another_client(era: Era) -> None:
+    """TEX-13: by its id, also after it has ended."""
+    log = Log()
+    server = serving(log)
+    async with server.running():
+        async with Client(server, era=era) as client:
+            task = await client.call_tool("wait", {"name": "a"}, task=True)
+            assert task.id is not None
+            with pytest.raises(CallTimeout):
+                await task.wait(total=0.05)
+        async with Client(server, era=era) as client:
+            again = await client.tasks.resume(task.id)
+            assert again.status == "working"
+            log.gate("a").set()
+            assert (await again.result(total=10)).text == "a is done"
+            assert (await client.tasks.get(task.id)).status == "completed"
+            with pytest.raises(PeerError) as caught:
+                await client.tasks.resume("a" * 32)
+            assert caught.value.code == -32602
+
+
+@both_eras
+async def test_a_task_is_cancelled(era: Era) -> None:
+    """TEX-19."""
+    log = Log()
+    async with Client(serving(log), era=era) as client:
+        task = await client.call_tool("wait", {"name": "a"}, task=True)
+        await log.started.wait()
+        await task.cancel()
+        with pytest.raises(PeerError, match="cancelled"):
+            await task.result(total=10)
+        assert task.status == "cancelled"
+        await task.cancel()
+
+
+async def test_a_plain_call_that_becomes_a_task_is_waited_for() -> None:
+    """TEX-06: with the extension; without it the server sends no task, and refuses what needs one."""
+    async with Client(serving(), era="2026", extensions=[TasksClient], on_elicit=answers) as client:
+        assert (await client.call_tool("ask")).text == "first? second?"
+        assert "your name?" in (await client.call_tool("late")).text
+        with pytest.raises(ToolCallError, match="no luck"):
+            await client.call_tool("fail")
+    async with Client(serving(), era="2026", on_elicit=answers) as client:
+        assert (await client.call_tool("ask")).text == "first? second?"
+        with pytest.raises(PeerError) as caught:
+            await client.call_tool("fail")
+        assert caught.value.code == -32021
+
+
+@both_eras
+async def test_a_server_without_tasks_is_called_plainly(era: Era) -> None:
+    """TSK-02, TSK-05: nor is a tool that is not for tasks."""
+    plain: Server[Any] = Server("plain")
+    plain.tool("job")(lambda: "done")
+    async with Client(plain, era=era) as client:
+        task = await client.call_tool("job", task=True)
+        assert (task.id, task.status) == (None, "completed")
+        assert (await task.result()).text == "done"
+    async with Client(serving(), era=era) as client:
+        task = await client.call_tool("plain", {"name": "Ada"}, task=True)
+        assert (await task.result()).text == "Hello, Ada!"
+        assert task.id is None
