@@ -147,6 +147,7 @@ def test_no_import_closes_a_cycle(hinge: list[Module]) -> None:
 def test_add_ons_are_loaded_through_one_table_only(hinge: list[Module]) -> None:
     """What points from the core to an add-on is listed here; it costs nothing until it is used."""
     assert LAZY_IMPORTS == {
+        "client_tasks": ("hinge.extensions.tasks.client", "TasksOfClient"),
         "contract_check": ("hinge.contracts.check", "ContractCheck"),
         "gateway": ("hinge.proxy.gateway", "gateway"),
         "oauth": ("hinge.auth.client.oauth", "OAuth"),

@@ -232,6 +232,8 @@ class Dispatch:
             raise MethodNotFound(ctx.method)
         ctx._parsed = params = served.read(ctx.params)
         result = await run_handler(ctx, served.handler, params)
+        if result is None:
+            return _EMPTY_RESULT
         return result if isinstance(result, Result) else _typed_result(result, served.row, ctx.method)
 
     async def finish_results(self, ctx: Context[Any], call_next: Callable[[Context[Any]], Awaitable[Any]]) -> Any:

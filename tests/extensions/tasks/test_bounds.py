@@ -1,0 +1,193 @@
+"""What callers can't do: find tasks of others, fill the server, or change what is over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hinge import Context, Principal, Server
+from hinge.extensions.tasks import Tasks
+from tests.extensions.tasks.serving import DECLARED, Log, conversation, serving, start, until
+from tests.server.bare_end import BareEnd, Era
+from tests.support import Origin
+
+both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
+YES = {"action": "accept", "content": {"value": "yes"}}
+
+
+def of(name: str) -> Origin:
+    return Origin(principal=name, caller=Principal(name))
+
+
+@both_eras
+async def test_a_task_of_somebody_else_is_unknown(era: Era) -> None:
+    """TSK-20, TEX-31: in all its methods, with the same error as an id that never was."""
+    server = serving()
+    async with (
+        conversation(server, era, origin=of("anna")) as anna,
+        conversation(server, era, origin=of("eve")) as eve,
+        conversation(server, era) as nobody,
+    ):
+        task = await start(anna, "wait", {"name": "a"})
+        assert (await until(anna, task["taskId"], "working"))["status"] == "working"
+        for other in (eve, nobody):
+            for method in ["tasks/get", "tasks/cancel", "tasks/result" if era == "2025" else "tasks/update"]:
+                refusal = await other.refusal(method, {"taskId": task["taskId"], "inputResponses": {"x": YES}})
+                unknown = await other.refusal(method, {"taskId": "a" * 32, "inputResponses": {}})
+                assert (refusal["code"], refusal["message"]) == (unknown["code"], unknown["message"])
+        assert (await anna.ask("tasks/get", {"taskId": task["taskId"]}))["status"] == "working"
+
+
+async def test_each_caller_lists_its_own_tasks() -> None:
+    """TSK-17, TSK-20: over all pages; without a caller there is no list."""
+    server = serving()
+    async with (
+        conversation(server, "2025", origin=of("anna")) as anna,
+        conversation(server, "2025", origin=of("eve")) as eve,
+        conversation(server, "2025") as nobody,
+    ):
+        ids = {(await start(anna, "wait", {"name": "a"}))["taskId"] for _ in range(60)}
+        listed: list[str] = []
+        params: dict[str, Any] = {}
+        while True:
+            page = await anna.ask("tasks/list", params)
+            listed += [task["taskId"] for task in page["tasks"]]
+            if "nextCursor" not in page:
+                break
+            params = {"cursor": page["nextCursor"]}
+        assert len(listed) == 60
+        assert set(listed) == ids
+        assert (await eve.ask("tasks/list"))["tasks"] == []
+        assert (await nobody.refusal("tasks/list"))["code"] == -32601
+        assert (await anna.refusal("tasks/list", {"cursor": "nonsense"}))["code"] == -32602
+
+
+@both_eras
+async def test_floods_are_refused_with_a_delay(era: Era) -> None:
+    """One caller can't take the room of others; the process has a limit, too."""
+    server = serving(most=5, most_of_caller=3)
+    async with conversation(server, era, origin=of("eve")) as eve, conversation(server, era, origin=of("anna")) as anna:
+        call: dict[str, Any] = {"name": "wait", "arguments": {"name": "x"}, "task": {}}
+        for _ in range(3):
+            await eve.ask("tools/call", call)
+        for _ in range(2):
+            assert (await eve.refusal("tools/call", call))["data"]["retryAfterMs"] >= 1000
+        await anna.ask("tools/call", call)
+        await anna.ask("tools/call", call)
+        assert (await anna.refusal("tools/call", call))["data"]["retryAfterMs"] >= 1000
+
+
+@both_eras
+async def test_sizes_are_limited(era: Era) -> None:
+    server = serving(argument_bytes=1000, result_bytes=1000, input_bytes=2000)
+
+    @server.tool(task=True)
+    async def echo(text: str) -> str:
+        return text * 100
+
+    async with conversation(server, era, answer=lambda *_: YES) as end:
+        large = {"name": "echo", "arguments": {"text": "x" * 2000}, "task": {}}
+        assert "at most 1000 bytes" in (await end.refusal("tools/call", large))["message"]
+        task = await start(end, "echo", {"text": "x" * 100})
+        ended = await until(end, task["taskId"], "failed")
+        assert "too large" in ended["statusMessage"]
+        if era == "2026":
+            asking = await start(end, "ask")
+            (key, *_) = (await until(end, asking["taskId"], "input_required"))["inputRequests"]
+            huge = {"action": "accept", "content": {"value": "x" * 5000}}
+            params = {"taskId": asking["taskId"], "inputResponses": {key: huge}}
+            assert (await end.refusal("tasks/update", params))["code"] == -32602
+            params = {"taskId": asking["taskId"], "inputResponses": {key: {"action": 7}}}
+            assert (await end.refusal("tasks/update", params))["code"] == -32602
+            many = {str(number): YES for number in range(1000)}
+            await end.ask("tasks/update", {"taskId": asking["taskId"], "inputResponses": many})
+            now = await end.ask("tasks/get", {"taskId": asking["taskId"]})
+            assert (now["status"], len(now["inputRequests"])) == ("input_required", 2)
+
+
+@both_eras
+async def test_a_task_expires(era: Era) -> None:
+    """TSK-09, TEX-14, TEX-21: with its handler, and is unknown then."""
+    log = Log()
+    async with conversation(serving(log, ttl=1.0, max_ttl=1.0), era) as end:
+        task = await start(end, "wait", {"name": "a"}, **({"ttl": 10**9} if era == "2025" else {}))
+        assert task["ttl" if era == "2025" else "ttlMs"] == 1000
+        await log.started.wait()
+        await asyncio.sleep(1.1)
+        assert (await end.refusal("tasks/get", {"taskId": task["taskId"]}))["code"] == -32602
+        assert log.ended == ["a"]
+
+
+@both_eras
+async def test_cancelling_and_ending_race_for_one_final_state(era: Era) -> None:
+    """TSK-10, TSK-18: whoever is first; nothing changes afterwards."""
+    log = Log()
+    async with conversation(serving(log), era) as end:
+        for number in range(20):
+            name = str(number)
+            task = await start(end, "wait", {"name": name})
+            if number % 2:
+                await until(end, task["taskId"], "working")
+            log.gate(name).set()
+            await asyncio.gather(*(end.reply("tasks/cancel", {"taskId": task["taskId"]}) for _ in range(3)))
+            first = (await end.ask("tasks/get", {"taskId": task["taskId"]}))["status"]
+            assert first in ("completed", "cancelled")
+            await asyncio.sleep(0.01)
+            assert (await end.ask("tasks/get", {"taskId": task["taskId"]}))["status"] == first
+
+
+async def test_the_state_is_told_to_subscribers() -> None:
+    """TEX-24, TEX-25, TEX-26, TEX-27: complete, to those who may know, and nothing else."""
+    log = Log()
+    server = serving(log)
+    async with conversation(server, "2026", origin=of("anna")) as end, conversation(server, "2026") as other:
+        task = await start(end, "wait", {"name": "a"})
+        await end.listen("taskIds", [task["taskId"], "unknown"])
+        await other.listen("taskIds", [task["taskId"]])
+        acknowledged = await end.wait_for("notifications/subscriptions/acknowledged")
+        assert acknowledged["notifications"] == {"taskIds": [task["taskId"]]}
+        assert (await other.wait_for("notifications/subscriptions/acknowledged"))["notifications"] == {"taskIds": []}
+        log.gate("a").set()
+        ended = await until(end, task["taskId"], "completed")
+        for _ in range(200):
+            told = [message["params"] for message in end.heard if message.get("method") == "notifications/tasks"]
+            if told and told[-1]["status"] == "completed":
+                break
+            await asyncio.sleep(0.01)
+        meta = told[-1].pop("_meta")
+        assert "io.modelcontextprotocol/subscriptionId" in meta
+        assert told[-1] == {key: value for key, value in ended.items() if key not in ("_meta", "resultType")}
+        methods = {message.get("method") for message in end.heard + other.heard if "method" in message}
+        assert methods == {"notifications/subscriptions/acknowledged", "notifications/tasks"}
+        assert not [message for message in other.heard if message.get("method") == "notifications/tasks"]
+        undeclared = BareEnd(server, "2026", capabilities={})
+        refusal = await undeclared.refusal("subscriptions/listen", {"notifications": {"taskIds": []}})
+        assert refusal["code"] == -32021
+        undeclared.session.close("over")
+
+
+@pytest.mark.parametrize("has_own", [False, True])
+async def test_tools_of_mounted_servers(has_own: bool) -> None:
+    """A task of a mounted server's tool, whether the outer server, the inner one or both have the extension."""
+    inner: Server[Any] = Server("inner")
+
+    @inner.tool(task=True)
+    async def job(ctx: Context[Any]) -> str:
+        return await ctx.elicit("Name?", str)
+
+    inner.add_extension(Tasks(poll_interval=0.01))
+    outer: Server[Any] = Server("outer")
+    if has_own:
+        outer.add_extension(Tasks(poll_interval=0.01))
+    outer.mount(inner, "in")
+    async with conversation(outer, "2026", capabilities=DECLARED) as end:
+        task = await start(end, "in_job")
+        asked = (await until(end, task["taskId"], "input_required"))["inputRequests"]
+        await end.ask("tasks/update", {"taskId": task["taskId"], "inputResponses": dict.fromkeys(asked, YES)})
+        assert (await until(end, task["taskId"], "completed"))["result"]["content"][0]["text"] == "yes"
+    async with conversation(outer, "2025", answer=lambda *_: YES) as end:
+        task = await start(end, "in_job")
+        result = await end.ask("tasks/result", {"taskId": task["taskId"]})
+        assert result["content"][0]["text"] == "yes"
