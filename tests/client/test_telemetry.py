@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from hinge import CallTimeout, Client, Context, InvalidParams, PeerError, Server, ToolCallError, ToolError
-from hinge.client.telemetry import network_attributes
+from hinge.client.targets import network_attributes
 from hinge.transports.http.client.transport import HttpTransport
 from hinge.transports.stream.sockets import TcpSocket, UnixSocket
 from tests.client.puppet import SILENCE, Puppet, done, legacy, modern

@@ -22,7 +22,7 @@ import pytest
 
 from hinge import Client, ConnectFailed, DefinitionError, Server, StartError
 from hinge.cli import main
-from hinge.client.telemetry import network_attributes
+from hinge.client.targets import network_attributes
 from hinge.local_sockets import is_pipe
 from hinge.transports.http.client.transport import HttpTransport
 from hinge.transports.http.server.run import bind, serve_http

@@ -193,7 +193,7 @@ class ClientConnection:
             return await self._handle(session, call)
 
     def _network_attributes(self) -> dict[str, str | int]:
-        from hinge.client.telemetry import network_attributes
+        from hinge.client.targets import network_attributes
 
         attributes = dict(network_attributes(self._transport))
         if self.discovery is not None:

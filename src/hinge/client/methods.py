@@ -468,6 +468,8 @@ class ClientMethods(ABC):
         request = self._context("tools/call", params, CallToolResult, options)
         request.safe = tool is not None and tool.safe
         result: CallToolResult[DataT] = await self._chain(request)
+        if tool is None and returns is None and not result.is_error:
+            return result
         checks = tool is not None and self._check_results and request.caller == self._tools.caller
         return self._finished(name, result, returns, raise_on_error=raise_on_error, checks=checks)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Unpack
+from urllib.parse import urlsplit
 
 from hinge.channel import Transport
 from hinge.errors import DefinitionError, shorten
@@ -182,3 +183,30 @@ def command_line(target: Any) -> list[str]:
     if not words:
         raise DefinitionError("The command line is empty: give the program that runs the server")
     return words
+
+
+def network_attributes(transport: Any) -> dict[str, str | int]:
+    """The address of a transport, without path and query of a URL, which may contain secrets."""
+    url, host = getattr(transport, "url", None), getattr(transport, "host", None)
+    if isinstance(url, str):
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        version = getattr(transport, "http_version", None)
+        protocol = {"network.protocol.name": "http"} | (
+            {} if version is None else {"network.protocol.version": version}
+        )
+        return {"network.transport": "tcp", **protocol, **_address(parts.hostname, port)}
+    if isinstance(host, str):
+        return {"network.transport": "tcp", **_address(host, getattr(transport, "port", None))}
+    if isinstance(path := getattr(transport, "path", None), str):
+        return {"network.transport": "pipe" if is_pipe(path) else "unix", **_address(path, None)}
+    return {"network.transport": "pipe"} if hasattr(transport, "command") else {}
+
+
+def _address(host: str | None, port: int | None) -> dict[str, str | int]:
+    attributes: dict[str, str | int] = {}
+    if host is not None:
+        attributes["server.address"] = host
+    if port is not None:
+        attributes["server.port"] = port
+    return attributes

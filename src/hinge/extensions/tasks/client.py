@@ -20,6 +20,7 @@ from hinge.errors import CallTimeout, ErrorObject, InvalidResponse, PeerError, s
 from hinge.extensions.tasks.stateless import ID
 from hinge.protocol.eras.base import EraName
 from hinge.protocol.eras.detect import ERAS
+from hinge.protocol.eras.handshake import HANDSHAKE
 from hinge.protocol.eras.stateless import STATELESS
 from hinge.schema.input_required import InputRequest, InputRequiredResult
 from hinge.schema.revisions import V2025_11
@@ -85,6 +86,10 @@ def _info(task: _Task) -> TaskInfo:
     return info
 
 
+#: Whether the form of tasks in an era is the extension, which each request declares.
+_DECLARED_EACH_TIME = {HANDSHAKE: False, STATELESS: True}
+
+
 class TasksOfClient(ClientTasks):
     """`client.tasks` of a client."""
 
@@ -94,7 +99,7 @@ class TasksOfClient(ClientTasks):
 
     @property
     def _stateless(self) -> bool:
-        return ERAS[self._client.era] is STATELESS
+        return _DECLARED_EACH_TIME[ERAS[self._client.era]]
 
     async def request(self, method: str, params: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         """Send a request that declares the extension, where the era has it."""

@@ -30,14 +30,14 @@ class _Key(msgspec.Struct, array_like=True):
     secret: bytes
 
 
-class _Stored(msgspec.Struct, array_like=True):
+class _StoredKeys(msgspec.Struct, array_like=True):
     """The value in the backend: the version of its format, and the keys, the newest one first."""
 
     format: int
     keys: list[_Key]
 
 
-_decoder = msgspec.msgpack.Decoder(_Stored)
+_decoder = msgspec.msgpack.Decoder(_StoredKeys)
 
 
 class SharedKeys:
@@ -89,7 +89,7 @@ class SharedKeys:
                 lasts = ACTIVE_AFTER + REREAD + self._ttl + 60
                 older = [key for key, newer in zip(keys[1:], keys, strict=False) if now - newer.made < lasts]
                 keys = [_Key(now, os.urandom(KEY_BYTES)), *keys[:1], *older]
-                stored = msgspec.msgpack.encode(_Stored(_FORMAT, keys))
+                stored = msgspec.msgpack.encode(_StoredKeys(_FORMAT, keys))
                 if not await self._backend.replace(self._key, text, stored):
                     continue  # another process was faster
             active = next((key for key in keys if now - key.made >= ACTIVE_AFTER), keys[-1])

@@ -82,7 +82,7 @@ class Lifetimes(NamedTuple):
     grace: float
 
 
-class Hooks(NamedTuple):
+class GrantHooks(NamedTuple):
     """What the proxy does for grants."""
 
     #: Renews the tokens of the provider in a grant. Raises UpstreamRefused and AuthorizationFailed.
@@ -109,7 +109,7 @@ class Grants:
         hooks: What the proxy does for them.
     """
 
-    def __init__(self, store: ProxyStore, vault: Vault, resource: str, lifetimes: Lifetimes, hooks: Hooks) -> None:
+    def __init__(self, store: ProxyStore, vault: Vault, resource: str, lifetimes: Lifetimes, hooks: GrantHooks) -> None:
         self._store = store
         self._vault = vault
         self._resource = resource

@@ -21,7 +21,7 @@ from hinge.auth.flow import Fetcher, Flow, HttpRequest, HttpResponse
 from hinge.auth.metadata import AuthorizationServer, canonical_resource
 from hinge.auth.server.backing import Backing
 from hinge.auth.server.proxy.consent import consent_page, error_page
-from hinge.auth.server.proxy.grants import Grant, Grants, Hooks, Lifetimes
+from hinge.auth.server.proxy.grants import Grant, GrantHooks, Grants, Lifetimes
 from hinge.auth.server.proxy.providers import Provider, may_answer_as
 from hinge.auth.server.proxy.redirects import EDITOR_SCHEMES, is_loopback, matches
 from hinge.auth.server.proxy.registration import Clients
@@ -203,7 +203,7 @@ class OAuthProxy(TokenAuth):
             register=register,
         )
         lifetimes = Lifetimes(access_ttl, refresh_ttl, grace)
-        hooks = Hooks(self._renew, self._is_allowed, self._on_end)
+        hooks = GrantHooks(self._renew, self._is_allowed, self._on_end)
         self._grants = Grants(self._store, vault, self.url, lifetimes, hooks)
         self._discovered: tuple[float, Endpoints] | None = None
         self._register = register
