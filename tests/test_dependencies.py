@@ -76,6 +76,7 @@ def test_the_tests_import_what_their_group_declares() -> None:
     foreign = {
         ROOT / path
         for path in (
+            "tests/cluster/clients",
             "tests/interop/foreign",
             "tests/adapters/drivers",
             "tests/adapters/formats",

@@ -395,6 +395,10 @@ def _parameters(function: Any) -> list[str]:
     return [name for name in named if name not in ("self", "cls") and not name.startswith(("_", "*_"))]
 
 
+#: The name of a parameter in a docstring.
+_NAME = r"\*{0,2}`{0,2}\w+`{0,2}"
+
+
 def lacking_sections(text: str, parameters: Sequence[str], *, raises: bool) -> Iterator[str]:
     """What a docstring lacks."""
     if not text.strip():
@@ -405,7 +409,7 @@ def lacking_sections(text: str, parameters: Sequence[str], *, raises: bool) -> I
         yield "no Args:"
     elif section is not None:
         # A parameter that takes any further arguments may be described by their names instead of its own.
-        entries = re.findall(r"^ +((?:\*{0,2}`{0,2}\w+`{0,2}(?:, )?)+)(?: \([^)]*\))?:", section[1], re.MULTILINE)
+        entries = re.findall(rf"^ +((?:{_NAME}, )*{_NAME})(?: \([^)]*\))?:", section[1], re.MULTILINE)
         described = {name.strip("*`") for entry in entries for name in entry.split(", ")}
         if missing := [name for name in parameters if not name.startswith("*") and name not in described]:
             yield f"Args: without {', '.join(missing)}"

@@ -146,4 +146,4 @@ async def test_without_a_name_a_connection_is_counted_in_its_process() -> None:
 
 def test_a_backend_is_an_object() -> None:
     with pytest.raises(DefinitionError, match=r"backend=.*write backend=server\.backend"):
-        RateLimit(1, backend="sqlite:///state.db")  # type: ignore[arg-type]
+        RateLimit(1, backend="sqlite:///state.db")  # type: ignore[arg-type]  # the mistake
