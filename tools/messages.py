@@ -38,6 +38,7 @@ CURES = {
     "InvalidResponse": "The server sent something that the protocol doesn't allow: report it to its author.",
     "HttpStatus": "Look at the status: 401 and 403 need `auth=`, 404 another URL.",
     "ConnectionLost": "The call may have run: find out whether it did, or repeat it if that is harmless.",
+    "NotFinished": "The call may have run: find out whether it did, or repeat it if that is harmless.",
     "CallTimeout": "The call may have run. Raise `idle=` or `total=`, or let the tool report progress.",
     "AuthorizationFailed": "The message says what is missing: a person who logs in, a grant, or a credential.",
     "ConnectFailed": "The message names the target: start the server, or correct the address or the command.",

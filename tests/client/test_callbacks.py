@@ -22,7 +22,6 @@ from hinge import (
     ElicitResult,
     ElicitUrlParams,
     HingeError,
-    InvalidParams,
     InvalidResponse,
     LogParams,
     MethodNotFound,
@@ -144,7 +143,7 @@ async def test_a_mode_that_was_not_declared_is_refused(params: Any, option: str)
     """ELIC-16, ELIC-02."""
     error = await asked("2025", "elicitation/create", params, **{option: lambda request: True})
     assert error["code"] == -32602
-    with pytest.raises(InvalidParams, match="did not declare elicitation mode"):
+    with pytest.raises(InvalidResponse, match="did not declare elicitation mode"):
         await asked("2026", "elicitation/create", params, **{option: lambda request: True})
 
 

@@ -156,6 +156,7 @@ def test_the_published_models_lose_nothing_of_a_message(method: str, revision: s
 
 
 def test_every_method_of_every_revision_is_among_them() -> None:
-    """BASE-20: ours and the published ones are the same."""
-    published = {(row.method, revision) for row in read_table().rows for revision in row.window}
+    """BASE-20: ours and the published ones are the same. Tasks are an extension here; its tests hold its messages to the table."""
+    core = [row for row in read_table().rows if "tasks" not in row.method.split("/")]
+    published = {(row.method, revision) for row in core for revision in row.window}
     assert set(CALLS) == published

@@ -303,6 +303,8 @@ async def _answer_input(request: InputRequest, answer: AnswerRequest) -> Any:
         return await answer(method, msgspec.json.encode({} if request.params is UNSET else request.params))
     except MethodNotFound as exc:
         raise InvalidResponse(f"The server requested {method}, which this client did not declare") from exc
+    except InvalidParams as exc:
+        raise InvalidResponse(f"The server requested {method} with invalid params: {exc}") from exc
 
 
 def _root(item: Root | str | Path) -> Root:
