@@ -12,9 +12,10 @@ import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import UnionType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from hinge.client.call_options import RequestOptions
+from hinge.client.call_options import CallOptions, RequestOptions
 from hinge.client.callbacks import awaited
 from hinge.client.client import Client as AsyncClient
 from hinge.client.group.config import Source, read_config
@@ -30,6 +31,7 @@ from hinge.protocol.changes import Changed, ChangesLost
 from hinge.protocol.eras.base import EraName
 from hinge.schema.base import Implementation
 from hinge.schema.lifecycle import ServerCapabilities
+from hinge.schema.tools import CallToolResult, DataT
 
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
@@ -274,7 +276,6 @@ class Client:
         return self._client.server_extension(extension_id)
 
     list_tools = _blocking(AsyncClient.list_tools)
-    call_tool = _blocking(AsyncClient.call_tool)
     list_resources = _blocking(AsyncClient.list_resources)
     list_resource_templates = _blocking(AsyncClient.list_resource_templates)
     read_resource = _blocking(AsyncClient.read_resource)
@@ -285,6 +286,35 @@ class Client:
     ping = _blocking(AsyncClient.ping)
     set_log_level = _blocking(AsyncClient.set_log_level)
     roots_changed = _blocking(AsyncClient.roots_changed)
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: type[DataT] | UnionType | None = None,
+        raise_on_error: bool = True,
+        **options: Unpack[CallOptions],
+    ) -> CallToolResult[DataT]:
+        """Call a tool; see `hinge.Client.call_tool`.
+
+        Args:
+            name: The name of the tool.
+            arguments: Its arguments.
+            returns: The type of `data` in the result; by default it is decoded JSON.
+            raise_on_error: Whether a result that is marked as an error raises ToolCallError.
+            **options: See `CallOptions`.
+
+        Returns:
+            The result with `content`, `structured_content`, `text` and `data`.
+
+        Raises:
+            ToolCallError: The tool reported an error.
+            CallError: There is no result for another reason; `outcome` says whether the tool may have run.
+            DefinitionError: The arguments are not a mapping of strings, or not JSON.
+        """
+        threaded: Any = _threaded(options)
+        return _run(self._client.call_tool(name, arguments, returns=returns, raise_on_error=raise_on_error, **threaded))
 
     def request(
         self,

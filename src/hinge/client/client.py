@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 import msgspec
 
@@ -346,9 +346,10 @@ class Client(ClientMethods):
     @property
     def tasks(self) -> ClientTasks:
         """Tasks at the server, by their ids: `task = await client.tasks.resume(task_id)`."""
-        if self._tasks is None:
-            self._tasks = load("client_tasks")(self)
-        return self._tasks
+        tasks = self._tasks
+        if tasks is None:
+            tasks = self._tasks = cast(ClientTasks, load("client_tasks")(self))
+        return tasks
 
     def know_methods(self, methods: Iterable[SentMethod]) -> None:
         """Note what must be known about requests of an extension that is not declared; for extensions.

@@ -267,7 +267,8 @@ async def test_a_login_that_is_made_again_and_given_up_leaves_the_one_before() -
         store = MemoryTokenStore()
         first = await OAuth(authorizer=double.person(), store=store).bind(double.url).login()
         double.redirect_changes = {"code": None, "error": "access_denied"}
-        for options in ({"scopes": ["more"]}, {"client_id": "mine"}):
+        changes: list[dict[str, Any]] = [{"scopes": ["more"]}, {"client_id": "mine"}]
+        for options in changes:
             double.clients["mine"] = {"redirect_uris": ["*"]}
             again = OAuth(authorizer=double.person(), store=store, keep_client=True, **options)
             with pytest.raises(AuthorizationFailed):

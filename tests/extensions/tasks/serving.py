@@ -109,6 +109,7 @@ async def start(end: BareEnd, name: str, arguments: dict[str, Any] | None = None
 
 async def until(end: BareEnd, task_id: str, *states: str) -> dict[str, Any]:
     """Ask for a task until it has one of these states."""
+    task: dict[str, Any] = {}
     for _ in range(500):
         task = await end.ask("tasks/get", {"taskId": task_id})
         if task["status"] in states:

@@ -151,6 +151,7 @@ async def test_the_state_is_told_to_subscribers() -> None:
         assert (await other.wait_for("notifications/subscriptions/acknowledged"))["notifications"] == {"taskIds": []}
         log.gate("a").set()
         ended = await until(end, task["taskId"], "completed")
+        told: list[dict[str, Any]] = []
         for _ in range(200):
             told = [message["params"] for message in end.heard if message.get("method") == "notifications/tasks"]
             if told and told[-1]["status"] == "completed":

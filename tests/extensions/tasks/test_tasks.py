@@ -322,6 +322,7 @@ async def test_the_state_is_pushed_to_an_open_session() -> None:
         task = await start(end, "wait", {"name": "a"})
         log.gate("a").set()
         await until(end, task["taskId"], "completed")
+        told: list[dict[str, Any]] = []
         for _ in range(100):
             told = [message["params"] for message in end.heard if message["method"] == "notifications/tasks/status"]
             if told and told[-1]["status"] == "completed":
