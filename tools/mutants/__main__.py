@@ -90,6 +90,7 @@ class Command:
                     failures += 1
                     why = f"{len(tests)} tests pass" if tests else "no test reaches it"
                     print(f"{file}:{mutant.lines[0]}: {why}\n{json.dumps(mutant.name)} = ", flush=True)
+        self._laboratory.close()
         print(
             f"{file}: {len(mutants)} of {of} mutants: {counts['noticed']} noticed, {counts['explained']} explained, "
             f"{failures} survived, {time.monotonic() - start:.0f} s",
