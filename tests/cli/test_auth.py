@@ -160,6 +160,17 @@ async def test_a_code_is_typed_on_another_device(shell: Shell, double: AuthDoubl
     assert (await shell.hinge("call", double.url, "read")).stdout == "notes\n"
 
 
+async def test_a_server_without_device_codes_is_one_clear_line(shell: Shell, double: AuthDouble) -> None:
+    done = await shell.hinge("auth", "login", double.url, "--device")
+    assert done.code == 1
+    assert "has no login with a code on another device" in done.stderr
+    assert "--paste" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "/register" not in double.paths(double.authority)
+    done = await shell.hinge("auth", "login", double.url, "--device", "--paste")
+    assert (done.code, done.stderr.count("\n")) == (2, 1)
+
+
 async def test_a_registered_client_need_not_be_named_again(shell: Shell, double: AuthDouble) -> None:
     double.clients["mine"] = {"client_secret": "canary", "redirect_uris": ["http://localhost:8124/callback"]}
     double.lifetime = 0

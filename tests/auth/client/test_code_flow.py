@@ -168,6 +168,15 @@ def test_the_code_is_exchanged_with_the_verifier_and_the_same_resource() -> None
     assert (tokens.access_token, tokens.token_type, tokens.scopes) == ("t", "Bearer", ("a",))
 
 
+@pytest.mark.parametrize(("named", "granted"), [({}, ("a", "b")), ({"scope": "a"}, ("a",)), ({"scope": ""}, ())])
+def test_the_scopes_are_those_that_were_granted(named: dict[str, str], granted: tuple[str, ...]) -> None:
+    """RFC 6749 §5.1: a response that names none grants what was requested."""
+    found = discovered()
+    authorization = begin(found, CLIENT, REDIRECT, ("a", "b"))
+    tokens, _ = answered(redeem(authorization, "c0de", found, CLIENT), reply({"access_token": "t", **named}))
+    assert tokens.scopes == granted
+
+
 @pytest.mark.parametrize(
     ("methods", "registered", "expected"),
     [

@@ -23,7 +23,11 @@ from tests.auth.double import AuthDouble, Reply
 from tests.source import ROOT
 from tests.transports.scripted_http import Asked
 
-pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"), pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+    pytest.mark.timeout(120),
+    pytest.mark.long,
+]
 
 PROGRAM = ROOT / "tests" / "auth" / "client" / "login_processes.py"
 

@@ -269,6 +269,7 @@ CLAIMS = [
     TokenCase("exp as a text", claims={"exp": "9999999999"}),
     TokenCase("exp true", claims={"exp": True}),
     TokenCase("exp negative", claims={"exp": -1}),
+    TokenCase("exp zero", claims={"exp": 0}),
     TokenCase(
         "exp infinite", claims=f'{{"iss":"{ISSUER}","aud":"{AUDIENCE}","sub":"ada","scope":"notes","exp":Infinity}}'
     ),

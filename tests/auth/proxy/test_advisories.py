@@ -38,6 +38,7 @@ from tests.auth.proxy.rig import (
     serve_idp,
     serve_proxy,
 )
+from tests.ports import free_port
 
 NAVIGATION = (("Sec-Fetch-Site", "none"),)
 CROSS_SITE = (("Sec-Fetch-Site", "cross-site"),)
@@ -264,6 +265,7 @@ BAD_CLAIMS: dict[str, dict[str, Any]] = {
     "no nonce": {"nonce": None},
     "expired": {"exp": 1},
     "no expiry": {"exp": None},
+    "expired since 1970": {"exp": 0},
     "no subject": {"sub": None},
     "an empty subject": {"sub": ""},
     "a subject that is a list": {"sub": ["user-1"]},
@@ -703,6 +705,54 @@ async def test_redirect_hosts_are_a_list_of_the_operator() -> None:
             await site.register("https://app.test.evil.test/")
 
 
+async def test_redirect_hosts_count_for_clients_that_were_registered_before() -> None:
+    """FastMCP #3037, #4406: a list that was made shorter did not concern what was stored already."""
+    backend, port = MemoryBackend(), free_port()
+    uris = (WEB_CALLBACK, "https://other.test/", "editor:/callback")
+    async with serve_idp() as idp:
+        async with serve_proxy(idp, backend=backend, port=port, redirect_schemes=["editor"]) as site:
+            client_id = await site.register(*uris)
+        async with serve_proxy(idp, backend=backend, port=port, redirect_hosts=["app.test"]) as site:
+            for uri, status in zip(uris, (200, 400, 400), strict=True):
+                _, page = await Browser().open(site.authorize_url(client_id, redirect_uri=uri))
+                assert (page.status, page.all("location")) == (status, []), uri
+
+
+async def test_redirect_hosts_count_for_clients_with_a_document() -> None:
+    """FastMCP #3098: metadata documents went around the list."""
+    async with rig(redirect_hosts=["app.test"]) as site:
+        uris = (WEB_CALLBACK, "https://evil.test/", "https://app.test@evil.test/")
+        for number, (uri, status) in enumerate(zip(uris, (200, 400, 400), strict=True)):
+            client_id = publish(site, f"/clients/{number}.json", redirect_uris=[uri])
+            _, page = await Browser().open(site.authorize_url(client_id, redirect_uri=uri))
+            assert (page.status, page.all("location")) == (status, []), uri
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+async def test_no_endpoint_reads_a_body_without_end_whatever_the_method(method: str) -> None:
+    """python-sdk #3336, Ruby SDK #520: bodies for OAuth endpoints had no limit, or only those of POST had one."""
+    parts: list[bytes] = []
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        parts.append(b"x" * 1024)
+        return {"type": "http.request", "body": parts[-1], "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with serve_idp() as idp:
+        auth = OAuthProxy(provider_of(idp), url="http://127.0.0.1:1/mcp")
+        for path, app in auth.routes().items():
+            headers = [(b"content-type", b"application/json"), (b"host", b"127.0.0.1:1")]
+            scope = {"type": "http", "method": method, "path": path, "headers": headers, "query_string": b""}
+            parts.clear()
+            sent.clear()
+            await app(scope, receive, send)
+            assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"], path
+            assert len(parts) <= 65, path
+
+
 async def test_a_full_store_is_not_an_error_of_the_server() -> None:
     async with rig(backend=MemoryBackend(max_entries=1)) as site:
         await site.register()
@@ -715,11 +765,11 @@ async def test_a_full_store_is_not_an_error_of_the_server() -> None:
 # ---------------------------------------------------------------- clients with a document
 
 
-def publish(site: Rig, **changes: Any) -> str:
+def publish(site: Rig, path: str = "/clients/app.json", **changes: Any) -> str:
     """Publish the metadata document of a client, at the provider's port. Returns the client id."""
-    client_id = f"{site.idp.issuer}/clients/app.json"
+    client_id = f"{site.idp.issuer}{path}"
     document = {"client_id": client_id, "client_name": "App", "redirect_uris": [CALLBACK], **changes}
-    site.idp.documents["/clients/app.json"] = lambda: (200, json.dumps(document).encode())
+    site.idp.documents[path] = lambda: (200, json.dumps(document).encode())
     return client_id
 
 

@@ -93,6 +93,23 @@ async def test_a_shared_secret_works_when_it_is_asked_for() -> None:
         assert (await ask(site, issuer.token())).status == 401
 
 
+async def test_a_shared_secret_may_stand_in_a_file(tmp_path: Path) -> None:
+    secret = jose.generate_key("HS256")
+    (tmp_path / "secret.json").write_text(json.dumps(jose.private_jwk(secret)))
+    issuer = Issuer()
+    issuer.url = "https://login.example.com"
+    async with protected_by(auth_of(issuer, keys=tmp_path / "secret.json", algorithms=["HS256"])) as site:
+        assert (await who(site, issuer.token(secret)))["name"] == "ann"
+    with pytest.raises(DefinitionError, match="HS algorithms need the secret"):
+        auth_of(issuer, keys="https://login.example.com/keys", algorithms=["HS256"])
+    auth_of(issuer, keys=str(tmp_path / "secret.json"), algorithms=["HS256"])
+
+
+async def test_only_texts_are_scopes(issuer: Issuer) -> None:
+    async with protected_by(auth_of(issuer)) as site:
+        assert (await who(site, issuer.token(scope=None, scp=["notes", ["admin"], {"a": 1}, 7])))["scopes"] == ["notes"]
+
+
 async def test_issuers_sign_for_themselves_only() -> None:
     async with issuing() as first, issuing() as second:
         auth = auth_of(first, issuer=[first.url, second.url])
@@ -325,3 +342,6 @@ def test_an_audience_that_is_a_url_is_the_public_url() -> None:
     assert auth.document("http://127.0.0.1/mcp").resource == AUDIENCE
     named = JWTAuth(issuer="https://login.example.com", audience="api://notes")
     assert named.document("http://127.0.0.1/mcp").resource == "http://127.0.0.1/mcp"
+    public = "https://example.com/notes/mcp"
+    behind = JWTAuth(issuer="https://login.example.com", audience=AUDIENCE, resource=public)
+    assert behind.document("http://127.0.0.1/mcp").resource == public

@@ -380,6 +380,13 @@ async def test_static_tokens_say_so_in_the_log(caplog: pytest.LogCaptureFixture)
     assert SECRET not in caplog.text
 
 
+async def test_each_static_token_that_is_taken_can_be_sent() -> None:
+    token = "azAZ09-._~+/=="
+    async with serving(make(StaticTokens({token: "ann"}))) as site:
+        headers, body = modern_call("who")
+        assert (await site.ask({**headers, "Authorization": f"Bearer {token}"}, body)).status == 200
+
+
 def test_no_secret_shows() -> None:
     for auth in (StaticTokens({SECRET: "ann"}), protected()):
         assert SECRET not in repr(auth)
@@ -399,7 +406,8 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "resource is no URL": (lambda: TokenAuth(verify, resource="notes"), "public URL of the endpoint"),
     "http resource": (lambda: TokenAuth(verify, resource="http://x.example/mcp"), "public URL of the endpoint"),
     "no static tokens": (lambda: StaticTokens({}), "needs callers by their tokens"),
-    "blank in a token": (lambda: StaticTokens({"a b": "ann"}), "visible ASCII"),
+    "blank in a token": (lambda: StaticTokens({"a b": "ann"}), "a token is a text of"),
+    "a token that no header can carry": (lambda: StaticTokens({"what?!": "ann"}), "a token is a text of"),
     "no caller": (lambda: StaticTokens({"a": None}), "not NoneType"),  # type: ignore[dict-item]  # a mistake
     "a class": (lambda: Server("x", auth=StaticTokens), "write auth="),  # type: ignore[arg-type]  # a mistake
     "a text": (lambda: Server("x", auth="secret"), "write auth="),  # type: ignore[arg-type]  # a mistake

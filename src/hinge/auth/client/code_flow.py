@@ -180,16 +180,17 @@ def redeem(
         "code_verifier": authorization.verifier,
         "resource": found.resource,
     }
-    tokens = yield from request_tokens(
-        found.server.token_endpoint,
-        form,
-        client,
-        methods=found.server.token_endpoint_auth_methods_supported,
-        proof=proof,
-        issuer=found.issuer,
+    return (
+        yield from request_tokens(
+            found.server.token_endpoint,
+            form,
+            client,
+            methods=found.server.token_endpoint_auth_methods_supported,
+            scopes=authorization.scopes,
+            proof=proof,
+            issuer=found.issuer,
+        )
     )
-    # RFC 6749, section 5.1: without `scope` in the response, what was requested was granted.
-    return tokens if tokens.scopes else msgspec.structs.replace(tokens, scopes=authorization.scopes)
 
 
 def refresh(tokens: Tokens, client: RegisteredClient, resource: str, proof: Proof | None = None) -> Flow[Tokens]:

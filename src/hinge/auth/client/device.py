@@ -131,6 +131,7 @@ class DeviceLogin:
                         form,
                         client,
                         methods=server.token_endpoint_auth_methods_supported,
+                        scopes=tuple(scopes),
                         proof=proof,
                         issuer=server.issuer,
                     )
@@ -147,9 +148,19 @@ class DeviceLogin:
                 elif exc.error != "authorization_pending":
                     raise
             else:
-                return tokens if tokens.scopes else msgspec.structs.replace(tokens, scopes=tuple(scopes))
+                return tokens
             left -= time.monotonic() - begin
         raise AuthorizationFailed("Nobody logged in with the code in time; start the login again")
+
+
+def device_endpoint(server: AuthorizationServer) -> str:
+    """Return the device authorization endpoint. Raises AuthorizationFailed: the server has none."""
+    if server.device_authorization_endpoint is None:
+        raise AuthorizationFailed(
+            f"{describe(server.issuer)} has no login with a code on another device: log in with a browser instead, of "
+            "this machine or of another one (PasteLogin, on the command line --paste)"
+        )
+    return server.device_authorization_endpoint
 
 
 def request_code(
@@ -168,9 +179,7 @@ def request_code(
     Raises:
         AuthorizationFailed: The server has no such endpoint, refused, or its answer is not valid.
     """
-    endpoint = server.device_authorization_endpoint
-    if endpoint is None:
-        raise AuthorizationFailed(f"{describe(server.issuer)} has no login with a code on another device")
+    endpoint = device_endpoint(server)
     fields = {name: value for name, value in form.items() if value is not None}
     fields, headers = authenticate(client, server.token_endpoint_auth_methods_supported, fields)
     sent = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json"), *headers]

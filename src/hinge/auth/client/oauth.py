@@ -19,7 +19,7 @@ import msgspec
 
 from hinge.auth.challenge import Challenge, find_challenge, parse_challenges
 from hinge.auth.client import code_flow
-from hinge.auth.client.device import DeviceLogin
+from hinge.auth.client.device import DeviceLogin, device_endpoint
 from hinge.auth.client.discovery import Discovered, discover
 from hinge.auth.client.dpop import DPoP, authorization, needs_nonce
 from hinge.auth.client.registration import ClientPlan, check_metadata_url, choose_client, register
@@ -453,6 +453,8 @@ class OAuthCredentials:
             raise AuthorizationFailed(f"{self.url} refuses the token that {found.issuer} has just issued: {details}")
         kept = self._clients.get(found.issuer) or (None if stored is None else read_client(stored.client))
         authorizer = self._oauth.authorizer or self._browser(kept)
+        if isinstance(authorizer, DeviceLogin):
+            device_endpoint(found.server)  # before a client is registered for nothing
         scopes = self._scopes(found, challenge, missing, stored)
         plan = ClientPlan(
             registered=self._oauth.registered,

@@ -121,6 +121,7 @@ def request_tokens(
     *,
     methods: Sequence[str] | None = None,
     assertion: Mapping[str, str] | None = None,
+    scopes: tuple[str, ...] | None = None,
     proof: Proof | None = None,
     issuer: str = "",
 ) -> Flow[Tokens]:
@@ -132,6 +133,7 @@ def request_tokens(
         client: The client.
         methods: How clients may authenticate, as the metadata says; None if it says nothing.
         assertion: `client_assertion` and `client_assertion_type` for `private_key_jwt`, in place of a secret.
+        scopes: The scopes that were requested, granted if the response names none (RFC 6749 §5.1); by default those of the form.
         proof: Binds the tokens to a key.
         issuer: The authorization server, noted in the tokens.
 
@@ -158,7 +160,8 @@ def request_tokens(
         error = read_error(response, f"The token endpoint {describe(endpoint)} refuses the request")
         if is_last or not has_nonce or error.error != "use_dpop_nonce":
             raise error
-    return read_tokens(response, tuple(fields.get("scope", "").split()), endpoint, issuer)
+    requested = tuple(fields.get("scope", "").split()) if scopes is None else scopes
+    return read_tokens(response, requested, endpoint, issuer)
 
 
 def sign_assertion(client_id: str, key: WebKey, audience: str, algorithm: str | None = None) -> dict[str, str]:

@@ -32,8 +32,10 @@ from hinge.transports.http.server.exchange import challenge_headers
 _MAX_HEADER: Final = 20 * 1024
 #: Hashes of headers that are kept, as many as an endpoint keeps heads of requests.
 _DIGESTS: Final = 64
-#: The scheme, and what a token may consist of (RFC 6750 §2.1, RFC 9449 §7.1).
-_CREDENTIALS = re.compile(rb"[ \t]*(bearer|dpop) +([A-Za-z0-9\-._~+/]+=*)[ \t]*", re.IGNORECASE)
+#: What a token may consist of (RFC 6750 §2.1).
+TOKEN_PATTERN: Final = r"[A-Za-z0-9\-._~+/]+=*"
+#: The scheme and the token (RFC 6750 §2.1, RFC 9449 §7.1).
+_CREDENTIALS = re.compile(rf"[ \t]*(bearer|dpop) +({TOKEN_PATTERN})[ \t]*".encode(), re.IGNORECASE)
 #: Scopes that clients ask for by themselves, and no resource demands (Authorization, "Refresh Tokens").
 _NOT_OF_RESOURCES: Final = frozenset({"offline_access"})
 
@@ -229,7 +231,7 @@ class TokenAuth:
         scheme = value[:100].strip(b" \t").partition(b" ")[0].lower()
         if scheme != b"bearer" and (scheme != b"dpop" or self._dpop is None):
             return self.refuse(scope, 401)
-        return self.refuse(scope, 400, "invalid_request", 'the Authorization header must be "Bearer" and one token')
+        return self.refuse(scope, 400, "invalid_request", "the Authorization header must be Bearer and one token")
 
     def refuse(self, scope: Scope, status: int, error: str | None = None, description: str | None = None) -> Refusal:
         """Make the response that refuses a request, with its challenge.

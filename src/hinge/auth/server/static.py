@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Unpack
 
 from hinge.auth.server.options import ProtectedOptions
-from hinge.auth.server.resource import TokenAuth
+from hinge.auth.server.resource import TOKEN_PATTERN, TokenAuth
 from hinge.errors import DefinitionError
 from hinge.http1.asgi import AsgiApp
 from hinge.options import accepts, resolve
 from hinge.protocol.http.request import Principal
 
 logger = logging.getLogger("hinge")
+
+_TOKEN = re.compile(TOKEN_PATTERN)
 
 
 class StaticTokens(TokenAuth):
@@ -38,7 +41,7 @@ class StaticTokens(TokenAuth):
         resolve(ProtectedOptions, options, "StaticTokens")
         given: Any = tokens
         if not isinstance(given, Mapping) or not given:
-            raise DefinitionError('StaticTokens needs callers by their tokens: StaticTokens({"a secret": "ann"})')
+            raise DefinitionError('StaticTokens needs callers by their tokens: StaticTokens({"a-secret": "ann"})')
         self._callers = {_digest(token): _principal(token, caller) for token, caller in tokens.items()}
         # A lookup by hash tells nothing by its time. It is as quick as remembering.
         super().__init__(self._find, remember=0, **options)
@@ -55,7 +58,7 @@ class StaticTokens(TokenAuth):
         Returns:
             See `TokenAuth.routes`.
         """
-        logger.warning("this server accepts %d static tokens, which never expire", len(self._callers))
+        logger.warning("this server accepts static tokens, which never expire: %d", len(self._callers))
         return super().routes(endpoint_path)
 
 
@@ -64,8 +67,8 @@ def _digest(token: str) -> bytes:
 
 
 def _principal(token: Any, caller: Any) -> Principal:
-    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token or not token:
-        raise DefinitionError("StaticTokens: a token is a text of visible ASCII characters")
+    if not isinstance(token, str) or _TOKEN.fullmatch(token) is None:
+        raise DefinitionError("StaticTokens: a token is a text of A-Z a-z 0-9 - . _ ~ + / with = at its end only")
     if isinstance(caller, Principal):
         return caller
     if not isinstance(caller, str) or not caller:

@@ -15,8 +15,9 @@ def _auth(command: CommandParser) -> None:
         help="login, logout, status (of the login), or token (print the access token)",
     )
     command.add_argument("target", metavar="URL", type=address_of, help="the server: a URL, or CONFIG.json:NAME")
-    command.add_argument("--device", action="store_true", help="log in with a code on another device")
-    command.add_argument("--paste", action="store_true", help="log in with any browser, and paste where it ends")
+    way = command.add_mutually_exclusive_group()
+    way.add_argument("--device", action="store_true", help="log in with a code on another device")
+    way.add_argument("--paste", action="store_true", help="log in with any browser, and paste where it ends")
     command.add_argument("--port", type=int, metavar="PORT", help="the port of the redirect URI (default: a free one)")
     command.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="a scope to ask for")
     command.add_argument("--client-id", metavar="ID", help="the client that you registered at the authorization server")

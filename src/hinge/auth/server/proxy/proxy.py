@@ -307,6 +307,7 @@ class OAuthProxy(TokenAuth):
         is_own = redirect_uri.partition("?")[0] == self.callback_url
         if is_own or not matches(client.redirect_uris, redirect_uri):
             raise OAuthError("invalid_request", "the redirect_uri is not one of those that the client has registered")
+        self._clients.check_redirect_uri(redirect_uri)
         try:
             login = self._read_login(request, client.id, redirect_uri)
         except OAuthError as exc:

@@ -177,19 +177,27 @@ class Clients:
         if not 0 < len(uris) <= MAX_REDIRECTS:
             raise OAuthError("invalid_redirect_uri", f"a client has 1 to {MAX_REDIRECTS} redirect_uris")
         for uri in uris:
-            try:
-                check_redirect_uri(uri, self._schemes)
-            except ValueError as exc:
-                raise OAuthError("invalid_redirect_uri", str(exc)) from None
-            parts = urlsplit(uri)
-            if parts.scheme == "https" and self._hosts is not None and parts.hostname not in self._hosts:
-                raise OAuthError("invalid_redirect_uri", "redirect URIs with this host are not accepted here")
+            self.check_redirect_uri(uri)
         if metadata.grant_types and "authorization_code" not in metadata.grant_types:
             raise OAuthError("invalid_client_metadata", "the grant type authorization_code is needed")
         if metadata.response_types and "code" not in metadata.response_types:
             raise OAuthError("invalid_client_metadata", "the response type code is needed")
         name = " ".join(_UNPRINTABLE.sub(" ", metadata.client_name or "").split())[:MAX_NAME]
         return ProxyClient(client_id, name or "An application without a name", tuple(uris))
+
+    def check_redirect_uri(self, uri: str) -> None:
+        """Check that browsers may be sent to a redirect URI.
+
+        Raises:
+            OAuthError: `invalid_redirect_uri`: not with the present options, whatever was accepted before.
+        """
+        try:
+            check_redirect_uri(uri, self._schemes)
+        except ValueError as exc:
+            raise OAuthError("invalid_redirect_uri", str(exc)) from None
+        parts = urlsplit(uri)
+        if parts.scheme == "https" and self._hosts is not None and parts.hostname not in self._hosts:
+            raise OAuthError("invalid_redirect_uri", "redirect URIs with this host are not accepted here")
 
     # ---------------------------------------------------------------- lookup
 

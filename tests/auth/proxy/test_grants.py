@@ -1,0 +1,217 @@
+"""What a user has allowed a client: how long it lasts, who may use it, and the tokens of the provider that belong to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from hinge import AuthorizationFailed
+from hinge.auth.server.proxy import grants
+from hinge.backends import MemoryBackend
+from tests.auth.proxy.rig import rig
+
+
+class Spy(MemoryBackend):
+    """Notes how long grants are stored, and runs a function whenever somebody has one to itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float | None] = []
+        self.on_lease: Callable[[], Any] | None = None
+
+    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
+        if "/grant/" in key:
+            self.seconds.append(ttl)
+        await super().set(key, value, ttl=ttl)
+
+    def lease(self, key: str, *, ttl: float, wait: float | None = None) -> AbstractAsyncContextManager[Any]:
+        taken = super().lease(key, ttl=ttl, wait=wait)
+
+        @asynccontextmanager
+        async def leased() -> AsyncIterator[Any]:
+            async with taken as lease:
+                if self.on_lease is not None:
+                    await self.on_lease()
+                yield lease
+
+        return leased()
+
+
+# ---------------------------------------------------------------- how long
+
+
+async def test_a_login_that_nobody_completes_is_forgotten_and_another_one_lasts() -> None:
+    backend = Spy()
+    async with rig(backend=backend, refresh_ttl=5000.0) as site:
+        client_id = await site.register()
+        answer = await site.login(client_id)
+        assert backend.seconds == [600.0]
+        tokens = json.loads((await site.exchange_code(client_id, answer["code"])).body)
+        assert backend.seconds == [600.0, 5000.0]
+        assert (await site.refresh(client_id, tokens["refresh_token"])).status == 200
+        assert backend.seconds == [600.0, 5000.0, 5000.0]
+
+
+async def test_a_login_that_was_not_used_for_its_time_is_over() -> None:
+    async with rig(refresh_ttl=0.05) as site:
+        tokens = await site.tokens()
+        access = site.auth._grants.read_access(tokens["access_token"])
+        assert access is not None
+        for _ in range(1000):
+            if await site.auth._grants.find(access.grant) is None:
+                break
+            await asyncio.sleep(0.01)
+        assert (await site.call(tokens["access_token"])).status == 401
+        reply = await site.refresh(tokens["client_id"], tokens["refresh_token"])
+        assert (reply.status, json.loads(reply.body)["error"]) == (400, "invalid_grant")
+
+
+async def test_renewed_tokens_of_the_provider_do_not_make_a_login_last_longer() -> None:
+    backend = Spy()
+    async with rig(backend=backend, refresh_ttl=5000.0) as site:
+        site.idp.expires_in = 0
+        token = (await site.tokens())["access_token"]
+        assert (await site.call(token, "upstream")).status == 200
+        assert len(backend.seconds) == 3
+        left = backend.seconds[-1]
+        assert left is not None
+        assert 4000 < left < 5000
+
+
+# ---------------------------------------------------------------- codes and refreshes
+
+
+async def test_a_code_is_of_no_use_to_another_client_and_stays_good_for_its_own() -> None:
+    async with rig() as site:
+        client_id = await site.register()
+        other = await site.register("http://127.0.0.1:33418/callback", client_name="Other")
+        answer = await site.login(client_id)
+        for changes in ({}, {"redirect_uri": None}):
+            reply = await site.exchange_code(other, answer["code"], **changes)
+            assert (reply.status, json.loads(reply.body)["error"]) == (400, "invalid_grant")
+        assert (await site.exchange_code(client_id, answer["code"], redirect_uri="http://127.0.0.1/")).status == 400
+        assert (await site.exchange_code(client_id, answer["code"], redirect_uri=None)).status == 200
+
+
+async def test_a_code_whose_grant_is_gone_is_refused() -> None:
+    async with rig() as site:
+        client_id = await site.register()
+        answer = await site.login(client_id)
+        await site.auth._store.delete("grant", (await code_of(site, answer["code"])).grant)
+        reply = await site.exchange_code(client_id, answer["code"])
+        assert (reply.status, json.loads(reply.body)["error"]) == (400, "invalid_grant")
+
+
+async def code_of(site: Any, code: str) -> grants.Code:
+    record = await site.auth._store.get("code", code, grants.Code)
+    assert isinstance(record, grants.Code)
+    return record
+
+
+async def test_a_refresh_that_names_no_scopes_keeps_them_all() -> None:
+    async with rig(scopes=["read", "write"]) as site:
+        tokens = await site.tokens(scope="read write")
+        refresh_token = tokens["refresh_token"]
+        for scope, expected in ((None, "read write"), ("write", "write"), ("", "read write"), (" ", "read write")):
+            changes = {} if scope is None else {"scope": scope}
+            reply = json.loads((await site.refresh(tokens["client_id"], refresh_token, **changes)).body)
+            assert reply["scope"] == expected, scope
+            refresh_token = reply["refresh_token"]
+
+
+@pytest.mark.parametrize("token", ["", "x", "a.b.c", "é", "x" * 20_000])
+async def test_what_is_no_refresh_token_is_refused(token: str) -> None:
+    async with rig() as site:
+        client_id = (await site.tokens())["client_id"]
+        reply = await site.refresh(client_id, token)
+        assert (reply.status, json.loads(reply.body)["error"]) in ((400, "invalid_grant"), (400, "invalid_request"))
+
+
+async def test_revoking_what_is_no_token_is_no_error() -> None:
+    """RFC 7009 §2.2."""
+    async with rig() as site:
+        tokens = await site.tokens()
+        for token in ("x", "a.b.c"):
+            reply = await site.post("/revoke", {"client_id": tokens["client_id"], "token": token})
+            assert (reply.status, reply.body) == (200, b"{}")
+        assert (await site.call(tokens["access_token"])).status == 200
+        assert site.idp.count("/revoke") == 0
+
+
+async def test_a_login_may_be_revoked_twice() -> None:
+    async with rig() as site:
+        tokens = await site.tokens()
+        for token in (tokens["access_token"], tokens["access_token"], tokens["refresh_token"]):
+            reply = await site.post("/revoke", {"client_id": tokens["client_id"], "token": token})
+            assert (reply.status, reply.body) == (200, b"{}")
+        assert site.idp.count("/revoke") > 0
+        assert (await site.call(tokens["access_token"])).status == 401
+
+
+# ---------------------------------------------------------------- tokens of the provider
+
+
+@pytest.mark.parametrize("expires_in", [None, 3600])
+async def test_tokens_of_the_provider_that_are_good_are_not_renewed(expires_in: int | None) -> None:
+    """GitHub and others say nothing of an end."""
+    async with rig() as site:
+        site.idp.expires_in = expires_in
+        tokens = await site.tokens()
+        assert (await site.refresh(tokens["client_id"], tokens["refresh_token"])).status == 200
+        reply = await site.call(tokens["access_token"], "upstream")
+        assert site.idp.tokens[0] in reply.body.decode()
+        assert site.idp.count("/token") == 1
+
+
+async def test_tokens_of_the_provider_that_end_soon_are_renewed_at_a_refresh() -> None:
+    async with rig() as site:
+        site.idp.expires_in = 30
+        tokens = await site.tokens()
+        assert (await site.refresh(tokens["client_id"], tokens["refresh_token"])).status == 200
+        assert site.idp.count("/token") == 2
+
+
+async def test_a_login_that_has_ended_has_no_tokens_of_the_provider() -> None:
+    backend = Spy()
+    async with rig(backend=backend) as site:
+        with pytest.raises(AuthorizationFailed, match="The login has ended"):
+            await site.auth.upstream_token("unknown")
+        site.idp.expires_in = 0
+        tokens = await site.tokens()
+        access = site.auth._grants.read_access(tokens["access_token"])
+        assert access is not None
+
+        async def end() -> None:
+            await site.auth._store.delete("grant", access.grant)
+
+        backend.on_lease = end  # somebody logs out while this waits for its turn
+        with pytest.raises(AuthorizationFailed, match="The login has ended"):
+            await site.auth.upstream_token(access.grant)
+        assert site.idp.count("/token") == 1
+
+
+@pytest.mark.parametrize("expires_in", [3600, None])
+async def test_another_process_may_have_renewed_the_tokens_meanwhile(expires_in: int | None) -> None:
+    backend = Spy()
+    async with rig(backend=backend) as site:
+        site.idp.expires_in = 0
+        tokens = await site.tokens()
+        access = site.auth._grants.read_access(tokens["access_token"])
+        assert access is not None
+        site.idp.expires_in = expires_in
+
+        async def renew() -> None:
+            backend.on_lease = None
+            grant = await site.auth._grants.find(access.grant)
+            assert grant is not None
+            await site.auth._renew(grant)
+            await site.auth._store.set("grant", grant.id, grant, 60.0)
+
+        backend.on_lease = renew
+        assert await site.auth.upstream_token(access.grant) == site.idp.tokens[2]
+        assert site.idp.count("/token") == 2
